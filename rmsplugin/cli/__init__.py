@@ -1,0 +1,1 @@
+"""The command line program ``rmsplugin``: one module a command group."""

@@ -1,0 +1,1 @@
+"""Which vjobs run: pure functions from a configuration and a queue to a decision."""
