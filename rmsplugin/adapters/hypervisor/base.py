@@ -1,0 +1,156 @@
+"""The hypervisor Protocol: what the engine asks of the libvirt (or simulated) hypervisor of each node.
+
+Contract, for every implementation:
+
+* Calls block, and are bounded in time by ``timeout_s``; past it they raise TimedOutError and the outcome has to be
+  observed with ``list_vms``. They may be called from several threads.
+* Every action is idempotent: asked again for what is already so, it returns without harm.
+* ``node`` is a node's name in the RMS. A node whose hypervisor cannot be reached raises UnavailableError.
+* VMs are transient: a VM that is not running does not exist. ``list_vms`` shows only VMs named by
+  ``rmsplugin.model.vjob.vm_name``; others on the node are none of our business.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
+Progress = Callable[[int, int], None]
+
+
+class VMPower(enum.StrEnum):
+    """What a hypervisor says of a VM."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    INCOMING = "incoming"  # the destination side of a migration or restore that has not finished
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelImage:
+    """A guest booted directly from a kernel and an initrd that lie on every node."""
+
+    kernel: str
+    initrd: str
+    cmdline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskImage:
+    """A guest booted from a qcow2 overlay (made per VM) on a base, configured by a cloud-init seed."""
+
+    overlay: str
+    seed: str
+
+
+@dataclass(frozen=True, slots=True)
+class VMSpec:
+    """All that a hypervisor has to know to create a VM. Paths are paths on the node."""
+
+    name: str
+    uuid: str
+    cpus: int
+    memory_mib: int
+    mac: str
+    bridge: str
+    image: KernelImage | DiskImage
+    config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
+    console_log: str  # where the serial console is logged; "" for nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class VMInfo:
+    """One VM as observed on a node."""
+
+    name: str
+    node: str
+    power: VMPower
+    uuid: str
+    job_running: bool  # a save or a migration of it is under way in the hypervisor
+
+
+@dataclass(frozen=True, slots=True)
+class VMStatistics:
+    """Counters of one VM since its QEMU started, as the hypervisor has them; None where it has none."""
+
+    cpu_time_ns: int | None
+    vcpu_delay_ns: int | None
+    memory_rss_kib: int | None
+    memory_current_kib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """Capacity of a node as its hypervisor sees it."""
+
+    node: str
+    cpus: int
+    memory_mib: int
+    hypervisor: str  # e.g. "QEMU 7.2.0, libvirt 9.0.0"
+    domain_type: str  # "kvm" or "qemu"
+
+
+class Hypervisor(Protocol):
+    """The hypervisors of all nodes of the cluster."""
+
+    def host_info(self, node: str) -> HostInfo:
+        """Describe the node. Raises UnavailableError."""
+        ...
+
+    def list_vms(self, node: str) -> dict[str, VMInfo]:
+        """All VMs of ours that exist on the node now, by name. Raises UnavailableError."""
+        ...
+
+    def statistics(self, node: str) -> dict[str, VMStatistics]:
+        """Counters of all VMs of ours on the node, by name. Raises UnavailableError."""
+        ...
+
+    def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
+        """Create and start the VM. Nothing happens if it exists there already.
+
+        Raises OperationFailedError (no VM is left), TimedOutError, UnavailableError.
+        """
+        ...
+
+    def stop(self, node: str, name: str, *, timeout_s: float) -> None:
+        """End the VM at once. Nothing happens if it does not exist. Raises as ``boot``."""
+        ...
+
+    def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
+        """Write the VM's state to ``path`` on the node and end the VM.
+
+        On any failure the VM runs on and no file is left at ``path``. The caller names a temporary path and seals it
+        (checks, syncs, renames) afterwards. A VM that does not exist raises NotFoundError.
+        Raises NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
+        """
+        ...
+
+    def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
+        """Start the VM from the state in ``path`` on the node, with the paths of ``spec``. The file is kept.
+
+        Nothing happens if the VM runs there already. Raises CorruptStateError when the hypervisor refuses the file,
+        NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then no VM is left.
+        """
+        ...
+
+    def migrate(
+        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """Move the running VM live. Nothing happens if it runs on ``destination`` (and not on ``source``) already.
+
+        On failure the VM runs on at ``source``. A VM that is on neither raises NotFoundError.
+        Raises OperationFailedError, TimedOutError, UnavailableError.
+        """
+        ...
+
+    def abort_job(self, node: str, name: str) -> None:
+        """Abort a save or migration that is under way; nothing happens if there is none. Raises UnavailableError."""
+        ...
+
+    def close(self) -> None:
+        """Drop all connections."""
+        ...

@@ -1,0 +1,43 @@
+"""The errors that cross a boundary of the plugin, each with the sentence a person reads."""
+
+from __future__ import annotations
+
+
+class RmspluginError(Exception):
+    """Base of all; the message is one line for a person: what, where, what to do."""
+
+
+class SettingsError(RmspluginError):
+    """The settings file is wrong; the message names file and line."""
+
+
+class UnavailableError(RmspluginError):
+    """A service did not answer in time or refused the connection; trying again later may help."""
+
+
+class NotFoundError(RmspluginError):
+    """The named thing does not exist."""
+
+
+class RefusedError(RmspluginError):
+    """The request is understood and refused; the message says why."""
+
+
+class ForbiddenError(RefusedError):
+    """The caller may not do this."""
+
+
+class NoSpaceError(RmspluginError):
+    """A store has no room for a state file."""
+
+
+class CorruptStateError(RmspluginError):
+    """A saved state is not what was written; it must never be restored."""
+
+
+class OperationFailedError(RmspluginError):
+    """The hypervisor, the RMS or a guest could not do what was asked."""
+
+
+class TimedOutError(OperationFailedError):
+    """An operation did not end within its bound; its outcome has to be observed."""
