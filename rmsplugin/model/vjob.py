@@ -1,4 +1,4 @@
-"""vjob: a virtualised job, one RMS job encapsulated in one or more VMs and scheduled as a unit (RR-6929, section 2.2)."""
+"""vjob: a virtualised job, one RMS job in one or more VMs, scheduled as a unit (RR-6929, section 2.2)."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
     (_S.RESUMING, _S.STOPPING): "cancelled while resuming",
     (_S.RESUMING, _S.WAITING): "a saved state is corrupt: the job is requeued from the start (I5)",
     (_S.STOPPING, _S.TERMINATED): "no VM and no state file is left",
+    (_S.TERMINATED, _S.WAITING): "the RMS requeued an ended job, or gave its id to a new one: it begins anew",
     (_S.STOPPING, _S.WAITING): "what was lost is cleaned up and the job is back in the queue (I5)",
 }
 

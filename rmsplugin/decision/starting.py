@@ -1,0 +1,55 @@
+"""Which waiting vjobs start: in queue order, each when FFD finds room for all its VMs beside those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rmsplugin.decision.ffd import first_fit_decreasing
+from rmsplugin.model.configuration import VM, Configuration, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A waiting vjob: its VMs, and the nodes it may use (those of its partition)."""
+
+    name: str
+    vms: tuple[VM, ...]
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided for one vjob: where its VMs start, or (``placement`` None) why they do not."""
+
+    placement: dict[str, str] | None
+    reason: str
+
+
+def decide_starts(queue: Sequence[Candidate], configuration: Configuration) -> dict[str, Verdict]:
+    """Walk the whole queue, head first; a vjob without room does not keep smaller ones behind it from starting.
+
+    Returns:
+        A verdict by vjob name, in queue order.
+    """
+    verdicts: dict[str, Verdict] = {}
+    for candidate in queue:
+        free = {name: room for name, room in configuration.free().items() if name in candidate.nodes}
+        placement = first_fit_decreasing(candidate.vms, free)
+        verdicts[candidate.name] = Verdict(placement, _reason(candidate.vms, free, placement))
+        if placement is not None:
+            configuration = configuration.with_vms((vm, placement[vm.name]) for vm in candidate.vms)
+    return verdicts
+
+
+def _reason(vms: tuple[VM, ...], free: dict[str, Resources], placement: dict[str, str] | None) -> str:
+    if placement is not None:
+        return "starts on " + ", ".join(sorted(set(placement.values())))
+    if not free:
+        return "no node is up, reachable and not draining"
+    largest = max(vms, key=lambda vm: (vm.demand.memory_mib, vm.demand.cpus))
+    roomiest = max(free, key=lambda name: (free[name].memory_mib, free[name].cpus))
+    return (
+        f"needs {len(vms)} VM{'s' if len(vms) > 1 else ''} of {largest.demand} each; "
+        f"the node with most memory free, {roomiest}, has {free[roomiest]}"
+    )

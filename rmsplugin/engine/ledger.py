@@ -1,0 +1,290 @@
+"""Ledger: the plugin's own database of vjobs, VMs, operations, actions and events (SQLite, WAL).
+
+Intent is recorded here before anything acts, so that a restarted engine can go on where a killed one stopped.
+All methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import sqlite_utils
+
+from rmsplugin.engine.migrations import migrations
+from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.vjob import Geometry, VJobState, check_transition
+
+#: States in which a VM takes room on its host.
+_LIVE = tuple(str(state) for state in VJobState if state.is_live)
+
+
+class Ledger:
+    """The database; ``clock`` gives seconds since the epoch."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open, or make, the database at ``path`` (0600) and bring its schema up to date."""
+        # Made with the right mode before SQLite opens it: it holds private keys.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._db = sqlite_utils.Database(_connect(path))
+        self._db.enable_wal()
+        self._db.execute("PRAGMA synchronous = FULL")  # an intent must survive a power cut, too
+        migrations.apply(self._db)
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite_utils.Database]:
+        with self._changed:
+            with self._db.atomic():
+                yield self._db
+            self._changed.notify_all()
+
+    def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        with self._lock:
+            return list(self._db.query(sql, list(parameters)))
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until ``condition`` (evaluated after each change of the ledger) holds; False at the time-out."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_s)
+
+    # -- vjobs ---------------------------------------------------------------------------------------------------
+
+    def add_vjob(self, vjob: VJobRow) -> None:
+        """Remember a vjob at first sight; what is known already stays."""
+        with self._write() as db:
+            db.table("vjobs").insert(_vjob_record(vjob), ignore=True)
+
+    def vjob(self, job_id: int) -> VJobRow:
+        """One vjob. Raises NotFoundError."""
+        rows = self._rows("select * from vjobs where job_id = ?", [job_id])
+        if not rows:
+            raise NotFoundError(f"no vjob {job_id}")
+        return _vjob(rows[0])
+
+    def find_vjob(self, display_id: str) -> VJobRow:
+        """One vjob by what its user calls it, ``12`` or ``12_3``. Raises NotFoundError."""
+        rows = self._rows("select * from vjobs where display_id = ?", [display_id])
+        if not rows and display_id.isdecimal():
+            return self.vjob(int(display_id))
+        if not rows:
+            raise NotFoundError(f"no vjob {display_id}")
+        return _vjob(rows[0])
+
+    def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
+        """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
+        where = "" if ended else "where state != 'terminated'"
+        return [_vjob(row) for row in self._rows(f"select * from vjobs {where} order by submitted, job_id")]
+
+    def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
+        """Move a vjob to another state, with other changes of its row, in one transaction.
+
+        Raises:
+            IllegalTransitionError: its life cycle has no such move.
+        """
+        with self._write() as db:
+            vjob = self.vjob(job_id)
+            if vjob.state is not target:
+                check_transition(vjob.display_id, vjob.state, target)
+                changes["state_since"] = self._clock()
+            db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
+            self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
+            return self.vjob(job_id)
+
+    def update_vjob(self, job_id: int, **changes: Any) -> None:
+        """Change columns of a vjob other than its state."""
+        assert "state" not in changes, "states change by transition only"
+        with self._write() as db:
+            db.table("vjobs").update(job_id, changes)
+
+    # -- VMs -----------------------------------------------------------------------------------------------------
+
+    def set_vms(self, job_id: int, vms: Iterable[VMRow]) -> None:
+        """Replace all VMs of a vjob."""
+        with self._write() as db:
+            db.table("vms").delete_where("job_id = ?", [job_id])
+            db.table("vms").insert_all(_vm_record(vm) for vm in vms)
+
+    def vms(self, job_id: int | None = None) -> list[VMRow]:
+        """VMs of one vjob, or of all vjobs, by job and index."""
+        where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
+        return [_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)]
+
+    def live_vms(self) -> list[VMRow]:
+        """VMs of all vjobs that may have VMs or saved states."""
+        marks = ",".join("?" * len(_LIVE))
+        sql = f"select vms.* from vms join vjobs using (job_id) where vjobs.state in ({marks}) order by job_id, idx"
+        return [_vm(row) for row in self._rows(sql, _LIVE)]
+
+    def update_vm(self, name: str, **changes: Any) -> VMRow:
+        """Change columns of a VM."""
+        with self._write() as db:
+            db.table("vms").update(name, changes)
+            return _vm(next(iter(db.query("select * from vms where name = ?", [name]))))
+
+    def touch(self, name: str, node: str) -> None:
+        """Remember, before anything is put there, that ``node`` may hold something of the VM."""
+        with self._write() as db:
+            row = next(iter(db.query("select touched from vms where name = ?", [name])))
+            touched = json.loads(row["touched"])
+            if node not in touched:
+                db.table("vms").update(name, {"touched": json.dumps([*touched, node])})
+
+    # -- operations and actions ----------------------------------------------------------------------------------
+
+    def begin_operation(
+        self, job_id: int, kind: OperationKind, requested_by: str, arguments: dict[str, str] | None = None
+    ) -> Operation:
+        """Record the intent to do something to a vjob.
+
+        Raises:
+            RefusedError: another operation on it has not ended.
+        """
+        with self._write() as db:
+            busy = self._rows("select kind from operations where job_id = ? and state = 'running'", [job_id])
+            if busy:
+                raise RefusedError(f"vjob {self.vjob(job_id).display_id} is busy: {busy[0]['kind']} is under way")
+            row = {
+                "job_id": job_id,
+                "kind": str(kind),
+                "state": "running",
+                "requested_by": requested_by,
+                "arguments": json.dumps(arguments or {}),
+                "error": "",
+                "created": self._clock(),
+                "ended": 0.0,
+            }
+            return self.operation(_insert(db, "operations", row))
+
+    def end_operation(self, operation_id: int, error: str = "") -> None:
+        """Record how an operation ended; actions that it left under way end with it."""
+        outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
+        with self._write() as db:
+            db.table("operations").update(operation_id, outcome)
+            db.execute(
+                "update actions set state = 'failed', error = ?, ended = ? "
+                "where operation_id = ? and state = 'running'",
+                [error or "interrupted", self._clock(), operation_id],
+            )
+
+    def operation(self, operation_id: int) -> Operation:
+        """One operation. Raises NotFoundError."""
+        rows = self._rows("select * from operations where id = ?", [operation_id])
+        if not rows:
+            raise NotFoundError(f"no operation {operation_id}")
+        return _operation(rows[0])
+
+    def running_operations(self) -> list[Operation]:
+        """Operations that have not ended, oldest first: after a crash, what has to be finished."""
+        return [_operation(row) for row in self._rows("select * from operations where state = 'running' order by id")]
+
+    def begin_action(self, operation_id: int, kind: str, vm: str, source: str = "", destination: str = "") -> int:
+        """Record the intent to act on a VM; returns the action's id."""
+        row = {
+            "operation_id": operation_id,
+            "vm": vm,
+            "kind": kind,
+            "source": source,
+            "destination": destination,
+            "state": "running",
+            "bytes_done": 0,
+            "bytes_total": 0,
+            "error": "",
+            "created": self._clock(),
+            "ended": 0.0,
+        }
+        with self._write() as db:
+            return _insert(db, "actions", row)
+
+    def action_progress(self, action_id: int, done: int, total: int) -> None:
+        """Record how many bytes an action has moved."""
+        with self._write() as db:
+            db.table("actions").update(action_id, {"bytes_done": done, "bytes_total": total})
+
+    def end_action(self, action_id: int, error: str = "") -> None:
+        """Record how an action ended."""
+        outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
+        with self._write() as db:
+            db.table("actions").update(action_id, outcome)
+
+    def actions(self, operation_id: int) -> list[Action]:
+        """Actions of an operation, in the order of their start."""
+        rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
+        return [Action(**{**row, "state": Outcome(row["state"])}) for row in rows]
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
+        """Record what happened."""
+        with self._write():
+            self._event(kind, message, vjob=vjob, vm=vm, node=node)
+
+    def _event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
+        row = {"time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "kind": kind, "message": message}
+        self._db.table("events").insert(row)
+
+    def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
+        """The newest ``limit`` events after id ``since`` (of one vjob, if named), oldest first."""
+        where, parameters = ("and vjob = ?", [since, vjob, limit]) if vjob else ("", [since, limit])
+        sql = f"select * from events where id > ? {where} order by id desc limit ?"
+        return [Event(**row) for row in reversed(self._rows(sql, parameters))]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # One connection behind one lock; SQLite itself is in serialized mode.
+    return sqlite3.connect(path, check_same_thread=False, timeout=30)
+
+
+def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
+    key = db.table(table).insert(row, pk="id").last_pk
+    assert isinstance(key, int)
+    return key
+
+
+def _vjob_record(vjob: VJobRow) -> dict[str, Any]:
+    record = {field.name: getattr(vjob, field.name) for field in fields(vjob)}
+    return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
+
+
+def _vjob(row: dict[str, Any]) -> VJobRow:
+    typed = {
+        "geometry": Geometry.parse(row["geometry"]),
+        "state": VJobState(row["state"]),
+        "script_started": bool(row["script_started"]),
+        "finished": bool(row["finished"]),
+    }
+    return VJobRow(**{**row, **typed})
+
+
+def _vm_record(vm: VMRow) -> dict[str, Any]:
+    record = {field.name: getattr(vm, field.name) for field in fields(vm)}
+    return {**record, "touched": json.dumps(list(vm.touched))}
+
+
+def _vm(row: dict[str, Any]) -> VMRow:
+    return VMRow(**{**row, "touched": tuple(json.loads(row["touched"]))})
+
+
+def _operation(row: dict[str, Any]) -> Operation:
+    typed = {
+        "kind": OperationKind(row["kind"]),
+        "state": Outcome(row["state"]),
+        "arguments": json.loads(row["arguments"]),
+    }
+    return Operation(**{**row, **typed})

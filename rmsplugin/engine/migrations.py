@@ -1,0 +1,54 @@
+"""The ledger's schema, as the steps that led to it. Steps are only ever added: any older ledger can be upgraded."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("rmsplugin-ledger")
+
+
+@migrations()
+def m001_first_schema(db: Database) -> None:
+    """Vjobs, VMs, operations, actions, events."""
+    db.execute(
+        """create table vjobs (
+            job_id integer primary key, display_id text not null, user text not null, uid integer not null,
+            partition text not null, geometry text not null, state text not null, reason text not null,
+            submitted real not null, state_since real not null, script_started integer not null,
+            finished integer not null, losses integer not null, restarts integer not null,
+            wrapper_seen real not null, not_before real not null, private_key text not null,
+            public_key text not null)"""
+    )
+    db.execute("create index vjobs_display_id on vjobs (display_id)")
+    db.execute("create index vjobs_state on vjobs (state)")
+    db.execute(
+        """create table vms (
+            name text primary key, job_id integer not null references vjobs (job_id), idx integer not null,
+            uuid text not null, mac text not null, address text not null, host text not null,
+            destination text not null, image_node text not null, image_bytes integer not null,
+            image_blake2b text not null, touched text not null, host_key text not null,
+            host_key_public text not null)"""
+    )
+    db.execute("create index vms_job_id on vms (job_id)")
+    db.execute(
+        """create table operations (
+            id integer primary key, job_id integer not null references vjobs (job_id), kind text not null,
+            state text not null, requested_by text not null, arguments text not null, error text not null,
+            created real not null, ended real not null)"""
+    )
+    # The rule "one operation at a time for each vjob", kept by the database itself.
+    db.execute("create unique index operations_running on operations (job_id) where state = 'running'")
+    db.execute(
+        """create table actions (
+            id integer primary key, operation_id integer not null references operations (id), vm text not null,
+            kind text not null, source text not null, destination text not null, state text not null,
+            bytes_done integer not null, bytes_total integer not null, error text not null,
+            created real not null, ended real not null)"""
+    )
+    db.execute("create index actions_operation_id on actions (operation_id)")
+    db.execute(
+        """create table events (
+            id integer primary key, time real not null, vjob text not null, vm text not null, node text not null,
+            kind text not null, message text not null)"""
+    )
+    db.execute("create index events_vjob on events (vjob)")

@@ -1,0 +1,118 @@
+"""The rows of the ledger: what the plugin remembers of vjobs, VMs, operations, actions and events."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from rmsplugin.model.vjob import Geometry, VJobState
+
+
+@dataclass(frozen=True, slots=True)
+class VJobRow:
+    """One vjob. Times are seconds since the epoch."""
+
+    job_id: int
+    display_id: str
+    user: str
+    uid: int
+    partition: str
+    geometry: Geometry
+    state: VJobState
+    reason: str
+    submitted: float  # first submission: a requeue does not change it
+    state_since: float
+    script_started: bool = False  # recorded before the script starts (I5)
+    finished: bool = False  # the wrapper delivered exit code and output
+    losses: int = 0  # how often its state was truly lost
+    restarts: int = 0  # of the RMS job, as last seen
+    wrapper_seen: float = 0.0  # last sign of life of the wrapper
+    not_before: float = 0.0  # not started again before this time (the RMS did not start it)
+    private_key: str = field(default="", repr=False)
+    public_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VMRow:
+    """One VM of a vjob."""
+
+    name: str
+    job_id: int
+    idx: int
+    uuid: str
+    mac: str
+    address: str
+    host: str  # where it runs, or is about to; "" while sleeping
+    destination: str = ""  # where a migration under way takes it
+    image_node: str = ""  # where its saved state is
+    image_bytes: int = 0
+    image_blake2b: str = ""
+    touched: tuple[str, ...] = ()  # every node that may hold a file or a domain of it
+    host_key: str = field(default="", repr=False)  # private, OpenSSH form
+    host_key_public: str = ""
+
+
+class OperationKind(enum.StrEnum):
+    """What is done to a vjob as a whole."""
+
+    START = "start"
+    STOP = "stop"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    MIGRATE = "migrate"
+    REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
+    RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
+
+
+class Outcome(enum.StrEnum):
+    """How far an operation or action is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something done to a vjob; at most one at a time for each."""
+
+    id: int
+    job_id: int
+    kind: OperationKind
+    state: Outcome
+    requested_by: str
+    arguments: dict[str, str]
+    error: str
+    created: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One of the five actions on one VM (and the copy of a state file that a remote resume needs)."""
+
+    id: int
+    operation_id: int
+    vm: str
+    kind: str  # run, stop, suspend, resume, migrate, copy
+    source: str
+    destination: str
+    state: Outcome
+    bytes_done: int
+    bytes_total: int
+    error: str
+    created: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in a sentence for a person."""
+
+    id: int
+    time: float
+    vjob: str
+    vm: str
+    node: str
+    kind: str
+    message: str

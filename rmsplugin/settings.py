@@ -1,0 +1,257 @@
+"""Settings: one TOML file, every key documented here, unknown keys refused with their line.
+
+The file holds no secret (keys lie in files of their own), so that wrapper, hooks and commands of all users can read it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from rmsplugin.errors import SettingsError
+
+DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
+
+Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
+NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Engine(_Section):
+    """The engine itself."""
+
+    state_dir: Path = Field(Path("/var/lib/rmsplugin"), description="ledger and keys; owned by engine.user, mode 0700")
+    socket: Path = Field(Path("/run/rmsplugin/engine.sock"), description="service socket on the controller")
+    listen: str = Field("", description="ADDRESS:PORT for wrappers on batch hosts, authenticated by munge; empty: none")
+    url: str = Field("", description="how batch hosts reach `listen`: http://ADDRESS:PORT")
+    user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
+    operators: tuple[str, ...] = Field((), description="users who may act on any vjob, besides root and engine.user")
+    cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
+    workers: int = Field(16, ge=1, le=256, description="VM actions carried out at the same time")
+    orphan_s: Seconds = Field(
+        30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"
+    )
+
+
+class Slurm(_Section):
+    """The resource management system."""
+
+    partitions: tuple[str, ...] = Field(..., min_length=1, description="the vjob partitions, as in job_submit.lua")
+    adapter: Literal["auto", "cli", "pyslurm"] = Field(
+        "auto",
+        description="`cli`: Slurm's commands; `auto`: pyslurm when it imports and its release matches, else cli",
+    )
+    bin_dir: str = Field("", description="directory of squeue, scontrol, ...; empty: PATH")
+    command_timeout_s: Seconds = Field(30.0, description="bound of one Slurm command")
+    prolog_wait_s: Seconds = Field(
+        120.0, description="how long PrologSlurmctld waits for the VMs (the job's limit does not run)"
+    )
+    start_timeout_s: Seconds = Field(
+        60.0, description="a released job that Slurm has not started after so long goes back to waiting"
+    )
+
+
+class Hypervisor(_Section):
+    """libvirt on the nodes."""
+
+    uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
+    migrate_uri: NodeTemplate = Field(
+        "qemu+tls://{node}/system", description="how one node's libvirt reaches another's for a migration"
+    )
+    domain_type: Literal["auto", "kvm", "qemu"] = Field("auto", description="`auto`: kvm where libvirt offers it")
+    migrate_tls: bool = Field(True, description="encrypt and authenticate the memory stream of migrations (QEMU's TLS)")
+    connect_timeout_s: Seconds = Field(10.0, description="bound of a connection to a node")
+    boot_timeout_s: Seconds = Field(120.0, description="from creation to a guest that answers")
+    save_timeout_s: Seconds = Field(1800.0, description="bound of one suspend")
+    restore_timeout_s: Seconds = Field(1800.0, description="bound of one resume, without the copy")
+    migrate_timeout_s: Seconds = Field(1800.0, description="bound of one live migration")
+    stop_timeout_s: Seconds = Field(30.0, description="bound of one stop")
+
+
+class Nodes(_Section):
+    """Files and capacity of the nodes."""
+
+    agent_user: str = Field("root", description="account of the node agent (rmsplugin-node, an ssh forced command)")
+    agent_key: Path = Field(
+        Path("/etc/rmsplugin/agent_key"), description="the engine's private key for the node agents"
+    )
+    node_key: Path = Field(
+        Path("/etc/rmsplugin/node_key"), description="a node's private key for the other nodes' agents"
+    )
+    known_hosts: Path = Field(Path("/etc/rmsplugin/known_hosts"), description="host keys of all nodes")
+    store: Path = Field(Path("/var/lib/rmsplugin/store"), description="saved states on each node; root, mode 0700")
+    vm_dir: Path = Field(
+        Path("/var/lib/rmsplugin/vm"), description="configuration files of VMs on each node; root, mode 0700"
+    )
+    shared_store: Path | None = Field(
+        None, description="a directory that all nodes mount: states are saved there instead"
+    )
+    copy_timeout_s: Seconds = Field(3600.0, description="bound of the copy of one state between two nodes")
+    memory_overhead_mib: int = Field(64, ge=0, description="memory of the hypervisor for each VM, besides its own")
+    memory_reserved_mib: int = Field(0, ge=0, description="memory of each node that no VM may take")
+    cpus_reserved: int = Field(0, ge=0, description="CPUs of each node that no VM may take")
+
+
+class Network(_Section):
+    """The guests' network."""
+
+    bridge: str = Field(
+        "br0", pattern=r"^[A-Za-z0-9._-]{1,15}$", description="bridge on every node that guests plug into"
+    )
+    pool: str = Field(..., description="FIRST-LAST addresses for VMs")
+    prefix_length: int = Field(..., ge=1, le=32, description="of the guests' network")
+    gateway: str = Field("", description="the guests' default route; empty: none")
+    mac_prefix: str = Field(
+        "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"
+    )
+
+    @field_validator("pool")
+    @classmethod
+    def _pool(cls, value: str) -> str:
+        first, dash, last = value.partition("-")
+        try:
+            low, high = ipaddress.IPv4Address(first.strip()), ipaddress.IPv4Address(last.strip())
+        except ValueError:
+            raise ValueError("must be FIRST-LAST, two IPv4 addresses") from None
+        if not dash or low > high:
+            raise ValueError("must be FIRST-LAST with FIRST not above LAST")
+        return value
+
+    @property
+    def pool_bounds(self) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+        """First and last address of the pool."""
+        first, _, last = self.pool.partition("-")
+        return ipaddress.IPv4Address(first.strip()), ipaddress.IPv4Address(last.strip())
+
+
+_MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
+
+
+class Mount(_Section):
+    """A file system that every guest mounts."""
+
+    source: _MountWord = Field(..., description="what mount(8) takes, e.g. 10.0.0.1:/home")
+    target: _MountWord = Field(..., description="where, an absolute path")
+    type: Annotated[str, Field(pattern=r"^[a-z0-9]+$")] = Field("nfs", description="type of the file system")
+    options: _MountWord = Field(
+        "vers=3,nolock", description="mount options; NFSv3 has no lease that a suspend could outlive"
+    )
+
+
+class Guest(_Section):
+    """What all guests share."""
+
+    mounts: tuple[Mount, ...] = Field(
+        (), description="file systems that every guest mounts (homes, submit directories)"
+    )
+
+
+class KernelImage(_Section):
+    """A guest booted directly from a kernel and an initrd."""
+
+    kind: Literal["kernel"]
+    kernel: Path = Field(..., description="path of the kernel on every node")
+    initrd: Path = Field(..., description="path of the initrd on every node")
+    cmdline: str = Field("", description="added to the kernel's command line")
+
+
+class Qcow2Image(_Section):
+    """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
+
+    kind: Literal["qcow2"]
+    base: Path = Field(..., description="path of the base image on every node (on storage that all nodes share)")
+
+
+Image = Annotated[KernelImage | Qcow2Image, Field(discriminator="kind")]
+
+
+class Settings(_Section):
+    """The whole file."""
+
+    engine: Engine = Engine()  # type: ignore[call-arg]
+    slurm: Slurm
+    hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
+    nodes: Nodes = Nodes()  # type: ignore[call-arg]
+    network: Network
+    guest: Guest = Guest()  # type: ignore[call-arg]
+    image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
+
+    @model_validator(mode="after")
+    def _has_default_image(self) -> Settings:
+        if "default" not in self.image:
+            raise ValueError("needs an image named `default`: add a section [image.default]")
+        return self
+
+
+def settings_path(argument: str | None = None) -> Path:
+    """The file to read: the argument, else $RMSPLUGIN_CONFIG, else the default."""
+    return Path(argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH)
+
+
+def load(path: Path) -> Settings:
+    """Read and check the file.
+
+    Raises:
+        SettingsError: one line for each fault, with file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}; name another file with --config or $RMSPLUGIN_CONFIG") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: not UTF-8 text") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        lines = [_explain(path, text, dict(fault)) for fault in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
+    # The tag that pydantic puts into the location of a discriminated union is no key of the file.
+    loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
+    line = find_line(text, loc)
+    key = ".".join(str(part) for part in loc) or "settings"
+    known = {"extra_forbidden": "unknown key", "missing": "is required"}
+    message = known.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+    return f"{path}:{line}: {key}: {message}"
+
+
+def find_line(text: str, loc: list[Any]) -> int:
+    """Line (from 1) where the deepest part of ``loc`` that the file has is written; 1 when it has none of it.
+
+    tomllib gives no positions, so this walks the headers and keys of the text itself.
+    """
+    wanted = [str(part) for part in loc]
+    best_line, best_depth = 1, 0
+    table: list[str] = []
+    counts: dict[str, int] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if header := re.match(r"^(\[\[?)\s*([^\[\]]+?)\s*\]\]?", line):
+            table = [part.strip().strip("\"'") for part in header[2].split(".")]
+            if header[1] == "[[":
+                name = ".".join(table)
+                counts[name] = counts.get(name, -1) + 1
+                table = [*table, str(counts[name])]
+            here = table
+        elif pair := re.match(r"^([A-Za-z0-9_.\"'-]+?)\s*=", line):
+            here = [*table, *(part.strip("\"'") for part in pair[1].split("."))]
+        else:
+            continue
+        if here == wanted[: len(here)] and len(here) > best_depth:
+            best_line, best_depth = number, len(here)
+    return best_line
