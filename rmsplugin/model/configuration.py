@@ -20,7 +20,7 @@ class Resources:
         return Resources(self.cpus - other.cpus, self.memory_mib - other.memory_mib)
 
     def holds(self, demand: Resources) -> bool:
-        """Whether ``demand`` fits. CPUs are compared to a thousandth, so that sums of fractions do not refuse by rounding."""
+        """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing."""
         return demand.memory_mib <= self.memory_mib and demand.cpus <= self.cpus + 1e-3
 
     def __str__(self) -> str:

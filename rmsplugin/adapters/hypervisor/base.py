@@ -130,11 +130,17 @@ class Hypervisor(Protocol):
         ...
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
-        """Start the VM from the state in ``path`` on the node, with the paths of ``spec``. The file is kept.
+        """Load the state in ``path`` on the node, with the paths of ``spec``; the VM is PAUSED until ``unpause``.
 
-        Nothing happens if the VM runs there already. Raises CorruptStateError when the hypervisor refuses the file,
+        Paused, so that the VMs of a vjob that cannot all be restored are ended again without having lived a moment
+        that their saved states do not know (I1). The file is kept.
+        Nothing happens if the VM exists there already, paused or running. Raises CorruptStateError when the hypervisor refuses the file,
         NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then no VM is left.
         """
+        ...
+
+    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """Let a PAUSED VM run; nothing happens if it runs. Raises NotFoundError, and as ``boot``."""
         ...
 
     def migrate(
