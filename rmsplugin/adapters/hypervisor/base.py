@@ -134,8 +134,9 @@ class Hypervisor(Protocol):
 
         Paused, so that the VMs of a vjob that cannot all be restored are ended again without having lived a moment
         that their saved states do not know (I1). The file is kept.
-        Nothing happens if the VM exists there already, paused or running. Raises CorruptStateError when the hypervisor refuses the file,
-        NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then no VM is left.
+        Nothing happens if the VM exists there already, paused or running. Raises CorruptStateError when the hypervisor
+        refuses the file, NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then
+        no VM is left.
         """
         ...
 

@@ -1,0 +1,457 @@
+"""Simulated hypervisor: the nodes, VMs and state files of a cluster in memory, for tests and for the simulator.
+
+It keeps the contract of ``base.Hypervisor`` on an injected clock, fails on command, and watches the invariants that
+the engine has to keep: I1 (no VM runs twice, or from an outdated image) and I3 (memory is never overcommitted). A
+breach raises InvariantBreachedError and stays in ``violations``, because an engine rightly survives the failure of
+one action.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rmsplugin.adapters.hypervisor.base import HostInfo, Progress, VMInfo, VMPower, VMSpec, VMStatistics
+from rmsplugin.errors import (
+    CorruptStateError,
+    NoSpaceError,
+    NotFoundError,
+    OperationFailedError,
+    TimedOutError,
+    UnavailableError,
+)
+
+MIB = 1 << 20
+
+
+class InvariantBreachedError(AssertionError):
+    """The engine asked for something that must never happen."""
+
+
+class Point(enum.StrEnum):
+    """Where in an action a hook is called."""
+
+    BEFORE = "before"  # nothing has happened yet
+    DURING = "during"  # half of it is done; if the hook raises, it stays so until ``settle``
+    AFTER = "after"  # all has happened, the caller has not been told
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedState:
+    """The content of one state file."""
+
+    vm: str
+    size_bytes: int
+    serial: int  # the how manieth save of this VM
+    complete: bool = True
+    intact: bool = True
+
+    @property
+    def blake2b(self) -> str:
+        """Stands for the digest of the content: another content, another digest."""
+        return hashlib.blake2b(repr(self).encode()).hexdigest()
+
+
+class SimulatedFiles:
+    """State files of all nodes; whatever lies below ``shared_prefix`` is one and the same on every node."""
+
+    def __init__(self, *, shared_prefix: str = "/shared/", capacity_bytes: int = 1 << 50) -> None:
+        self._shared_prefix = shared_prefix
+        self._capacity_bytes = capacity_bytes
+        self._files: dict[tuple[str, str], SimulatedState] = {}
+        self._lock = threading.RLock()
+
+    def _key(self, node: str, path: str) -> tuple[str, str]:
+        return ("", path) if path.startswith(self._shared_prefix) else (node, path)
+
+    def get(self, node: str, path: str) -> SimulatedState | None:
+        """The file's content; None if there is none."""
+        with self._lock:
+            return self._files.get(self._key(node, path))
+
+    def put(self, node: str, path: str, state: SimulatedState) -> None:
+        """Write a file, over an older one. Raises NoSpaceError, and then leaves what was there."""
+        with self._lock:
+            if state.size_bytes > self.free_bytes(node, path):
+                raise NoSpaceError(f"no space on {node} for {path}")
+            self._files[self._key(node, path)] = state
+
+    def drop(self, node: str, path: str) -> None:
+        """Remove a file if it is there."""
+        with self._lock:
+            self._files.pop(self._key(node, path), None)
+
+    def damage(self, node: str, path: str) -> None:
+        """Change a file's content behind everybody's back."""
+        with self._lock:
+            self._files[self._key(node, path)] = replace(self._files[self._key(node, path)], intact=False)
+
+    def paths(self, node: str) -> list[str]:
+        """All files that the node sees."""
+        with self._lock:
+            return sorted(path for owner, path in self._files if owner in ("", node))
+
+    def free_bytes(self, node: str, path: str) -> int:
+        """Room on the store that holds ``path``; a file that is there already counts as room for its successor."""
+        with self._lock:
+            owner, path = self._key(node, path)
+            used = sum(state.size_bytes for (o, p), state in self._files.items() if o == owner and p != path)
+            return self._capacity_bytes - used
+
+    def set_capacity(self, capacity_bytes: int) -> None:
+        """Resize every store."""
+        with self._lock:
+            self._capacity_bytes = capacity_bytes
+
+
+@dataclass(slots=True)
+class _Guest:
+    spec: VMSpec
+    power: VMPower
+    job_running: bool = False
+    demand_cpus: float = 0.0
+    cpu_time_ns: float = 0.0
+    counted_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An action whose caller was killed half-way."""
+
+    succeed: Callable[[], None]
+    fail: Callable[[], None]
+
+
+class SimulatedHypervisor:
+    """Implements ``base.Hypervisor`` in memory."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, tuple[int, int]],
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        durations_s: Mapping[str, float] | None = None,
+        files: SimulatedFiles | None = None,
+    ) -> None:
+        """Make a cluster without VMs.
+
+        Args:
+            nodes: name -> (CPUs, memory in MiB).
+            clock: the time, in seconds.
+            sleep: called with seconds while an action lasts; no lock is held then.
+            durations_s: how long each of the acting methods takes; 0 where not given.
+            files: the nodes' state files, shared with SimulatedNodes.
+        """
+        self._capacity = dict(nodes)
+        self._clock = clock
+        self._sleep = sleep
+        self._durations_s = dict(durations_s or {})
+        self.files = files or SimulatedFiles()
+        self.violations: list[str] = []
+        self.calls: list[tuple[str, ...]] = []
+        self._guests: dict[str, dict[str, _Guest]] = {node: {} for node in nodes}
+        self._serials: dict[str, int] = {}
+        self._unreachable: set[str] = set()
+        self._failures: list[tuple[str, str | None, Exception]] = []
+        self._hooks: list[tuple[str, Point, str | None, Callable[[], None]]] = []
+        self._aborted: set[str] = set()
+        self._pending: dict[tuple[str, str], _Pending] = {}
+        self._lock = threading.RLock()
+
+    # What tests do to the world.
+
+    def fail_next(self, method: str, error: Exception, *, vm: str | None = None) -> None:
+        """Let the next call of ``method`` (for ``vm``, if given) fail with ``error`` in the way the contract says."""
+        with self._lock:
+            self._failures.append((method, vm, error))
+
+    def hook_next(self, method: str, point: Point, action: Callable[[], None], *, vm: str | None = None) -> None:
+        """Call ``action`` once at ``point`` of the next ``method``; what it raises (a kill) leaves all as it is."""
+        with self._lock:
+            self._hooks.append((method, point, vm, action))
+
+    def settle(self, vm: str, *, succeed: bool) -> None:
+        """Let the hypervisor conclude the action on ``vm`` whose caller was killed half-way."""
+        with self._lock:
+            pending = self._pending.pop(next(key for key in self._pending if key[1] == vm))
+            (pending.succeed if succeed else pending.fail)()
+
+    def set_reachable(self, node: str, reachable: bool) -> None:
+        """Cut the node's hypervisor off from us, or back on; its VMs run on."""
+        with self._lock:
+            (self._unreachable.discard if reachable else self._unreachable.add)(node)
+
+    def kill_vm(self, vm: str) -> None:
+        """The VM dies, wherever it is."""
+        with self._lock:
+            for guests in self._guests.values():
+                guests.pop(vm, None)
+
+    def crash_node(self, node: str) -> None:
+        """The node loses power: all its VMs are gone and nobody answers; its files stay."""
+        with self._lock:
+            self._guests[node].clear()
+            self._unreachable.add(node)
+
+    def set_demand(self, vm: str, cpus: float) -> None:
+        """Let the VM use so many CPUs from now on, as ``statistics`` shows it."""
+        with self._lock:
+            for guests in self._guests.values():
+                if vm in guests:
+                    self._count(guests[vm])
+                    guests[vm].demand_cpus = cpus
+
+    def where(self, vm: str) -> list[str]:
+        """The nodes where the VM exists in any form."""
+        with self._lock:
+            return [node for node, guests in self._guests.items() if vm in guests]
+
+    # The Protocol.
+
+    def host_info(self, node: str) -> HostInfo:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("host_info", node)
+            cpus, memory_mib = self._capacity[node]
+            return HostInfo(node, cpus, memory_mib, "simulated", "qemu")
+
+    def list_vms(self, node: str) -> dict[str, VMInfo]:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("list_vms", node)
+            return {
+                name: VMInfo(name, node, guest.power, guest.spec.uuid, guest.job_running)
+                for name, guest in sorted(self._guests[node].items())
+            }
+
+    def statistics(self, node: str) -> dict[str, VMStatistics]:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("statistics", node)
+            result = {}
+            for name, guest in sorted(self._guests[node].items()):
+                self._count(guest)
+                memory_kib = guest.spec.memory_mib * 1024
+                result[name] = VMStatistics(int(guest.cpu_time_ns), 0, memory_kib, memory_kib)
+            return result
+
+    def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("boot", node, spec.name)
+            if spec.name in self._guests[node]:
+                return
+            self._place(node, spec)
+        succeed = partial(self._become, node, spec.name, VMPower.RUNNING)
+        self._act("boot", spec.name, timeout_s, None, succeed, partial(self._remove, node, spec.name))
+
+    def stop(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("stop", node, name)
+            if name not in self._guests[node]:
+                return
+            for key in [key for key in self._pending if key[1] == name]:
+                self._pending.pop(key).fail()
+        self._act("stop", name, timeout_s, None, partial(self._remove, node, name), lambda: None)
+
+    def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("save", node, name)
+            guest = self._guests[node].get(name)
+            if guest is None:
+                raise NotFoundError(f"no VM {name} on {node}")
+            self._refuse_busy(guest)
+            self._serials[name] = self._serials.get(name, 0) + 1
+            state = SimulatedState(name, guest.spec.memory_mib * MIB, self._serials[name])
+            self.files.put(node, path, replace(state, complete=False))
+            self._count(guest)
+            power_before = guest.power
+            guest.power, guest.job_running = VMPower.PAUSED, True
+
+        def succeed() -> None:
+            self.files.put(node, path, state)
+            self._remove(node, name)
+
+        def fail() -> None:
+            self.files.drop(node, path)
+            self._become(node, name, power_before)
+            self._serials[name] -= 1
+
+        self._act("save", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
+
+    def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("restore", node, spec.name)
+            if spec.name in self._guests[node]:
+                return
+            state = self.files.get(node, path)
+            if state is None:
+                raise NotFoundError(f"no state file {path} on {node}")
+            if state.vm != spec.name or not (state.complete and state.intact):
+                raise CorruptStateError(f"{path} on {node} is no usable state of {spec.name}")
+            if state.serial != self._serials.get(spec.name, state.serial):
+                self._breach(f"I1: {spec.name} would be restored from an outdated image, {path} on {node}")
+            self._place(node, spec)
+        succeed = partial(self._become, node, spec.name, VMPower.PAUSED)
+        self._act("restore", spec.name, timeout_s, None, succeed, partial(self._remove, node, spec.name))
+
+    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("unpause", node, name)
+            guest = self._guests[node].get(name)
+            if guest is None:
+                raise NotFoundError(f"no VM {name} on {node}")
+            if guest.power is VMPower.RUNNING:
+                return
+        self._act("unpause", name, timeout_s, None, partial(self._become, node, name, VMPower.RUNNING), lambda: None)
+
+    def migrate(
+        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("migrate", source, name, destination)
+            if destination in self._unreachable:
+                raise UnavailableError(f"the hypervisor of {destination} does not answer")
+            guest = self._guests[source].get(name)
+            if guest is None:
+                if name in self._guests[destination]:
+                    return
+                raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
+            self._refuse_busy(guest)
+            self._place(destination, guest.spec, moving_from=source)
+            power_before = guest.power
+            guest.job_running = True
+
+        def succeed() -> None:
+            self._count(guest)
+            arrived = self._guests[destination][name]
+            arrived.demand_cpus, arrived.cpu_time_ns = guest.demand_cpus, guest.cpu_time_ns
+            self._remove(source, name)
+            self._become(destination, name, power_before)
+
+        def fail() -> None:
+            self._remove(destination, name)
+            self._become(source, name, power_before)
+
+        self._act("migrate", name, timeout_s, progress, succeed, fail, total=guest.spec.memory_mib * MIB)
+
+    def abort_job(self, node: str, name: str) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("abort_job", node, name)
+            guest = self._guests[node].get(name)
+            if guest is not None and guest.job_running:
+                self._aborted.add(name)
+
+    def close(self) -> None:
+        """See ``base.Hypervisor``."""
+
+    # How an action happens.
+
+    def _enter(self, method: str, node: str, *words: str) -> None:
+        self.calls.append((method, node, *words))
+        if node in self._unreachable:
+            raise UnavailableError(f"the hypervisor of {node} does not answer")
+        vm = words[0] if words else None
+        if method in ("host_info", "list_vms", "statistics"):
+            self._raise_failure(method, vm)
+        self._call_hook(method, Point.BEFORE, vm)
+
+    def _act(
+        self,
+        method: str,
+        vm: str,
+        timeout_s: float,
+        progress: Progress | None,
+        succeed: Callable[[], None],
+        fail: Callable[[], None],
+        *,
+        total: int = 0,
+    ) -> None:
+        """Let the second half of an action happen, after its duration; the first half is done."""
+        duration_s = self._durations_s.get(method, 0.0)
+        with self._lock:
+            # Whatever kills the caller from here on leaves the hypervisor to conclude by itself.
+            self._pending[method, vm] = _Pending(succeed, fail)
+        self._call_hook(method, Point.DURING, vm)
+        self._sleep(min(duration_s, timeout_s) / 2)
+        if progress:
+            progress(total // 2, total)
+        self._sleep(min(duration_s, timeout_s) / 2)
+        with self._lock:
+            if self._pending.pop((method, vm), None) is None:
+                raise OperationFailedError(f"{method} of {vm} ended with the VM")
+            try:
+                self._raise_failure(method, vm)
+                if vm in self._aborted:
+                    self._aborted.discard(vm)
+                    raise OperationFailedError(f"{method} of {vm} was aborted")
+                if duration_s > timeout_s:
+                    raise TimedOutError(f"{method} of {vm} did not end within {timeout_s:g} s")
+                succeed()
+            except Exception:
+                fail()
+                raise
+        if progress:
+            progress(total, total)
+        self._call_hook(method, Point.AFTER, vm)
+
+    def _refuse_busy(self, guest: _Guest) -> None:
+        if guest.job_running:
+            raise OperationFailedError(f"another action on {guest.spec.name} is under way")
+
+    def _raise_failure(self, method: str, vm: str | None) -> None:
+        for failure in self._failures:
+            if failure[0] == method and failure[1] in (None, vm):
+                self._failures.remove(failure)
+                raise failure[2]
+
+    def _call_hook(self, method: str, point: Point, vm: str | None) -> None:
+        with self._lock:
+            found = next((h for h in self._hooks if h[:2] == (method, point) and h[2] in (None, vm)), None)
+            if found is None:
+                return
+            self._hooks.remove(found)
+        found[3]()
+
+    def _place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
+        elsewhere = [other for other in self.where(spec.name) if other != moving_from]
+        if elsewhere:
+            self._breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")
+        capacity_mib = self._capacity[node][1]
+        used_mib = sum(guest.spec.memory_mib for guest in self._guests[node].values())
+        free_mib = capacity_mib - used_mib
+        if spec.memory_mib > free_mib:
+            self._breach(
+                f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free"
+            )
+        self._guests[node][spec.name] = _Guest(spec, VMPower.INCOMING, job_running=True, counted_at=self._clock())
+
+    def _become(self, node: str, vm: str, power: VMPower) -> None:
+        guest = self._guests[node].get(vm)
+        if guest is not None:
+            self._count(guest)
+            guest.power, guest.job_running = power, False
+
+    def _remove(self, node: str, vm: str) -> None:
+        self._guests[node].pop(vm, None)
+
+    def _count(self, guest: _Guest) -> None:
+        now = self._clock()
+        if guest.power is VMPower.RUNNING:
+            guest.cpu_time_ns += max(0.0, now - guest.counted_at) * guest.demand_cpus * 1e9
+        guest.counted_at = now
+
+    def _breach(self, what: str) -> None:
+        self.violations.append(what)
+        raise InvariantBreachedError(what)
