@@ -1,0 +1,139 @@
+"""Hook: what Slurm runs when a job starts and ends; here it only tells the engine, and always exits 0.
+
+A hook that fails has Slurm requeue the job or drain the node, which the plugin's own faults must never do. Standard
+library only, and nothing but tomllib is imported for a job that is no vjob: every job of the cluster passes here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import syslog
+import time
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmsplugin.client import EngineClient
+
+DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
+DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
+DEFAULT_USER = "slurm"
+DEFAULT_PROLOG_WAIT_S = 120.0
+
+#: One request of the prolog waits no longer than this, so that a lost connection is noticed.
+_WAIT_SLICE_S = 20.0
+#: Pause before the engine is asked again when it was not reachable or does not know the job yet.
+_RETRY_S = 0.5
+#: Longest time that a hook without anything to wait for may cost a job.
+_NOTICE_TIMEOUT_S = 5.0
+
+#: States of a vjob whose VMs will come up, so that the prolog goes on waiting.
+_COMING = frozenset({"waiting", "starting", "suspending", "sleeping", "resuming"})
+
+_JOB_ID = re.compile(r"[0-9]{1,10}")
+
+
+def main() -> int:
+    """Run the hook named by the first argument; return 0 whatever happens."""
+    try:
+        name = sys.argv[1] if len(sys.argv) == 2 else ""
+        if name not in HOOKS:
+            raise ValueError(f"usage: rmsplugin-hook {'|'.join(sorted(HOOKS))}")
+        run(name, os.environ)
+    except Exception as error:  # Whatever it is: the job and the node are not to suffer from it.
+        _log(f"{sys.argv[1:]}: {error or type(error).__name__}")
+    return 0
+
+
+def run(name: str, environment: Mapping[str, str]) -> None:
+    """Do what the hook ``name`` does for the job that Slurm describes in its environment."""
+    path = environment.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
+    with open(path, "rb") as file:
+        settings = tomllib.load(file)
+    if environment.get("SLURM_JOB_PARTITION") not in _table(settings, "slurm").get("partitions", []):
+        return
+    job_id = environment.get("SLURM_JOB_ID", "")
+    if not _JOB_ID.fullmatch(job_id):
+        raise ValueError(f"SLURM_JOB_ID is {job_id!r}")
+    HOOKS[name](settings, job_id)
+
+
+def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
+    """Keep the job in CONFIGURING until its VMs are up, so that this time is not taken from its time limit.
+
+    When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM.
+    """
+    from rmsplugin.errors import ForbiddenError, RmspluginError
+
+    deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", DEFAULT_PROLOG_WAIT_S))
+    client = _controller_client(settings)
+    while (left_s := deadline - time.monotonic()) > 0:
+        wait_s = min(left_s, _WAIT_SLICE_S)
+        state = ""
+        try:
+            answer = client.request("POST", f"/v1/jobs/{job_id}/prolog?wait={wait_s:.0f}", timeout_s=wait_s + 5)
+            state = answer.get("state", "")
+        except ForbiddenError:
+            raise  # asking again will not help
+        except RmspluginError as error:
+            problem = str(error)
+        else:
+            if state not in _COMING:
+                return
+            problem = f"its VMs are not up yet (vjob {state})"
+        time.sleep(max(0.0, min(_RETRY_S, deadline - time.monotonic())))
+    _log(f"job {job_id} starts and waits for its VMs: {problem}")
+
+
+def _epilog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
+    _controller_client(settings).request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
+
+
+def _prolog(settings: Mapping[str, Any], job_id: str) -> None:
+    """Nothing to do on the batch host: VMs are booted by the engine, before Slurm comes here."""
+
+
+def _epilog(settings: Mapping[str, Any], job_id: str) -> None:
+    """Tell the engine from the batch host too: it may be reachable from here when the controller is being restarted."""
+    import pwd
+
+    from rmsplugin.client import EngineClient
+
+    engine = _table(settings, "engine")
+    if not engine.get("url"):
+        return  # the site has the engine listen on the controller only
+    uid = pwd.getpwnam(engine.get("user", DEFAULT_USER)).pw_uid
+    EngineClient.tcp(engine["url"], uid).request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
+
+
+HOOKS = {
+    "prolog_slurmctld": _prolog_slurmctld,
+    "epilog_slurmctld": _epilog_slurmctld,
+    "prolog": _prolog,
+    "epilog": _epilog,
+}
+
+
+def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
+    from rmsplugin.client import EngineClient
+
+    return EngineClient.unix(_table(settings, "engine").get("socket", DEFAULT_SOCKET))
+
+
+def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = settings.get(name, {})
+    return table if isinstance(table, dict) else {}
+
+
+def _log(message: str) -> None:
+    # slurmctld and slurmd throw the output of their hooks away, unless it is run by hand.
+    syslog.openlog("rmsplugin-hook", syslog.LOG_PID, syslog.LOG_DAEMON)
+    syslog.syslog(syslog.LOG_WARNING, message)
+    print(f"rmsplugin-hook: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

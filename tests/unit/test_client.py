@@ -1,0 +1,487 @@
+"""The engine's protocol, both halves of it, over a real munged and real sockets."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import socket
+import socketserver
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmsplugin.adapters import munge
+from rmsplugin.client import SEALED_TYPE, CallerIdentity, EngineClient, seal_response, verify_request
+from rmsplugin.errors import (
+    ForbiddenError,
+    NotFoundError,
+    OperationFailedError,
+    RefusedError,
+    UnavailableError,
+)
+
+NOBODY = 65534
+
+pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+
+
+class Munged:
+    """A munged of our own."""
+
+    def __init__(self, directory: Path) -> None:
+        key = directory / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        self.socket = str(directory / "munge.sock")
+        self._log = (directory / "munged.log").open("wb")
+        self._process = subprocess.Popen(
+            [
+                *("munged", "--force", "--foreground", f"--socket={self.socket}", f"--key-file={key}"),
+                *(f"--pid-file={directory / 'pid'}", f"--seed-file={directory / 'seed'}"),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        deadline = time.monotonic() + 10
+        while not Path(self.socket).exists():
+            assert self._process.poll() is None, (directory / "munged.log").read_text()
+            assert time.monotonic() < deadline, "munged made no socket"
+            time.sleep(0.02)
+
+    def encode_as(self, uid: int, payload: bytes, *options: str) -> str:
+        argv = ["munge", f"--socket={self.socket}", *options]
+        done = subprocess.run(argv, input=payload, capture_output=True, check=True, user=uid)
+        return done.stdout.decode().strip()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def munged() -> Iterator[Munged]:
+    # Not in tmp_path: other users have to reach the socket.
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        daemon = Munged(Path(name))
+        yield daemon
+        daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def other_munged() -> Iterator[Munged]:
+    with tempfile.TemporaryDirectory() as name:
+        daemon = Munged(Path(name))
+        yield daemon
+        daemon.stop()
+
+
+# --- credentials ---
+
+
+def test_credential_says_who_made_it(munged: Munged) -> None:
+    payload = b"UID: 7\n\nnot metadata\n\n\x00\xff"
+    credential = munge.decode(munge.encode(payload, socket=munged.socket), socket=munged.socket)
+    assert credential == munge.Credential(os.getuid(), os.getgid(), payload)
+
+
+@as_root
+def test_credential_of_another_user(munged: Munged) -> None:
+    assert munge.decode(munged.encode_as(NOBODY, b"x"), socket=munged.socket).uid == NOBODY
+
+
+def test_credential_counts_once(munged: Munged) -> None:
+    text = munge.encode(b"x", socket=munged.socket)
+    munge.decode(text, socket=munged.socket)
+    with pytest.raises(ForbiddenError, match="used before"):
+        munge.decode(text, socket=munged.socket)
+
+
+def test_credential_expires(munged: Munged) -> None:
+    text = munged.encode_as(os.getuid(), b"x", "--ttl=1")
+    time.sleep(2.1)  # munge counts in whole seconds
+    with pytest.raises(ForbiddenError, match="expired"):
+        munge.decode(text, socket=munged.socket)
+
+
+def test_credential_for_somebody_else(munged: Munged) -> None:
+    text = munge.encode(b"x", restrict_uid=os.getuid() + 1, socket=munged.socket)
+    with pytest.raises(ForbiddenError, match="for another user"):
+        munge.decode(text, socket=munged.socket)
+
+
+def test_credential_of_another_key(munged: Munged, other_munged: Munged) -> None:
+    with pytest.raises(ForbiddenError, match="this cluster's MUNGE key"):
+        munge.decode(munge.encode(b"x", socket=other_munged.socket), socket=munged.socket)
+
+
+@pytest.mark.parametrize("text", ["", "junk", "MUNGE:AwQFAACi:", "--help", "é"])
+def test_no_credential(munged: Munged, text: str) -> None:
+    with pytest.raises(ForbiddenError):
+        munge.decode(text, socket=munged.socket)
+
+
+def test_munged_down(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="munged"):
+        munge.encode(b"x", socket=str(tmp_path / "none"))
+    with pytest.raises(UnavailableError, match="munged"):
+        munge.decode("MUNGE:x:", socket=str(tmp_path / "none"))
+
+
+def test_munged_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(munge, "_TIMEOUT_S", 0.3)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        listener.listen()
+        with pytest.raises(UnavailableError, match="did not answer within"):
+            munge.encode(b"x", socket=str(tmp_path / "sock"))
+
+
+def test_munge_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match="munge is not installed"):
+        munge.encode(b"x")
+
+
+def test_payload_too_large(munged: Munged) -> None:
+    with pytest.raises(OperationFailedError):
+        munge.encode(b"x" * (2 << 20), socket=munged.socket)
+
+
+# --- requests and answers ---
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass
+class Answer:
+    status: int
+    body: str
+    content_type: str = "application/json"
+
+
+@dataclass
+class FakeEngine:
+    """A real server; ``answer`` decides what it says."""
+
+    answer: Callable[[Request], Answer]
+    seen: list[Request] = field(default_factory=list)
+
+
+def _handler(engine: FakeEngine) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def address_string(self) -> str:
+            return "test"
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            request = Request(self.command, self.path, self.headers, body)
+            engine.seen.append(request)
+            answer = engine.answer(request)
+            data = answer.body.encode()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET
+
+    return Handler
+
+
+class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+@pytest.fixture
+def unix_engine(tmp_path: Path) -> Iterator[tuple[FakeEngine, str]]:
+    engine = FakeEngine(lambda request: Answer(200, '{"state": "running"}'))
+    path = str(tmp_path / "engine.sock")
+    with UnixServer(path, _handler(engine)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield engine, path
+        server.shutdown()
+
+
+@pytest.fixture
+def tcp_engine() -> Iterator[tuple[FakeEngine, str]]:
+    engine = FakeEngine(lambda request: Answer(500, ""))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(engine)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield engine, f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def honest(munged: Munged, status: int = 200, body: Mapping[str, Any] | None = None) -> Callable[[Request], Answer]:
+    """What the engine does with a request."""
+
+    def answer(request: Request) -> Answer:
+        try:
+            identity = verify_request(
+                request.headers, request.method, request.path, request.body, munge_socket=munged.socket
+            )
+        except ForbiddenError as error:
+            return Answer(401, json.dumps({"error": str(error)}))
+        content = {"uid": identity.uid} if body is None else body
+        return Answer(status, seal_response(identity, status, content, munge_socket=munged.socket), SEALED_TYPE)
+
+    return answer
+
+
+def test_unix_request(unix_engine: tuple[FakeEngine, str]) -> None:
+    engine, path = unix_engine
+    client = EngineClient.unix(path)
+    assert client.request("POST", "/v1/jobs/12_3/finished", {"exit_code": 3}) == {"state": "running"}
+    (request,) = engine.seen
+    assert (request.method, request.path, request.body) == ("POST", "/v1/jobs/12_3/finished", b'{"exit_code": 3}')
+    assert "Authorization" not in request.headers
+
+
+ERRORS = [
+    (400, RefusedError),
+    (401, ForbiddenError),
+    (403, ForbiddenError),
+    (404, NotFoundError),
+    (409, RefusedError),
+    (500, UnavailableError),
+    (503, UnavailableError),
+]
+
+
+@pytest.mark.parametrize(("status", "error"), ERRORS)
+def test_unix_errors(unix_engine: tuple[FakeEngine, str], status: int, error: type[Exception]) -> None:
+    engine, path = unix_engine
+    engine.answer = lambda request: Answer(status, '{"error": "the reason"}')
+    with pytest.raises(error, match=r"^the reason$") as caught:
+        EngineClient.unix(path).request("GET", "/v1/status")
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("text", ["", "<html>", "[1]", "null"])
+def test_unix_answer_of_something_else(unix_engine: tuple[FakeEngine, str], text: str) -> None:
+    engine, path = unix_engine
+    engine.answer = lambda request: Answer(200, text)
+    with pytest.raises(UnavailableError, match="not as the engine does"):
+        EngineClient.unix(path).request("GET", "/v1/status")
+
+
+def test_engine_down(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        EngineClient.unix(str(tmp_path / "none")).request("GET", "/v1/status")
+
+
+def test_engine_dies_while_answering(tmp_path: Path) -> None:
+    path = str(tmp_path / "sock")
+
+    def die() -> None:
+        connection, _ = listener.accept()
+        connection.recv(4096)
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"sta')
+        connection.close()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        threading.Thread(target=die, daemon=True).start()
+        with pytest.raises(UnavailableError):
+            EngineClient.unix(path).request("GET", "/v1/status")
+
+
+def test_engine_hangs(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        listener.listen()
+        with pytest.raises(UnavailableError, match="did not answer within"):
+            EngineClient.unix(str(tmp_path / "sock")).request("GET", "/v1/status", timeout_s=0.2)
+
+
+@pytest.mark.parametrize("path", ["", "v1", "/v1/a b", "/v1\r\nX: y", "/é"])
+def test_path_that_could_break_the_request_line(path: str) -> None:
+    with pytest.raises(RefusedError):
+        EngineClient.unix("/nowhere").request("GET", path)
+
+
+@pytest.mark.parametrize("url", ["", "head:4321", "https://head:4321", "http://head", "http://head:x", "http://h:1/v1"])
+def test_url(url: str) -> None:
+    with pytest.raises(RefusedError, match=r"engine\.url"):
+        EngineClient.tcp(url, 0)
+
+
+def tcp_client(url: str, munged: Munged, engine_uid: int | None = None) -> EngineClient:
+    return EngineClient.tcp(url, os.getuid() if engine_uid is None else engine_uid, munge_socket=munged.socket)
+
+
+def test_tcp_request(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(munged)
+    answer = tcp_client(url, munged).request("POST", "/v1/jobs/12/access?wait=5&host=n1", {"a": 1})
+    assert answer == {"uid": os.getuid()}
+
+
+@pytest.mark.parametrize(("status", "error"), [entry for entry in ERRORS if entry[0] != 401])
+def test_tcp_errors(tcp_engine: tuple[FakeEngine, str], munged: Munged, status: int, error: type[Exception]) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(munged, status, {"error": "the reason"})
+    with pytest.raises(error, match=r"^the reason$"):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+def test_tcp_status_that_was_changed_on_the_way(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+
+    def answer(request: Request) -> Answer:
+        sealed = honest(munged, 404, {"error": "no such vjob"})(request)
+        return Answer(200, sealed.body, sealed.content_type)
+
+    engine.answer = answer
+    with pytest.raises(NotFoundError):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+def test_tcp_unsealed_answer_is_not_believed(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+    engine.answer = lambda request: Answer(200, '{"state": "running"}')
+    with pytest.raises(UnavailableError, match="not as the engine does"):
+        tcp_client(url, munged).request("GET", "/v1/status")
+    engine.answer = lambda request: Answer(404, '{"error": "no such vjob"}')
+    with pytest.raises(UnavailableError):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+def test_tcp_credential_refused(tcp_engine: tuple[FakeEngine, str], munged: Munged, other_munged: Munged) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(other_munged)
+    with pytest.raises(ForbiddenError, match="does not accept"):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+@as_root
+def test_tcp_answer_of_another_user(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+
+    def answer(request: Request) -> Answer:
+        identity = verify_request(request.headers, request.method, request.path, b"", munge_socket=munged.socket)
+        payload = json.dumps({"nonce": identity.nonce, "status": 200, "body": {}}).encode()
+        return Answer(200, munged.encode_as(NOBODY, payload, f"--restrict-uid={identity.uid}"), SEALED_TYPE)
+
+    engine.answer = answer
+    with pytest.raises(ForbiddenError, match=f"answered as uid {NOBODY}"):
+        tcp_client(url, munged, engine_uid=1).request("GET", "/v1/status")
+    assert tcp_client(url, munged, engine_uid=NOBODY).request("GET", "/v1/status") == {}
+
+
+def test_tcp_answer_to_another_request(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+
+    def answer(request: Request) -> Answer:
+        stale = CallerIdentity(os.getuid(), os.getgid(), "0" * 32)
+        return Answer(200, seal_response(stale, 200, {}, munge_socket=munged.socket), SEALED_TYPE)
+
+    engine.answer = answer
+    with pytest.raises(ForbiddenError, match="another request"):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+def test_tcp_answer_for_another_user(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+
+    def answer(request: Request) -> Answer:
+        stranger = CallerIdentity(os.getuid() + 1, 0, "0" * 32)
+        return Answer(200, seal_response(stranger, 200, {"private_key": "x"}, munge_socket=munged.socket), SEALED_TYPE)
+
+    engine.answer = answer
+    with pytest.raises(ForbiddenError, match="for another user"):
+        tcp_client(url, munged).request("GET", "/v1/status")
+
+
+def test_tcp_engine_down(munged: Munged) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match="cannot be reached"):
+            tcp_client(url, munged).request("GET", "/v1/status")
+
+
+@pytest.fixture
+def captured(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> Request:
+    """A request as the client sends it, seen on the way; nobody has decoded its credential yet."""
+    engine, url = tcp_engine
+    with pytest.raises(UnavailableError):
+        tcp_client(url, munged).request("POST", "/v1/jobs/12/suspend?x=1", {"to": "n2"})
+    return engine.seen[-1]
+
+
+def verify(request: Request, munged: Munged, **changes: Any) -> CallerIdentity:
+    values = {"headers": request.headers, "method": request.method, "path": request.path, "body": request.body}
+    return verify_request(**{**values, **changes}, munge_socket=munged.socket)
+
+
+def test_verify(captured: Request, munged: Munged) -> None:
+    identity = verify(captured, munged)
+    assert (identity.uid, identity.gid) == (os.getuid(), os.getgid())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": b'{"to": "n3"}'},
+        {"body": b""},
+        {"path": "/v1/jobs/13/suspend?x=1"},
+        {"path": "/v1/jobs/12/suspend"},
+        {"method": "GET"},
+    ],
+)
+def test_verify_tampered(captured: Request, munged: Munged, changes: dict[str, Any]) -> None:
+    with pytest.raises(ForbiddenError, match="for another request"):
+        verify(captured, munged, **changes)
+
+
+def test_verify_replayed(captured: Request, munged: Munged) -> None:
+    verify(captured, munged)
+    with pytest.raises(ForbiddenError, match="used before"):
+        verify(captured, munged)
+
+
+@pytest.mark.parametrize("header", [None, "", "Munge", "Munge ", "Basic cm9vdDo=", "Munge junk"])
+def test_verify_without_credential(captured: Request, munged: Munged, header: str | None) -> None:
+    with pytest.raises(ForbiddenError):
+        verify(captured, munged, headers={} if header is None else {"Authorization": header})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"[]",
+        b'{"method": "GET"}',
+        b'{"method": "GET", "path": "/v1/status", "sha256": '
+        b'"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "nonce": 7}',
+        b'{"method": "GET", "path": "/v1/status", "sha256": '
+        b'"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "nonce": "x"}',
+    ],
+)
+def test_verify_credential_of_something_else(munged: Munged, payload: bytes) -> None:
+    headers = {"Authorization": f"Munge {munge.encode(payload, socket=munged.socket)}"}
+    with pytest.raises(ForbiddenError):
+        verify_request(headers, "GET", "/v1/status", b"", munge_socket=munged.socket)
