@@ -1,0 +1,249 @@
+"""Build: make vmlinuz and initrd.img from Debian packages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from guest_image_lib.cpio import CpioWriter
+
+KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
+TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash")
+PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert", "/usr/bin/dropbearkey")
+
+BOOT_MODULES = ("virtio_pci", "virtio_net", "qemu_fw_cfg", "virtio_balloon", "virtio_rng")
+"""Loaded at once, with what they need, in this order."""
+
+LATER_MODULES = ("nfsv3", "nfs", "overlay")
+"""In the image, with what they need, for modprobe and for the kernel's own requests."""
+
+_HERE = Path(__file__).resolve().parent
+_SCRIPTS = {"init": "init.sh", "etc/rmsplugin/announce": "announce.sh", "etc/rmsplugin/sshd": "sshd.sh"}
+_FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    "etc/group": "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
+    "etc/shadow": "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n",
+    "etc/shells": "/bin/sh\n/bin/bash\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
+    "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
+    "etc/inittab": "::once:/etc/rmsplugin/announce\n::respawn:/etc/rmsplugin/sshd\n::ctrlaltdel:/sbin/poweroff -f\n",
+}
+_DIRECTORIES = (
+    "dev", "etc/dropbear", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin", "usr/lib",
+    "usr/lib64", "usr/local/bin", "var/empty", "var/log", "var/tmp",
+)  # fmt: skip
+_LINKS = {
+    "bin": "usr/bin",
+    "sbin": "usr/bin",
+    "lib": "usr/lib",
+    "lib64": "usr/lib64",
+    "usr/sbin": "bin",
+    "var/run": "/run",
+    "usr/bin/ssh": "dbclient",
+}
+
+
+class BuildError(Exception):
+    """The image can't be built; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an image is made from."""
+
+    kernel_package: str
+    versions: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """A name for the image that changes when anything changes from which it is made."""
+        digest = hashlib.sha256(repr((self.kernel_package, self.versions)).encode())
+        for path in sorted(_HERE.iterdir()):
+            if path.suffix in (".py", ".sh"):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def cache_directory() -> Path:
+    """Return the directory that holds built images."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "/var/cache") / "rmsplugin" / "images"
+
+
+def find_inputs() -> Inputs:
+    """Find the newest kernel package that apt knows, and the installed versions of the tools."""
+    depends = _run(["apt-cache", "depends", "--important", KERNEL_METAPACKAGE]).stdout
+    found = re.search(r"Depends: (linux-image-\S+-cloud-amd64)\s*$", depends, re.MULTILINE)
+    if found is None:
+        raise BuildError(f"apt knows no kernel behind {KERNEL_METAPACKAGE}; run: apt-get update")
+    kernel = found.group(1)
+    candidate = re.search(r"Candidate: (\S+)", _run(["apt-cache", "policy", kernel]).stdout)
+    if candidate is None or candidate.group(1) == "(none)":
+        raise BuildError(f"apt has no {kernel}; run: apt-get update")
+    versions = [(kernel, candidate.group(1))]
+    for package in TOOL_PACKAGES:
+        result = _run(["dpkg-query", "-W", "-f", "${Version}", package], check=False)
+        if result.returncode != 0 or not result.stdout:
+            raise BuildError(f"package {package} is not installed; run: apt-get install {package}")
+        versions.append((package, result.stdout))
+    return Inputs(kernel, tuple(versions))
+
+
+def build(output: Path | None, progress: Callable[[str], None]) -> Path:
+    """Build the image, or find it in the cache; return the directory with vmlinuz and initrd.img.
+
+    Args:
+        output: where the files are wanted besides the cache.
+        progress: told what is being done.
+    """
+    inputs = find_inputs()
+    image = cache_directory() / inputs.key
+    if not (image / "initrd.img").exists():
+        progress(f"building the guest image from {', '.join(f'{name} {version}' for name, version in inputs.versions)}")
+        image.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=image.parent, prefix=".building-") as work:
+            _build_in(Path(work), inputs)
+            made = Path(work) / "image"
+            made.chmod(0o755)
+            try:
+                made.rename(image)
+            except OSError:  # Another build was quicker; both are the same.
+                if not (image / "initrd.img").exists():
+                    raise
+    if output is None:
+        return image
+    output.mkdir(parents=True, exist_ok=True)
+    for name in ("vmlinuz", "initrd.img"):
+        shutil.copyfile(image / name, output / name)
+    return output
+
+
+def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    except FileNotFoundError as error:
+        raise BuildError(f"{command[0]} is not installed") from error
+    if check and result.returncode != 0:
+        raise BuildError(f"{' '.join(command)} failed:\n{result.stderr.strip()[-1500:]}")
+    return result
+
+
+def _build_in(work: Path, inputs: Inputs) -> None:
+    _run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", inputs.kernel_package], cwd=work)
+    package = next(work.glob("linux-image-*.deb"))
+    unpacked = work / "kernel"
+    _run(["dpkg-deb", "-x", str(package), str(unpacked)])
+    image = work / "image"
+    image.mkdir()
+    shutil.copyfile(next((unpacked / "boot").glob("vmlinuz-*")), image / "vmlinuz")
+    root = work / "root"
+    fill_root(root)
+    install_modules(unpacked, root, work)
+    with (image / "initrd.img").open("wb") as file:
+        archive = CpioWriter(file)
+        archive.add_tree(root)
+        archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
+        archive.close()
+
+
+def fill_root(root: Path) -> None:
+    """Put everything but the kernel's modules into the root file system."""
+    for name in _DIRECTORIES:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in ("tmp", "var/tmp"):
+        (root / name).chmod(0o1777)
+    for name, target in _LINKS.items():
+        (root / name).symlink_to(target)
+    for name, content in _FILES.items():
+        (root / name).write_text(content)
+    for name, source in _SCRIPTS.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_HERE / source, path)
+        path.chmod(0o755)
+    _install_busybox(root)
+    libraries: set[str] = set()
+    for program in PROGRAMS:
+        _copy(Path(program), root / "usr/bin" / Path(program).name)
+        libraries |= set(shared_libraries(_run(["ldd", program]).stdout))
+    for library in sorted(libraries):
+        directory = "usr/lib64" if library.startswith("/lib64/") else "usr/lib"
+        _copy(Path(library), root / directory / Path(library).name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+
+
+def _install_busybox(root: Path) -> None:
+    source = next((path for path in (Path("/bin/busybox"), Path("/usr/bin/busybox")) if path.exists()), None)
+    if source is None:
+        raise BuildError("no busybox; run: apt-get install busybox-static")
+    _copy(source, root / "usr/bin/busybox")
+    for applet in _run([str(source), "--list"]).stdout.split():
+        link = root / "usr/bin" / applet
+        if applet != "busybox" and not link.is_symlink():
+            link.symlink_to("busybox")
+
+
+def shared_libraries(ldd_output: str) -> list[str]:
+    """Return the paths of the libraries that ldd names, the dynamic linker included."""
+    return re.findall(r"(/\S+) \(0x", ldd_output)
+
+
+def install_modules(unpacked: Path, root: Path, work: Path) -> None:
+    """Copy the modules that guests need, with all that they depend on."""
+    release = next((unpacked / "lib/modules").iterdir()).name
+    _run([_depmod(), "-b", str(unpacked), release])
+    modules = unpacked / "lib/modules" / release
+    dependencies = parse_dependencies((modules / "modules.dep").read_text())
+    target = root / "usr/lib/modules" / release
+    target.mkdir(parents=True)
+    boot = closure(BOOT_MODULES, dependencies)
+    for path in sorted({*boot, *closure(LATER_MODULES, dependencies)}):
+        shutil.copyfile(modules / path, target / Path(path).name)
+    (target / "boot.list").write_text("".join(f"{Path(path).name}\n" for path in boot))
+    for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+        (target / name).write_text("")
+    # depmod wants BASE/lib/modules; in the root, lib is a link to usr/lib.
+    _run([_depmod(), "-b", str(root), release])
+    for path in target.iterdir():
+        if path.name.startswith("modules.") and path.name not in ("modules.dep", "modules.alias"):
+            path.unlink()
+
+
+def _depmod() -> str:
+    return shutil.which("depmod") or "/sbin/depmod"
+
+
+def parse_dependencies(modules_dep: str) -> dict[str, tuple[str, list[str]]]:
+    """Parse modules.dep: module name (with underscores) -> its file and the files that it needs."""
+    parsed = {}
+    for line in modules_dep.splitlines():
+        path, _, needed = line.partition(":")
+        parsed[_module_name(path)] = (path, needed.split())
+    return parsed
+
+
+def _module_name(path: str) -> str:
+    return Path(path).name.split(".ko")[0].replace("-", "_")
+
+
+def closure(names: Iterable[str], dependencies: dict[str, tuple[str, list[str]]]) -> list[str]:
+    """Return the files of the named modules in an order in which they can be loaded one after the other."""
+    ordered: list[str] = []
+    for name in names:
+        if name not in dependencies:
+            raise BuildError(f"the kernel package has no module {name}")
+        path, needed = dependencies[name]
+        # modules.dep names what must be loaded first last.
+        ordered += [file for file in [*reversed(needed), path] if file not in ordered]
+    return ordered

@@ -1,0 +1,35 @@
+"""Command line of ``contrib/guest-image``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from guest_image_lib.build import BuildError, build
+
+_EXAMPLES = """\
+examples:
+  contrib/guest-image build                   # into the cache; prints the directory
+  contrib/guest-image build --output images/  # puts vmlinuz and initrd.img there
+"""
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="guest-image",
+        description="Build the small guest of the minicluster from Debian packages (kernel, busybox, bash, dropbear).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser("build", help="build vmlinuz and initrd.img, unless the cache has them")
+    one.add_argument("--output", type=Path, help="also put the files into this directory")
+    arguments = parser.parse_args()
+    try:
+        print(build(arguments.output, lambda text: print(f"guest-image: {text}", file=sys.stderr, flush=True)))
+    except BuildError as error:
+        print(f"guest-image: {error}", file=sys.stderr)
+        return 1
+    return 0

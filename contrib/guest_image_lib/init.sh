@@ -1,0 +1,60 @@
+#!/bin/sh
+# First process of the guest: load drivers, take address and keys from the hypervisor (fw_cfg), become busybox init,
+# which runs dropbear. User, mounts, tools and the clock come from rmsplugin over ssh.
+export PATH=/usr/bin
+mount -t proc -o nosuid,nodev,noexec proc /proc
+mount -t sysfs -o nosuid,nodev,noexec sys /sys
+mount -t devtmpfs -o nosuid,mode=755 dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o nosuid,noexec,mode=620,gid=5,ptmxmode=666 devpts /dev/pts
+mount -t tmpfs -o nosuid,nodev,mode=1777 shm /dev/shm
+mount -t tmpfs -o nosuid,nodev,mode=1777 tmp /tmp
+mount -t tmpfs -o nosuid,nodev,mode=755 run /run
+
+modules=/lib/modules/$(uname -r)
+while read -r module; do
+    insmod "$modules/$module" 2>/dev/null
+done <"$modules/boot.list"
+
+ip link set lo up
+
+# KEY=VALUE lines, never evaluated.
+config=/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw
+address='' gateway='' name=guest
+mkdir -p -m 700 /root/.ssh /etc/dropbear
+if [ -r "$config" ]; then
+    while IFS= read -r line || [ -n "$line" ]; do
+        value=${line#*=}
+        case $line in
+        hostname=*) name=$value ;;
+        address=*) address=$value ;;
+        gateway=*) gateway=$value ;;
+        root_authorized_key=*)
+            umask 077
+            printf '%s\n' "$value" >>/root/.ssh/authorized_keys
+            umask 022
+            ;;
+        host_key=*)
+            umask 077
+            printf '%s\n' "$value" | base64 -d >/run/host_key
+            dropbearconvert openssh dropbear /run/host_key /etc/dropbear/dropbear_ed25519_host_key 2>/dev/null
+            rm -f /run/host_key
+            umask 022
+            ;;
+        esac
+    done <"$config"
+fi
+hostname "$name"
+printf '%s\n' "$name" >/etc/hostname
+printf '127.0.0.1 localhost\n%s %s\n' "${address%%/*}" "$name" >/etc/hosts
+if [ -n "$address" ]; then
+    tries=0
+    until [ -e /sys/class/net/eth0 ] || [ "$tries" -ge 100 ]; do
+        tries=$((tries + 1))
+        usleep 20000
+    done
+    ip address add "$address" broadcast + dev eth0
+    ip link set eth0 up
+    [ -z "$gateway" ] || ip route add default via "$gateway" dev eth0
+fi
+exec /sbin/init

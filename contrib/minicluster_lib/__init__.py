@@ -1,0 +1,1 @@
+"""The minicluster: a real Slurm, libvirt and QEMU cluster on one machine, each host in namespaces of its own."""

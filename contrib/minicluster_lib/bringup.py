@@ -1,0 +1,110 @@
+"""Bring-up: make the hosts and start their daemons, as much as possible at the same time."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from minicluster_lib import accounting, engine, hosts, image, libvirt, network, nfs, pki, settings_file, slurm, ssh
+from minicluster_lib.layout import Cluster, Host
+from minicluster_lib.teardown import MARKER
+
+
+class Progress:
+    """Says on standard error what is being done, and how long the whole has taken so far."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Show one line."""
+        print(f"[{time.monotonic() - self._started:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def bring_up(cluster: Cluster, progress: Progress) -> None:
+    """Make and start the whole cluster; cluster.ready is set at the end."""
+    cluster.directory.mkdir(parents=True, exist_ok=True)
+    cluster.directory.chmod(0o755)
+    (cluster.directory / MARKER).touch()
+    cluster.save()
+    progress(f"minicluster of {cluster.nodes} nodes in {cluster.directory}: files, keys, guest image")
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        built = pool.submit(image.provide, progress)
+        hosts.prepare_files(cluster)
+        database = pool.submit(accounting.install_database, cluster)
+        pki.install_certificates(cluster)
+        ssh.install_keys(cluster)
+        libvirt.install_configuration(cluster)
+        nfs.install_configuration(cluster)
+        slurm.install_configuration(cluster, secrets.token_bytes(128))
+        cluster.image_directory = str(built.result())
+        kind = pool.submit(image.domain_type, Path(cluster.image_directory), progress)
+
+        progress("hosts and network")
+        for host, pid in zip(
+            cluster.hosts, pool.map(lambda host: hosts.boot(cluster, host), cluster.hosts), strict=True
+        ):
+            cluster.init_pids[host.name] = pid
+        cluster.save()
+        network.connect(cluster)
+
+        progress("munge, libvirt, sshd, NFS, MariaDB")
+        database.result()
+        head = pool.submit(_start_head, cluster, progress)
+        nodes = [pool.submit(_start_node, cluster, node) for node in cluster.node_hosts]
+        cluster.domain_type = kind.result()
+        settings_file.install(cluster)
+        for future in nodes:
+            future.result()
+        ssh.start(cluster)
+        head.result()
+        progress("waiting for Slurm's nodes and for libvirt")
+        _wait(pool, [lambda: slurm.wait_for_nodes(cluster), *_libvirt_waits(cluster)])
+    if cluster.engine and not engine.start(cluster):
+        progress(f"warning: no engine: {engine.COMMAND} is not installed")
+    cluster.ready = True
+    cluster.save()
+
+
+def _start_head(cluster: Cluster, progress: Progress) -> None:
+    accounting.start(cluster)
+    slurm.start_munge(cluster, cluster.head)
+    nfs.start(cluster)
+    engine.make_directories(cluster)
+    slurm.start_accounting(cluster)
+    progress("slurmdbd answers; starting slurmctld")
+    slurm.start_controller(cluster)
+
+
+def _start_node(cluster: Cluster, node: Host) -> None:
+    slurm.start_munge(cluster, node)
+    libvirt.start(node)
+    slurm.start_node(node)
+
+
+def _libvirt_waits(cluster: Cluster) -> list[Callable[[], None]]:
+    return [lambda node=node: libvirt.wait_until_ready(cluster, node) for node in cluster.node_hosts]  # type: ignore[misc]
+
+
+def _wait(pool: ThreadPoolExecutor, waits: list[Callable[[], None]]) -> None:
+    for future in [pool.submit(wait) for wait in waits]:
+        future.result()
+
+
+def refresh(cluster: Cluster, progress: Progress) -> None:
+    """Put the repository's present Lua files and hooks into a running cluster, and restart the engine."""
+    slurm.install_configuration_files(cluster)
+    settings_file.install(cluster)
+    hosts.run(cluster, cluster.head, ["scontrol", "reconfigure"])
+    progress("Lua files and hooks are copied, Slurm is reconfigured")
+    if cluster.engine:
+        daemons = hosts.request(cluster.head, op="status")["daemons"]
+        if "engine" in daemons:
+            hosts.request(cluster.head, op="restart", name="engine")
+            progress("engine restarted")
+        elif engine.start(cluster):
+            progress("engine started")

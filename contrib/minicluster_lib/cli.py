@@ -1,0 +1,264 @@
+"""Command line of ``contrib/minicluster``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from minicluster_lib import hosts, requirements, teardown
+from minicluster_lib.bringup import Progress, bring_up, refresh
+from minicluster_lib.layout import HEAD, Cluster, MiniclusterError, RefusedError, default_directory
+from minicluster_lib.state import daemon_states, describe
+
+_EXAMPLES = """\
+examples:
+  contrib/minicluster up
+  contrib/minicluster exec head --user alice -- sbatch -p vjob --wrap 'hostname; sleep 60'
+  contrib/minicluster exec head -- squeue
+  contrib/minicluster exec n1 -- virsh list
+  contrib/minicluster exec n1                        # a shell on n1
+  contrib/minicluster logs head -f
+  contrib/minicluster kill head slurmctld            # SIGKILL; then: restart head slurmctld
+  contrib/minicluster status --json
+  contrib/minicluster down
+
+HOST is head, n1, n2, ... DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine or munged on the head, and slurmd,
+libvirtd, sshd or munged on a node.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--dir",
+        type=Path,
+        default=default_directory(),
+        help="directory of the minicluster (default: $RMSPLUGIN_MINICLUSTER_DIR or %(default)s)",
+    )
+    parser = argparse.ArgumentParser(
+        prog="minicluster",
+        description="A real Slurm, libvirt and QEMU cluster on one machine. Needs root and Debian.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", parents=[common], help="make and start the cluster")
+    up.add_argument("--nodes", type=int, default=3, help="number of nodes (default: %(default)s)")
+    up.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: %(default)s)")
+    up.add_argument(
+        "--memory", type=int, default=2048, metavar="MIB", help="memory of each node (default: %(default)s)"
+    )
+    up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
+    up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
+
+    down = commands.add_parser("down", parents=[common], help="end the cluster and remove its directory")
+    down.add_argument("--keep-logs", action="store_true", help="leave DIR/log")
+
+    status = commands.add_parser("status", parents=[common], help="hosts and daemons; exit status 0 when all run")
+    status.add_argument("--json", action="store_true", help="as JSON")
+
+    execute = commands.add_parser("exec", parents=[common], help="run a command on a host (default: a shell)")
+    execute.add_argument("host", metavar="HOST")
+    execute.add_argument("--user", default="root", help="root, alice, bob, slurm (default: root)")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+
+    logs = commands.add_parser("logs", parents=[common], help="show the logs of a host's daemons")
+    logs.add_argument("host", metavar="HOST")
+    logs.add_argument("daemon", metavar="DAEMON", nargs="?", help="only this daemon's")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    logs.add_argument("-n", "--lines", type=int, default=40, help="lines of each (default: %(default)s)")
+
+    for name, text in (
+        ("start", "start a daemon that has ended"),
+        ("stop", "end a daemon with SIGTERM and wait for it"),
+        ("restart", "stop and start a daemon"),
+        ("kill", "signal a daemon and wait for its end when the signal is KILL"),
+    ):
+        one = commands.add_parser(name, parents=[common], help=text)
+        one.add_argument("host", metavar="HOST")
+        one.add_argument("daemon", metavar="DAEMON")
+        if name == "kill":
+            one.add_argument("--signal", default="KILL", help="name or number (default: %(default)s)")
+
+    commands.add_parser(
+        "refresh", parents=[common], help="copy lua/ and hooks/ of the repository anew, restart what uses them"
+    )
+    return parser
+
+
+@contextlib.contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Keep two `up` or `down` of one directory apart. The lock goes with its holder, however that ends."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    path = directory.with_name(f".{directory.name}.lock")
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RefusedError(f"another up or down of {directory} is going on") from None
+        yield
+        path.unlink(missing_ok=True)
+
+
+def _loaded(directory: Path) -> Cluster:
+    cluster = Cluster.load(directory)
+    if cluster is None or not cluster.ready:
+        raise RefusedError(f"no minicluster is up in {directory}; start one with: minicluster up --dir {directory}")
+    return cluster
+
+
+def _up(arguments: argparse.Namespace, directory: Path) -> int:
+    requirements.check()
+    if arguments.nodes < 1 or arguments.nodes > 200 or arguments.cpus < 1 or arguments.memory < 256:
+        raise RefusedError("a minicluster needs 1 to 200 nodes, a CPU and 256 MiB of memory in each")
+    progress = Progress()
+    with _lock(directory):
+        teardown.check_removable(directory)
+        running = Cluster.load(directory)
+        if (
+            running is not None
+            and running.ready
+            and all(running.init_pids[h.name] in teardown.members(directory) for h in running.hosts)
+        ):
+            progress(f"a minicluster of {running.nodes} nodes is already up in {directory}")
+            return 0
+        if teardown.members(directory) or (directory / teardown.MARKER).exists():
+            progress("removing what an earlier up left behind")
+            teardown.end_processes(directory)
+            teardown.remove_files(directory)
+        cluster = Cluster(
+            directory,
+            nodes=arguments.nodes,
+            cpus=arguments.cpus,
+            memory_mib=arguments.memory,
+            cycle_s=arguments.cycle_s,
+            engine=not arguments.no_engine,
+        )
+        bring_up(cluster, progress)
+    progress(f"up: {describe(cluster)}")
+    return 0
+
+
+def _down(arguments: argparse.Namespace, directory: Path) -> int:
+    requirements.check_root()
+    with _lock(directory):
+        teardown.check_removable(directory)
+        count = teardown.end_processes(directory)
+        existed = directory.exists()
+        teardown.remove_files(directory, keep_logs=arguments.keep_logs)
+    if count or existed:
+        print(f"minicluster in {directory} is down: {count} processes ended, files removed", file=sys.stderr)
+    else:
+        print(f"no minicluster in {directory}", file=sys.stderr)
+    return 0
+
+
+def _status(arguments: argparse.Namespace, directory: Path) -> int:
+    cluster = Cluster.load(directory)
+    if cluster is None:
+        if arguments.json:
+            print(json.dumps({"directory": str(directory), "up": False, "hosts": {}}, indent=1))
+        else:
+            print(f"no minicluster in {directory}")
+        return 3
+    report = daemon_states(cluster)
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+    else:
+        print(f"minicluster in {directory}: {'up' if report['up'] else 'NOT completely up'}")
+        for name, host in report["hosts"].items():
+            print(f"{name:5} {host['address']:12} {'' if host['up'] else 'DOWN'}")
+            for daemon, state in host["daemons"].items():
+                how = f"pid {state['pid']}" if state["pid"] else f"ENDED with status {state['status']}"
+                print(f"      {daemon:12} {how}")
+    return 0 if report["up"] else 1
+
+
+def _exec(arguments: argparse.Namespace, directory: Path) -> int:
+    requirements.check_root()
+    cluster = _loaded(directory)
+    argv = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    command = hosts.enter_command(cluster, cluster.host(arguments.host), argv or ["bash", "-i"], user=arguments.user)
+    sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+def _logs(arguments: argparse.Namespace, directory: Path) -> int:
+    log_directory = directory / "log" / arguments.host
+    names = sorted(path for path in log_directory.glob("*.log") if arguments.daemon in (None, path.stem))
+    if not names:
+        raise RefusedError(f"no logs of {arguments.daemon or arguments.host} in {log_directory}")
+    command = ["tail", "-v", f"-n{arguments.lines}", *(["-F"] if arguments.follow else []), *map(str, names)]
+    os.execvp(command[0], command)
+
+
+def _daemon(arguments: argparse.Namespace, directory: Path) -> int:
+    requirements.check_root()
+    cluster = _loaded(directory)
+    host = cluster.host(arguments.host)
+    if arguments.command == "kill":
+        number = _signal_number(arguments.signal)
+        operation = "stop" if number == signal.SIGKILL else "signal"
+        hosts.request(host, op=operation, name=arguments.daemon, signal=number)
+    elif arguments.command == "stop":
+        hosts.request(host, op="stop", name=arguments.daemon)
+    else:
+        hosts.request(host, op="restart" if arguments.command == "restart" else "start_again", name=arguments.daemon)
+    return 0
+
+
+def _signal_number(text: str) -> int:
+    try:
+        return int(text) if text.isdigit() else int(signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"])
+    except KeyError:
+        raise RefusedError(f"no signal {text!r}") from None
+
+
+def _refresh(arguments: argparse.Namespace, directory: Path) -> int:
+    requirements.check_root()
+    refresh(_loaded(directory), Progress())
+    return 0
+
+
+_COMMANDS = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "exec": _exec,
+    "logs": _logs,
+    "start": _daemon,
+    "stop": _daemon,
+    "restart": _daemon,
+    "kill": _daemon,
+    "refresh": _refresh,
+}
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    arguments = _parser().parse_args()
+    directory = arguments.dir.absolute()
+    try:
+        return _COMMANDS[arguments.command](arguments, directory)
+    except RefusedError as error:
+        print(f"minicluster: {error}", file=sys.stderr)
+        return 2
+    except (MiniclusterError, subprocess.TimeoutExpired) as error:
+        print(f"minicluster: {error}", file=sys.stderr)
+        if arguments.command == "up":
+            print(
+                f"minicluster: look at the logs in {directory}/log; {HEAD} and nodes are left as they are",
+                file=sys.stderr,
+            )
+        return 1
+    except KeyboardInterrupt:
+        return 130

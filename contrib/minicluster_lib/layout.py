@@ -1,0 +1,136 @@
+"""Layout: what a minicluster consists of, and where in its directory each thing lies."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+HEAD = "head"
+NETWORK = "10.77.0.0/16"
+PREFIX_LENGTH = 16
+HEAD_ADDRESS = "10.77.0.1"
+LIBVIRT_TLS_PORT = 16514
+MEMBER_VARIABLE = "RMSPLUGIN_MINICLUSTER_MEMBER"
+"""Set, with the cluster's directory as value, in the environment of every process of a minicluster."""
+
+USERS = {"alice": 2001, "bob": 2002}
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+VENV = REPOSITORY / ".venv"
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class MiniclusterError(Exception):
+    """Something the user can act on; its text is shown without a traceback."""
+
+
+class RefusedError(MiniclusterError):
+    """The request can't be honoured on this machine or with these arguments (exit status 2)."""
+
+
+def default_directory() -> Path:
+    """Return the directory of the minicluster when none is named."""
+    return Path(os.environ.get("RMSPLUGIN_MINICLUSTER_DIR") or "/var/tmp/rmsplugin-minicluster")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host: a name, an address, and its part of the cluster's directory."""
+
+    name: str
+    address: str
+    cluster_directory: Path
+
+    @property
+    def is_head(self) -> bool:
+        """Whether this is the head (controller, accounting, NFS, engine)."""
+        return self.name == HEAD
+
+    @property
+    def directory(self) -> Path:
+        """Where the host's private files lie on the machine."""
+        return self.cluster_directory / "hosts" / self.name
+
+    def path(self, inside: str) -> Path:
+        """Return where the host's own /etc, /var, /root or /tmp path lies on the machine."""
+        return self.directory / inside.lstrip("/")
+
+    @property
+    def log_directory(self) -> Path:
+        """Where the host's logs lie on the machine (its /var/log)."""
+        return self.cluster_directory / "log" / self.name
+
+
+@dataclass
+class Cluster:
+    """The parameters of a minicluster, kept in DIR/state/cluster.json."""
+
+    directory: Path
+    nodes: int = 3
+    cpus: int = 2
+    memory_mib: int = 2048
+    cycle_s: float = 2.0
+    engine: bool = True
+    domain_type: str = "qemu"
+    image_directory: str = ""
+    ready: bool = False
+    init_pids: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def head(self) -> Host:
+        """The head."""
+        return Host(HEAD, HEAD_ADDRESS, self.directory)
+
+    @property
+    def node_hosts(self) -> list[Host]:
+        """The nodes, n1 first."""
+        return [Host(f"n{i}", f"10.77.0.{10 + i}", self.directory) for i in range(1, self.nodes + 1)]
+
+    @property
+    def hosts(self) -> list[Host]:
+        """The head and the nodes."""
+        return [self.head, *self.node_hosts]
+
+    def host(self, name: str) -> Host:
+        """Return the host of that name."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise RefusedError(f"no host {name!r} in this minicluster; it has {', '.join(h.name for h in self.hosts)}")
+
+    @property
+    def shared(self) -> Path:
+        """Files that all hosts see: slurm/ (their /etc/slurm) and home/ (their /home)."""
+        return self.directory / "shared"
+
+    @property
+    def secrets(self) -> Path:
+        """Key material, before it is put where the hosts look for it."""
+        return self.directory / "secrets"
+
+    def save(self) -> None:
+        """Write DIR/state/cluster.json, atomically."""
+        path = state_file(self.directory)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = {**asdict(self), "directory": str(self.directory)}
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(values, indent=1) + "\n")
+        temporary.replace(path)
+
+    @staticmethod
+    def load(directory: Path) -> Cluster | None:
+        """Read DIR/state/cluster.json; None when there is none, or none that can be read."""
+        try:
+            values = json.loads(state_file(directory).read_text())
+            values["directory"] = directory
+            return Cluster(**values)
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def state_file(directory: Path) -> Path:
+    """Return the path of the cluster's parameters."""
+    return directory / "state" / "cluster.json"

@@ -1,0 +1,77 @@
+"""Libvirt: one libvirtd for each node, reached by TLS with client certificates only."""
+
+from __future__ import annotations
+
+import uuid
+
+from minicluster_lib import hosts
+from minicluster_lib.layout import LIBVIRT_TLS_PORT, Cluster, Host
+from minicluster_lib.pki import ENGINE_NAME
+from minicluster_lib.waiting import wait_until
+
+_LIBVIRTD_CONF = """\
+listen_tls = 1
+listen_tcp = 0
+tls_port = "{port}"
+listen_addr = "{address}"
+key_file = "/etc/pki/libvirt/private/serverkey.pem"
+cert_file = "/etc/pki/libvirt/servercert.pem"
+ca_file = "/etc/pki/CA/cacert.pem"
+tls_no_verify_certificate = 0
+tls_allowed_dn_list = [{names}]
+auth_tls = "none"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_group = "root"
+unix_sock_ro_perms = "0700"
+unix_sock_rw_perms = "0700"
+host_uuid = "{host_uuid}"
+max_clients = 200
+max_client_requests = 50
+min_workers = 4
+max_workers = 30
+log_outputs = "2:stderr"
+"""
+
+_QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+migrate_tls_x509_cert_dir = "/etc/pki/qemu"
+migrate_tls_x509_verify = 1
+default_tls_x509_cert_dir = "/etc/pki/qemu"
+default_tls_x509_verify = 1
+auto_dump_path = "/var/lib/libvirt/qemu/dump"
+"""
+
+
+def install_configuration(cluster: Cluster) -> None:
+    """Write the nodes' /etc/libvirt."""
+    names = ", ".join(f'"CN={name}"' for name in [ENGINE_NAME, *(node.name for node in cluster.node_hosts)])
+    for node in cluster.node_hosts:
+        directory = node.path("etc/libvirt")
+        (directory / "libvirtd.conf").write_text(
+            _LIBVIRTD_CONF.format(port=LIBVIRT_TLS_PORT, address=node.address, names=names, host_uuid=uuid.uuid4())
+        )
+        (directory / "qemu.conf").write_text(_QEMU_CONF)
+        (directory / "libvirt.conf").write_text("")
+
+
+def start(node: Host) -> None:
+    """Start a node's libvirtd."""
+    hosts.start_daemon(node, "libvirtd", ["/usr/sbin/libvirtd", "--listen"])
+
+
+def wait_until_ready(cluster: Cluster, node: Host) -> None:
+    """Wait until a node's libvirtd answers over TLS, as the engine asks it."""
+    uri = f"qemu+tls://{node.name}/system?pkipath=/etc/rmsplugin/pki"
+
+    def answers() -> bool:
+        command = ["virsh", "-c", uri, "domcapabilities"]
+        return hosts.run(cluster, cluster.head, command, user="slurm", check=False).returncode == 0
+
+    wait_until(answers, 60, f"libvirtd on {node.name}")

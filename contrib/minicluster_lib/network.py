@@ -1,0 +1,50 @@
+"""Network: one Ethernet segment for the hosts and their guests, all of it inside the hosts' network namespaces.
+
+The bridge that joins the hosts is in the head. Each host has a bridge br0 that holds its address; guests plug in there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+from minicluster_lib.layout import PREFIX_LENGTH, Cluster, Host, MiniclusterError
+
+BRIDGE = "br0"
+
+
+def connect(cluster: Cluster) -> None:
+    """Make the bridges and the cables between the hosts."""
+    head_commands = _bridge_commands(cluster.head)
+    for node in cluster.node_hosts:
+        # The far end is made in the node's namespace: the machine's own namespace never holds either end.
+        head_commands += [
+            f"link add {node.name} type veth peer name uplink netns {cluster.init_pids[node.name]}",
+            f"link set {node.name} master {BRIDGE}",
+            f"link set {node.name} up",
+        ]
+    _batch(cluster, cluster.head, head_commands)
+    for node in cluster.node_hosts:
+        _batch(cluster, node, [*_bridge_commands(node), f"link set uplink master {BRIDGE}", "link set uplink up"])
+
+
+def _bridge_commands(host: Host) -> list[str]:
+    last_two = [int(part) for part in host.address.split(".")[2:]]
+    return [
+        f"link add {BRIDGE} type bridge forward_delay 0 stp_state 0",
+        # A fixed address: otherwise it changes when a guest with a lower one is plugged in.
+        f"link set {BRIDGE} address 52:54:00:4d:{last_two[0]:02x}:{last_two[1]:02x}",
+        f"address add {host.address}/{PREFIX_LENGTH} dev {BRIDGE}",
+        f"link set {BRIDGE} up",
+    ]
+
+
+def _batch(cluster: Cluster, host: Host, commands: list[str]) -> None:
+    # Entered by the network namespace only: the PID of the peer's namespace is one of the machine.
+    result = subprocess.run(
+        ["nsenter", f"--net=/proc/{cluster.init_pids[host.name]}/ns/net", "--", "ip", "-batch", "-"],
+        input="\n".join(commands) + "\n",
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode != 0:
+        raise MiniclusterError(f"network of {host.name}: {result.stderr.strip()}")

@@ -1,0 +1,71 @@
+"""Settings file: the rmsplugin.toml of a minicluster, the same on all its hosts. It holds no secret."""
+
+from __future__ import annotations
+
+from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
+from minicluster_lib.network import BRIDGE
+from minicluster_lib.nfs import MOUNT_OPTIONS
+from minicluster_lib.pki import write
+
+PATH = "/etc/rmsplugin/rmsplugin.toml"
+IMAGE_DIRECTORY = "/var/lib/rmsplugin-images"
+
+_TEMPLATE = """\
+[engine]
+state_dir = "/var/lib/rmsplugin"
+socket = "/run/rmsplugin/engine.sock"
+listen = "{head}:6830"
+url = "http://{head}:6830"
+user = "slurm"
+cycle_s = {cycle_s}
+
+[slurm]
+partitions = ["vjob"]
+
+[hypervisor]
+uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
+migrate_uri = "qemu+tls://{{node}}/system"
+domain_type = "{domain_type}"
+
+[nodes]
+agent_user = "root"
+agent_key = "/etc/rmsplugin/agent_key"
+node_key = "/etc/rmsplugin/node_key"
+known_hosts = "/etc/rmsplugin/known_hosts"
+store = "/var/lib/rmsplugin/store"
+vm_dir = "/var/lib/rmsplugin/vm"
+memory_overhead_mib = 64
+
+[network]
+bridge = "{bridge}"
+pool = "10.77.1.10-10.77.1.250"
+prefix_length = {prefix_length}
+gateway = "{head}"
+
+[[guest.mounts]]
+source = "{head}:/home"
+target = "/home"
+type = "nfs"
+options = "{mount_options}"
+
+[image.default]
+kind = "kernel"
+kernel = "{images}/vmlinuz"
+initrd = "{images}/initrd.img"
+"""
+
+
+def install(cluster: Cluster) -> None:
+    """Write the settings to every host."""
+    cycle = int(cluster.cycle_s) if cluster.cycle_s == int(cluster.cycle_s) else cluster.cycle_s
+    content = _TEMPLATE.format(
+        head=HEAD_ADDRESS,
+        cycle_s=cycle,
+        domain_type=cluster.domain_type,
+        bridge=BRIDGE,
+        prefix_length=PREFIX_LENGTH,
+        mount_options=MOUNT_OPTIONS,
+        images=IMAGE_DIRECTORY,
+    )
+    for host in cluster.hosts:
+        write(host.path(PATH), content.encode())

@@ -1,0 +1,214 @@
+"""Slurm: its configuration, shared by all hosts as /etc/slurm, and its daemons."""
+
+from __future__ import annotations
+
+import shutil
+
+from minicluster_lib import hosts
+from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, Cluster, Host, MiniclusterError
+from minicluster_lib.pki import write
+from minicluster_lib.waiting import wait_until
+
+HOOKS_DIRECTORY = "/etc/rmsplugin/hooks"
+_HOOKS = {
+    "PrologSlurmctld": "prolog_slurmctld",
+    "EpilogSlurmctld": "epilog_slurmctld",
+    "Prolog": "prolog",
+    "Epilog": "epilog",
+}
+_LUA_FILES = ("job_submit.lua", "rmsplugin.lua")
+
+_SLURM_CONF = """\
+ClusterName=minicluster
+SlurmctldHost={head}({head_address})
+SlurmUser=slurm
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+
+StateSaveLocation=/var/spool/slurm/ctld
+SlurmdSpoolDir=/var/spool/slurm/d
+SlurmctldPidFile=/run/slurm/slurmctld.pid
+SlurmdPidFile=/run/slurm/slurmd.pid
+SlurmctldDebug=info
+SlurmdDebug=info
+
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={head}
+AccountingStorageEnforce=associations,limits,qos
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=10
+JobCompType=jobcomp/none
+
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000,bf_interval=2,default_queue_depth=1000
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+PriorityType=priority/multifactor
+PreemptType=preempt/none
+PreemptMode=OFF
+
+JobSubmitPlugins=lua
+PrologFlags=Alloc
+PrologEpilogTimeout=300
+JobRequeue=1
+JobFileAppend=0
+ReturnToService=2
+KillWait=5
+MinJobAge=300
+CompleteWait=0
+InactiveLimit=0
+SlurmctldTimeout=30
+SlurmdTimeout=30
+MessageTimeout=20
+BatchStartTimeout=30
+TreeWidth=50
+{hooks}
+DefMemPerCPU=128
+{nodes}
+PartitionName=plain Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=vjob Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=SUSPEND OverSubscribe=FORCE:64
+"""
+
+_SLURMDBD_CONF = """\
+AuthType=auth/munge
+DbdHost={head}
+DbdAddr={head_address}
+SlurmUser=slurm
+DebugLevel=info
+PidFile=/run/slurm/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+"""
+
+_ACCEPTING_JOB_SUBMIT = """\
+-- Stands in until the repository has a lua/job_submit.lua: accepts every job as it is.
+function slurm_job_submit(job_desc, part_list, submit_uid)
+    return slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+    return slurm.SUCCESS
+end
+"""
+
+
+def install_configuration(cluster: Cluster, munge_key: bytes) -> None:
+    """Write /etc/slurm, the munge key, and copies of the repository's Lua files and hooks."""
+    (cluster.shared / "slurm").mkdir(parents=True)
+    install_configuration_files(cluster)
+    for host in cluster.hosts:
+        host.path("etc/munge").chmod(0o700)
+        shutil.chown(host.path("etc/munge"), "munge", "munge")
+        write(host.path("etc/munge/munge.key"), munge_key, mode=0o400, owner="munge")
+
+
+def install_configuration_files(cluster: Cluster) -> None:
+    """Write Slurm's configuration, and copies of the repository's Lua files and hooks."""
+    directory = cluster.shared / "slurm"
+    hooks = copy_plugin_files(cluster)
+    nodes = "\n".join(
+        f"NodeName={node.name} NodeAddr={node.address} CPUs={cluster.cpus} RealMemory={cluster.memory_mib}"
+        for node in cluster.node_hosts
+    )
+    write(
+        directory / "slurm.conf",
+        _SLURM_CONF.format(
+            head=HEAD, head_address=HEAD_ADDRESS, nodes=nodes, hooks="\n".join(f"{k}={v}" for k, v in hooks.items())
+        ).encode(),
+    )
+    write(directory / "cgroup.conf", b"ConstrainCores=no\nConstrainRAMSpace=no\n")
+    write(
+        directory / "slurmdbd.conf",
+        _SLURMDBD_CONF.format(head=HEAD, head_address=HEAD_ADDRESS).encode(),
+        mode=0o600,
+        owner="slurm",
+    )
+
+
+def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
+    """Copy the repository's Lua files and hooks into the cluster; return the hooks' lines of slurm.conf."""
+    directory = cluster.shared / "slurm"
+    for name in _LUA_FILES:
+        source = REPOSITORY / "lua" / name
+        if source.is_file():
+            write(directory / name, source.read_bytes())
+    if not (directory / "job_submit.lua").exists():
+        write(directory / "job_submit.lua", _ACCEPTING_JOB_SUBMIT.encode())
+    configured = {}
+    for key, name in _HOOKS.items():
+        source = REPOSITORY / "hooks" / name
+        if source.is_file():
+            for host in cluster.hosts:
+                write(host.path(f"{HOOKS_DIRECTORY}/{name}"), source.read_bytes(), mode=0o755)
+            configured[key] = f"{HOOKS_DIRECTORY}/{name}"
+    return configured
+
+
+def start_munge(cluster: Cluster, host: Host) -> None:
+    """Start a host's munged."""
+    hosts.run(cluster, host, ["install", "-d", "-m", "755", "-o", "munge", "-g", "munge", "/run/munge"])
+    hosts.run(cluster, host, ["install", "-d", "-m", "755", "-o", "slurm", "-g", "slurm", "/run/slurm"])
+    hosts.start_daemon(
+        host,
+        "munged",
+        ["/usr/sbin/munged", "--foreground", "--num-threads=4", "--log-file=/run/munge/munged.log"],
+        user="munge",
+    )
+
+
+def start_accounting(cluster: Cluster) -> None:
+    """Start slurmdbd, and make the accounts as soon as it answers."""
+    head = cluster.head
+    hosts.start_daemon(head, "slurmdbd", ["/usr/sbin/slurmdbd", "-D"], user="slurm")
+    wait_until(lambda: _sacctmgr(cluster, "show cluster"), 60, "slurmdbd to answer")
+    users = ",".join(USERS)
+    script = "\n".join(
+        [
+            "add cluster minicluster",
+            "add account users cluster=minicluster description=users organization=minicluster",
+            f"add user {users} account=users cluster=minicluster",
+            "add user slurm account=users cluster=minicluster adminlevel=Admin",
+            "quit",
+        ]
+    )
+    hosts.run(cluster, head, ["sacctmgr", "-i"], stdin=script)
+    if "alice" not in hosts.run(cluster, head, ["sacctmgr", "-nP", "show", "assoc", "format=user"]).stdout:
+        raise MiniclusterError("the accounts could not be made in slurmdbd; see minicluster logs head")
+
+
+def _sacctmgr(cluster: Cluster, command: str) -> bool:
+    return hosts.run(cluster, cluster.head, ["sacctmgr", "-n", *command.split()], check=False).returncode == 0
+
+
+def start_controller(cluster: Cluster) -> None:
+    """Start slurmctld."""
+    command = ["/usr/sbin/slurmctld", "-D"]
+    state = cluster.head.path("var/spool/slurm/ctld")
+    if not any(state.iterdir()):
+        command.append("-c")
+    hosts.start_daemon(cluster.head, "slurmctld", command, user="slurm")
+
+
+def start_node(node: Host) -> None:
+    """Start a node's slurmd."""
+    hosts.start_daemon(node, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", node.name])
+
+
+def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:
+    """Wait until every node is idle."""
+
+    def all_idle() -> bool:
+        result = hosts.run(cluster, cluster.head, ["sinfo", "-h", "-N", "-p", "plain", "-o", "%N %T"], check=False)
+        states = dict(line.split() for line in result.stdout.splitlines() if len(line.split()) == 2)
+        return len(states) == cluster.nodes and all(state == "idle" for state in states.values())
+
+    wait_until(all_idle, timeout_s, "the nodes to be idle in Slurm")

@@ -1,0 +1,147 @@
+"""Teardown: find everything that belongs to a minicluster and remove it, however its `up` ended.
+
+Nothing has to have been written down for that. A process belongs to the cluster when one of these holds:
+
+- it is a host's first process (its command line names the cluster's directory);
+- it lives in the PID or network namespace of such a process;
+- it has the cluster's directory in its environment under a name of our own.
+
+The hosts' mounts and network interfaces are in namespaces that no file refers to, so they go with the processes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from minicluster_lib.layout import MEMBER_VARIABLE, MiniclusterError, RefusedError
+
+MARKER = ".rmsplugin-minicluster"
+
+
+def _is_init(pid: int, directory: Path) -> bool:
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"minicluster_lib.host_init" in arguments and os.fsencode(directory) in arguments
+
+
+def _has_member_variable(pid: int, directory: Path) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return MEMBER_VARIABLE.encode() + b"=" + os.fsencode(directory) in environment
+
+
+def _namespaces(pid: int) -> set[str]:
+    found = set()
+    for kind in ("pid", "net"):
+        try:
+            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+        except OSError:
+            continue
+    return found
+
+
+def _ancestry() -> set[int]:
+    pids = set()
+    pid = os.getpid()
+    while pid > 0:
+        pids.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError):
+            break
+    return pids
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def members(directory: Path, known_namespaces: set[str] | None = None) -> dict[int, bool]:
+    """Return the PIDs of the cluster's processes, each with whether it is a host's first process.
+
+    Args:
+        directory: the cluster's directory.
+        known_namespaces: namespaces seen to be the cluster's; those found are added.
+    """
+    namespaces = known_namespaces if known_namespaces is not None else set()
+    spared = _ancestry()
+    own = _namespaces(os.getpid())
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    inits = {pid for pid in pids if pid not in spared and _is_init(pid, directory)}
+    for pid in inits:
+        namespaces |= _namespaces(pid) - own
+    found = {}
+    for pid in pids:
+        if pid in spared or _is_zombie(pid):
+            continue
+        if pid in inits or _namespaces(pid) & namespaces or _has_member_variable(pid, directory):
+            found[pid] = pid in inits
+    return found
+
+
+def end_processes(directory: Path, timeout_s: float = 30) -> int:
+    """Kill every process of the cluster; return how many there were."""
+    namespaces: set[str] = set()
+    seen: set[int] = set()
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = members(directory, namespaces)
+        if not found:
+            return len(seen)
+        if time.monotonic() > deadline:
+            raise MiniclusterError(f"processes {sorted(found)} of the minicluster do not end")
+        seen |= set(found)
+        for pid in sorted(found, key=lambda pid: not found[pid]):
+            try:
+                # Look again: the PID may have been given to another process meanwhile.
+                if members_contains(pid, directory, namespaces):
+                    os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.05)
+
+
+def members_contains(pid: int, directory: Path, namespaces: set[str]) -> bool:
+    """Whether a process belongs to the cluster."""
+    return bool(_namespaces(pid) & namespaces) or _has_member_variable(pid, directory) or _is_init(pid, directory)
+
+
+def check_removable(directory: Path) -> None:
+    """Refuse to touch a directory that no minicluster has made."""
+    if directory.exists() and not (directory / MARKER).exists() and any(directory.iterdir()):
+        raise RefusedError(f"{directory} is not the directory of a minicluster (it lacks {MARKER}): left alone")
+
+
+def remove_files(directory: Path, *, keep_logs: bool = False) -> None:
+    """Remove the cluster's directory."""
+    if not directory.exists():
+        return
+    check_removable(directory)
+    mounted = [
+        line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if len(line.split()) > 4
+    ]
+    below = [path for path in mounted if Path(path) != directory and Path(path).is_relative_to(directory)]
+    if below:
+        raise MiniclusterError(f"something is mounted below {directory}; unmount it first: {', '.join(below)}")
+    for entry in directory.iterdir():
+        if entry.name == MARKER or (keep_logs and entry.name == "log"):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if keep_logs:
+        return
+    (directory / MARKER).unlink(missing_ok=True)
+    directory.rmdir()
