@@ -1,0 +1,78 @@
+"""Agent configuration: the few keys of the settings file that a node needs.
+
+Read with tomllib alone: an agent starts for every call, and the engine's settings module would triple its start time.
+The engine has checked the file; here a wrong value is just an error.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rmsplugin.node_agent.errors import AgentError
+
+DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Directories, keys and images of this node."""
+
+    store: Path
+    vm_dir: Path
+    shared_store: Path | None
+    node_key: str
+    known_hosts: str
+    agent_user: str
+    bases: frozenset[str]  # qcow2 images that overlays may be made on
+    images: tuple[str, ...]  # every file that an image of the settings needs
+
+    def store_of(self, shared: bool) -> Path:
+        """Directory of the saved states."""
+        if not shared:
+            return self.store
+        if self.shared_store is None:
+            raise AgentError("failed", "nodes.shared_store is not set on this node")
+        return self.shared_store
+
+
+def load(argument: str | None) -> AgentConfig:
+    """Read the file named by the argument, else by $RMSPLUGIN_CONFIG, else the default one."""
+    path = argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise AgentError.of(error) from None
+    except tomllib.TOMLDecodeError as error:
+        raise AgentError("failed", f"{path}: {error}") from None
+    try:
+        return _from_document(document)
+    except (TypeError, AttributeError, ValueError) as error:
+        raise AgentError("failed", f"{path}: {error}") from None
+
+
+def _from_document(document: dict[str, Any]) -> AgentConfig:
+    nodes = document.get("nodes", {})
+    images = list(document.get("image", {}).values())
+    shared = nodes.get("shared_store")
+    return AgentConfig(
+        store=_absolute(nodes.get("store", "/var/lib/rmsplugin/store")),
+        vm_dir=_absolute(nodes.get("vm_dir", "/var/lib/rmsplugin/vm")),
+        shared_store=_absolute(shared) if shared else None,
+        node_key=str(nodes.get("node_key", "/etc/rmsplugin/node_key")),
+        known_hosts=str(nodes.get("known_hosts", "/etc/rmsplugin/known_hosts")),
+        agent_user=str(nodes.get("agent_user", "root")),
+        bases=frozenset(image["base"] for image in images if "base" in image),
+        images=tuple(sorted({image[key] for image in images for key in ("kernel", "initrd", "base") if key in image})),
+    )
+
+
+def _absolute(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise ValueError(f"{text} is not an absolute path")
+    return path

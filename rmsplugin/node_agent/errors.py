@@ -1,0 +1,23 @@
+"""Agent errors: what the engine is told when a verb could not be done."""
+
+from __future__ import annotations
+
+import errno
+from typing import Literal
+
+Kind = Literal["not_found", "no_space", "corrupt", "failed"]
+
+
+class AgentError(Exception):
+    """A verb failed; the message is one line for a person, the kind is for the engine."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+
+    @classmethod
+    def of(cls, error: OSError) -> AgentError:
+        """What an error of the operating system means."""
+        kind: Kind = "no_space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
+        where = f": {error.filename}" if error.filename else ""
+        return cls(kind, f"{error.strerror or error}{where}")

@@ -1,0 +1,137 @@
+"""File discipline: private directories, writes that are whole and on disk or not there, one writer a VM."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from rmsplugin.node_agent.errors import AgentError
+
+CHUNK_BYTES = 1 << 20
+_LOCK_WAIT_S = 60.0
+_LOCK_FILE = ".lock"
+_VMS_PER_JOB = 10**6  # parse_vm_name allows six digits for the index
+
+#: libvirt writes another magic first and puts this one in its place when the state is complete.
+STATE_MAGIC = b"LibvirtQemudSave"
+
+
+def make_private(directory: Path, mode: int) -> None:
+    """Make the directory with ``mode``, or give it that mode; refuse one that others could have put things into."""
+    if not directory.is_dir():
+        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+    status = directory.stat()
+    if status.st_uid != os.geteuid():
+        raise AgentError("failed", f"{directory} belongs to uid {status.st_uid}, not to {os.geteuid()}")
+    if status.st_mode & 0o7777 != mode:
+        directory.chmod(mode)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames and removals in the directory survive a loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a 0600 file in place: the whole content is there after a crash, or what was there before."""
+    temporary = path.with_name(path.name + ".partial")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    try:
+        with create(temporary) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def create(path: Path) -> IO[bytes]:
+    """Open a new 0600 file for writing; it must not be there, not even as a symbolic link."""
+    return open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w+b")
+
+
+def remove(*paths: Path) -> None:
+    """Remove those that are there."""
+    removed = set()
+    for path in paths:
+        with suppress(FileNotFoundError):
+            path.unlink()
+            removed.add(path.parent)
+    for directory in removed:
+        sync_directory(directory)
+
+
+def size_of(path: Path) -> int | None:
+    """Size of a file; None if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the hypervisor has finished writing the state file."""
+    with open(path, "rb") as file:
+        return file.read(len(STATE_MAGIC)) == STATE_MAGIC
+
+
+def digest_of(path: Path, *, sync: bool = False) -> tuple[int, str]:
+    """Size and BLAKE2b of a file, after what other processes wrote to it is on disk if ``sync``."""
+    with open(path, "rb") as file:
+        if sync:
+            os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "blake2b")
+        return file.tell(), digest.hexdigest()
+
+
+def free_bytes(directory: Path) -> int:
+    """Room in the file system for root's files."""
+    status = os.statvfs(directory)
+    return status.f_bfree * status.f_frsize if os.geteuid() == 0 else status.f_bavail * status.f_frsize
+
+
+@contextmanager
+def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False) -> Iterator[None]:
+    """Keep other agents off the VM's files in the directory.
+
+    One lock file for all VMs, a byte of it for each: a file a VM would have to be removed some day, and removing a
+    lock file safely is hard. The kernel lets go of the lock when the process ends, however it ends.
+
+    Args:
+        directory: where the files lie.
+        vm: job id and index.
+        shared: others may read too.
+    """
+    offset = vm[0] * _VMS_PER_JOB + vm[1]
+    operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.lockf(descriptor, operation, 1, offset)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > deadline:
+                    raise AgentError("failed", "another call for this VM is under way") from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)

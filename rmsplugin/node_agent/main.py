@@ -1,0 +1,136 @@
+"""Node agent: ``rmsplugin-node``, the forced command behind the engine's (and the other nodes') ssh key.
+
+The words come in SSH_ORIGINAL_COMMAND, and only by hand from the command line. They are split, counted and checked,
+and never given to a shell. Every call prints one JSON object, its last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable
+
+from rmsplugin.node_agent.config import load
+from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.node_agent.verbs import Agent, Answer, VMName
+
+_COMMAND_LIMIT = 4096
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+_BLAKE2B = re.compile(r"[0-9a-f]{128}")
+_BYTES = re.compile(r"[0-9]{1,18}")
+
+
+def main() -> int:
+    """Do one verb."""
+    os.umask(0o077)
+    # In C.UTF-8 or not: what is printed is ASCII, what is read are bytes.
+    try:
+        config_path, words = _words(sys.argv[1:])
+        answer = _run(config_path, words)
+    except AgentError as error:
+        return _fail(error)
+    except BrokenPipeError:
+        # Nobody listens any more. What was done stays done; Python must not try to flush again on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(AgentError.of(error))
+    _report(answer)
+    return 0
+
+
+def _fail(error: AgentError) -> int:
+    _report({"error": str(error), "kind": error.kind})
+    return 1
+
+
+def _report(answer: Answer) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _words(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The settings file, and the words of the call."""
+    config_path = None
+    if arguments[:1] == ["--config"]:
+        if len(arguments) < 2:
+            raise AgentError("failed", "--config needs a file")
+        config_path, arguments = arguments[1], arguments[2:]
+    command = os.environ.get("SSH_ORIGINAL_COMMAND")
+    if command is None:
+        return config_path, arguments
+    if arguments:
+        raise AgentError("failed", "a forced command takes its words from ssh alone")
+    if len(command) > _COMMAND_LIMIT or not command.isprintable():
+        raise AgentError("failed", "not a command of the node agent")
+    try:
+        return config_path, shlex.split(command)
+    except ValueError as error:
+        raise AgentError("failed", f"not a command of the node agent: {error}") from None
+
+
+def _run(config_path: str | None, words: list[str]) -> Answer:
+    verb, *rest = words or [""]
+    shared = rest[-1:] == ["--shared"]
+    if shared:
+        del rest[-1]
+    call = _CALLS.get((verb, len(rest)))
+    if call is None or (shared and verb not in _SHARED):
+        raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
+    return call(Agent(load(config_path)), rest, shared)
+
+
+def _send(agent: Agent, rest: list[str]) -> Answer:
+    from rmsplugin.node_agent import transfer  # here: the other verbs start faster without it
+
+    return transfer.send(agent, VMName(rest[0]), _node(rest[1]), _size(rest[2]), _blake2b(rest[3]), _report)
+
+
+def _receive(agent: Agent, rest: list[str]) -> Answer:
+    from rmsplugin.node_agent import transfer
+
+    return transfer.receive(agent, VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]))
+
+
+#: Verb and number of words after it -> the call.
+_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
+    ("put-config", 1): lambda agent, rest, shared: agent.put_config(VMName(rest[0])),
+    ("put-seed", 1): lambda agent, rest, shared: agent.put_seed(VMName(rest[0])),
+    ("make-overlay", 2): lambda agent, rest, shared: agent.make_overlay(VMName(rest[0]), rest[1]),
+    ("drop-config", 1): lambda agent, rest, shared: agent.drop_config(VMName(rest[0])),
+    ("stat", 1): lambda agent, rest, shared: agent.stat(VMName(rest[0]), shared),
+    ("digest", 1): lambda agent, rest, shared: agent.digest(VMName(rest[0]), shared),
+    ("seal", 2): lambda agent, rest, shared: agent.seal(VMName(rest[0]), _blake2b(rest[1]), shared),
+    ("verify", 3): lambda agent, rest, shared: agent.verify(VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), shared),
+    ("send", 4): lambda agent, rest, shared: _send(agent, rest),
+    ("receive", 3): lambda agent, rest, shared: _receive(agent, rest),
+    ("drop-state", 1): lambda agent, rest, shared: agent.drop_state(VMName(rest[0]), shared),
+    ("list", 0): lambda agent, rest, shared: agent.list_files(shared),
+    ("space", 0): lambda agent, rest, shared: agent.space(shared),
+    ("check", 0): lambda agent, rest, shared: agent.check(),
+}
+_SHARED = frozenset({"stat", "digest", "seal", "verify", "drop-state", "list", "space"})
+
+
+def _matching(pattern: re.Pattern[str], word: str, what: str) -> str:
+    if not pattern.fullmatch(word):
+        raise AgentError("failed", f"not {what}: {word[:80]!r}")
+    return word
+
+
+def _node(word: str) -> str:
+    return _matching(_NODE, word, "the name of a node")
+
+
+def _size(word: str) -> int:
+    return int(_matching(_BYTES, word, "a number of bytes"))
+
+
+def _blake2b(word: str) -> str:
+    return _matching(_BLAKE2B, word, "a BLAKE2b digest")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

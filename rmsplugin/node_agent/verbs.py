@@ -1,0 +1,220 @@
+"""Verbs: what the node agent does (docs/protocols.md, section 4). Each takes checked words and returns its answer."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import Any
+
+from rmsplugin import __version__
+from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.node_agent import files
+from rmsplugin.node_agent.config import AgentConfig
+from rmsplugin.node_agent.errors import AgentError
+
+Answer = dict[str, Any]
+
+_CONFIG_LIMIT_BYTES = 64 * 1024
+_SEED_LIMIT_BYTES = 4 << 20
+
+#: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to others either, but
+#: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
+_STORE_MODE = 0o700
+_VM_DIR_MODE = 0o711
+
+
+class VMName:
+    """A VM name that was checked, with what it consists of."""
+
+    def __init__(self, name: str) -> None:
+        identity = parse_vm_name(name)
+        if identity is None:
+            raise AgentError("failed", f"not the name of a VM: {name[:80]!r}")
+        self.name = name
+        self.identity = identity
+
+
+class Agent:
+    """The verbs, on the directories of one configuration."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+
+    def store(self, shared: bool) -> Path:
+        """The store, made if need be."""
+        directory = self._config.store_of(shared)
+        files.make_private(directory, _STORE_MODE)
+        return directory
+
+    def _vm_dir(self) -> Path:
+        files.make_private(self._config.vm_dir, _VM_DIR_MODE)
+        return self._config.vm_dir
+
+    @property
+    def config(self) -> AgentConfig:
+        """What the settings say."""
+        return self._config
+
+    def put_config(self, vm: VMName) -> Answer:
+        """Standard input becomes the VM's configuration; its console log is made here too, so that it is private."""
+        content = _standard_input(_CONFIG_LIMIT_BYTES)
+        directory = self._vm_dir()
+        with files.lock(directory, vm.identity):
+            files.write_whole(directory / f"{vm.name}.config", content)
+            console = directory / f"{vm.name}.console"
+            if files.size_of(console) is None:
+                files.create(console).close()
+        return {"bytes": len(content)}
+
+    def put_seed(self, vm: VMName) -> Answer:
+        """Standard input becomes the VM's seed ISO."""
+        content = _standard_input(_SEED_LIMIT_BYTES)
+        directory = self._vm_dir()
+        with files.lock(directory, vm.identity):
+            files.write_whole(directory / f"{vm.name}.iso", content)
+        return {"bytes": len(content)}
+
+    def make_overlay(self, vm: VMName, base: str) -> Answer:
+        """An overlay on a base that the settings name."""
+        import subprocess  # here: the other verbs start faster without it
+
+        if base not in self._config.bases:
+            raise AgentError("failed", f"not the base of an image in the settings: {base[:200]!r}")
+        directory = self._vm_dir()
+        final, temporary = directory / f"{vm.name}.qcow2", directory / f"{vm.name}.qcow2.partial"
+        with files.lock(directory, vm.identity):
+            if files.size_of(final) is None:
+                files.remove(temporary)
+                command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, str(temporary)]
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                if done.returncode != 0:
+                    files.remove(temporary)
+                    raise AgentError("failed", f"qemu-img: {done.stderr.strip()[-300:]}")
+                temporary.rename(final)
+                files.sync_directory(directory)
+        return {}
+
+    def drop_config(self, vm: VMName) -> Answer:
+        """Remove everything in the VMs' directory that is this VM's, rotated console logs included."""
+        directory = self._vm_dir()
+        with files.lock(directory, vm.identity):
+            files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
+        return {}
+
+    def stat(self, vm: VMName, shared: bool) -> Answer:
+        """What there is of the VM's state."""
+        final, partial = self.state_paths(vm, shared)
+        final_bytes, partial_bytes = files.size_of(final), files.size_of(partial)
+        return {
+            "final": None if final_bytes is None else {"bytes": final_bytes},
+            "partial": None
+            if partial_bytes is None
+            else {"bytes": partial_bytes, "complete": files.is_complete(partial)},
+            "free_bytes": files.free_bytes(final.parent),
+        }
+
+    def digest(self, vm: VMName, shared: bool) -> Answer:
+        """Sync and digest the partial file."""
+        final, partial = self.state_paths(vm, shared)
+        with files.lock(final.parent, vm.identity, shared=True):
+            size, blake2b = self._partial_digest(vm, partial)
+        return {"bytes": size, "blake2b": blake2b}
+
+    def seal(self, vm: VMName, blake2b: str, shared: bool) -> Answer:
+        """Give the partial file its final name, if it is the one that was digested."""
+        final, partial = self.state_paths(vm, shared)
+        with files.lock(final.parent, vm.identity):
+            if files.size_of(partial) is None and files.size_of(final) is not None:
+                return {}
+            if self._partial_digest(vm, partial)[1] != blake2b:
+                raise AgentError("corrupt", f"the partial state of {vm.name} is not the one to seal")
+            partial.rename(final)
+            files.sync_directory(final.parent)
+        return {}
+
+    def _partial_digest(self, vm: VMName, partial: Path) -> tuple[int, str]:
+        if files.size_of(partial) is None:
+            raise AgentError("not_found", f"no partial state of {vm.name}")
+        if not files.is_complete(partial):
+            raise AgentError("corrupt", f"the partial state of {vm.name} is incomplete")
+        return files.digest_of(partial, sync=True)
+
+    def verify(self, vm: VMName, size: int, blake2b: str, shared: bool) -> Answer:
+        """Read the final file."""
+        final, _ = self.state_paths(vm, shared)
+        with files.lock(final.parent, vm.identity, shared=True):
+            found = files.size_of(final)
+            if found is None:
+                raise AgentError("not_found", f"no state of {vm.name}")
+            if found != size:
+                raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
+            if files.digest_of(final) != (size, blake2b):
+                raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
+        return {}
+
+    def drop_state(self, vm: VMName, shared: bool) -> Answer:
+        """Remove final and partial file."""
+        final, partial = self.state_paths(vm, shared)
+        with files.lock(final.parent, vm.identity):
+            files.remove(final, partial)
+        return {}
+
+    def list_files(self, shared: bool) -> Answer:
+        """All VMs that there are files of; a VM of which a console log or a half-written file is left counts too."""
+        names = [path.name for path in self.store(shared).iterdir()]
+        configs = {path.name.partition(".")[0] for path in self._vm_dir().iterdir()}
+        return {
+            "states": _vms(name.removesuffix(".state") for name in names if name.endswith(".state")),
+            "partials": _vms(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
+            "configs": _vms(configs),
+        }
+
+    def space(self, shared: bool) -> Answer:
+        """Room in the store."""
+        return {"free_bytes": files.free_bytes(self.store(shared))}
+
+    def check(self) -> Answer:
+        """Describe the node without changing it."""
+        config = self._config
+        return {
+            "version": __version__,
+            "store": _describe(config.store),
+            "vm_dir": _describe(config.vm_dir),
+            "shared_store": _describe(config.shared_store) if config.shared_store else None,
+            "node_key": _describe(Path(config.node_key)),
+            "known_hosts": _describe(Path(config.known_hosts)),
+            "images": {path: os.access(path, os.R_OK) for path in config.images},
+        }
+
+    def state_paths(self, vm: VMName, shared: bool) -> tuple[Path, Path]:
+        """Final and temporary name of the VM's state."""
+        directory = self.store(shared)
+        return directory / f"{vm.name}.state", directory / f"{vm.name}.state.partial"
+
+
+def _vms(names: Any) -> list[str]:
+    return sorted(name for name in names if parse_vm_name(name))
+
+
+def _describe(path: Path) -> Answer:
+    try:
+        status = path.stat()
+    except OSError:
+        return {"path": str(path), "exists": False}
+    try:
+        owner = pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        owner = str(status.st_uid)
+    mode = f"{status.st_mode & 0o7777:04o}"
+    return {"path": str(path), "exists": True, "owner": owner, "mode": mode, "free_bytes": files.free_bytes(path)}
+
+
+def _standard_input(limit: int) -> bytes:
+    content = sys.stdin.buffer.read(limit + 1)
+    if len(content) > limit:
+        raise AgentError("failed", f"more than {limit} bytes")
+    if not content:
+        raise AgentError("failed", "standard input is empty")
+    return content
