@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     execute = commands.add_parser("exec", parents=[common], help="run a command on a host (default: a shell)")
     execute.add_argument("host", metavar="HOST")
     execute.add_argument("--user", default="root", help="root, alice, bob, slurm (default: root)")
-    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    execute.add_argument("argv", nargs="*", metavar="-- COMMAND", help="with its arguments, after two dashes")
 
     logs = commands.add_parser("logs", parents=[common], help="show the logs of a host's daemons")
     logs.add_argument("host", metavar="HOST")
@@ -186,8 +186,8 @@ def _status(arguments: argparse.Namespace, directory: Path) -> int:
 def _exec(arguments: argparse.Namespace, directory: Path) -> int:
     requirements.check_root()
     cluster = _loaded(directory)
-    argv = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
-    command = hosts.enter_command(cluster, cluster.host(arguments.host), argv or ["bash", "-i"], user=arguments.user)
+    argv = arguments.argv or ["bash", "-i"]
+    command = hosts.enter_command(cluster, cluster.host(arguments.host), argv, user=arguments.user)
     sys.stdout.flush()
     os.execvp(command[0], command)
 
@@ -245,7 +245,14 @@ _COMMANDS = {
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    arguments = _parser().parse_args()
+    words = sys.argv[1:]
+    # All that follows the first "--" is exec's command, whatever it looks like.
+    split = words.index("--") if "--" in words else len(words)
+    arguments = _parser().parse_args(words[:split])
+    if words[split + 1 :]:
+        if arguments.command != "exec":
+            _parser().error(f"{arguments.command} takes no command")
+        arguments.argv += words[split + 1 :]
     directory = arguments.dir.absolute()
     try:
         return _COMMANDS[arguments.command](arguments, directory)
