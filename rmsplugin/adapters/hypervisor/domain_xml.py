@@ -1,0 +1,202 @@
+"""Domain XML: what libvirt is told of a VM. Pure; every value goes through lxml, which escapes it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from lxml import etree
+
+from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.model.vjob import parse_vm_name
+
+#: Namespace of what we keep in a domain's <metadata>.
+NAMESPACE = "urn:rmsplugin:vjob:1"
+FW_CFG_NAME = "opt/org.rmsplugin/config"
+
+#: The demand metrics need the guest's own memory statistics; QEMU asks the balloon driver this often.
+_BALLOON_PERIOD_S = 5
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The virtual hardware that all VMs of a site have in common.
+
+    A saved state and a live migration want the same hardware on both sides, so a site's nodes share one of these.
+    """
+
+    domain_type: Literal["kvm", "qemu"]
+    type: str = "q35"
+    cpu_model: str = ""  # "" = the host's own under KVM, and qemu64, which TCG can emulate on any host, otherwise
+
+
+def domain_xml(spec: VMSpec, machine: Machine) -> str:
+    """The XML that creates the VM.
+
+    Raises:
+        ValueError: a value of the spec that no VM of ours can have.
+    """
+    check_spec(spec)
+    domain = etree.Element("domain", type=machine.domain_type, nsmap={"rmsplugin": NAMESPACE})
+    _add(domain, "name", spec.name)
+    _add(domain, "uuid", spec.uuid)
+    identity = parse_vm_name(spec.name)
+    assert identity is not None
+    vjob = etree.SubElement(_add(domain, "metadata"), f"{{{NAMESPACE}}}vjob")
+    vjob.set("job", str(identity[0]))
+    vjob.set("index", str(identity[1]))
+    _add(domain, "memory", str(spec.memory_mib), unit="MiB")
+    _add(domain, "vcpu", str(spec.cpus))
+    _add(domain, "sysinfo", type="fwcfg")
+    system = _add(domain, "os")
+    _add(system, "type", "hvm", arch="x86_64", machine=machine.type)
+    if isinstance(spec.image, KernelImage):
+        for name in ("kernel", "initrd", "cmdline"):
+            _add(system, name)
+    else:
+        _add(system, "boot", dev="hd")
+    features = _add(domain, "features")
+    _add(features, "acpi")
+    _add(features, "apic")
+    _add_cpu(domain, machine)
+    _add(domain, "clock", offset="utc")
+    # A guest that ends, in whatever way, is gone: the engine decides what comes next.
+    for event in ("on_poweroff", "on_reboot", "on_crash"):
+        _add(domain, event, "destroy")
+    _add_devices(domain, spec)
+    set_paths(domain, spec)
+    return etree.tostring(domain, encoding="unicode", pretty_print=True)
+
+
+def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
+    """The XML of a saved state, with the paths, bridge and command line of ``spec``.
+
+    Not a fresh ``domain_xml``: the saved one has the exact machine version, the expanded CPU and the device addresses
+    that the state was made with, and a state can be loaded into nothing else, whatever this node would choose today.
+
+    Raises:
+        ValueError: the state is another VM's, or has other devices.
+    """
+    check_spec(spec)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
+    try:
+        domain = etree.fromstring(saved_xml.encode(), parser)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"no domain XML: {error}") from None
+    if (domain.findtext("name"), domain.findtext("uuid")) != (spec.name, spec.uuid):
+        raise ValueError(f"it is the state of {domain.findtext('name')}, not of {spec.name}")
+    set_paths(domain, spec)
+    return etree.tostring(domain, encoding="unicode")
+
+
+def check_spec(spec: VMSpec) -> None:
+    """Refuse what cannot be a VM of ours; libvirt would take some of it.
+
+    Raises:
+        ValueError: with the value.
+    """
+    if parse_vm_name(spec.name) is None:
+        raise ValueError(f"not the name of a VM: {spec.name!r}")
+    for value, pattern, what in (
+        (spec.uuid, _UUID, "UUID"),
+        (spec.mac, _MAC, "MAC address"),
+        (spec.bridge, _INTERFACE, "name of a bridge"),
+    ):
+        if not pattern.fullmatch(value):
+            raise ValueError(f"not a {what}: {value!r}")
+    if spec.cpus < 1 or spec.memory_mib < 1:
+        raise ValueError(f"{spec.name} needs a CPU and memory, not {spec.cpus} and {spec.memory_mib} MiB")
+    image = spec.image
+    paths = [image.kernel, image.initrd] if isinstance(image, KernelImage) else [image.overlay, image.seed]
+    for path in (*paths, spec.config_path, *([spec.console_log] if spec.console_log else [])):
+        if not path.startswith("/") or not path.isprintable():
+            raise ValueError(f"not an absolute path: {path!r}")
+        # QEMU's own option syntax; libvirt doubles commas, but not in every place of every version.
+        if "," in path:
+            raise ValueError(f"a path with a comma: {path!r}")
+    if isinstance(image, KernelImage) and not image.cmdline.isprintable():
+        raise ValueError(f"not a kernel command line: {image.cmdline!r}")
+
+
+def set_paths(domain: etree._Element, spec: VMSpec) -> None:
+    """Set all that may differ between two nodes or two lives of the VM.
+
+    Raises:
+        ValueError: the domain has no device for one of the paths.
+    """
+    sysinfo = _find(domain, "sysinfo[@type='fwcfg']")
+    for child in list(sysinfo):
+        sysinfo.remove(child)
+    # By file: a value in the XML would be on QEMU's command line, for everybody to read.
+    _add(sysinfo, "entry", name=FW_CFG_NAME, file=spec.config_path)
+    if isinstance(spec.image, KernelImage):
+        _find(domain, "os/kernel").text = spec.image.kernel
+        _find(domain, "os/initrd").text = spec.image.initrd
+        _find(domain, "os/cmdline").text = f"console=ttyS0 {spec.image.cmdline}".strip()
+    else:
+        _find(domain, "devices/disk/target[@dev='vda']/../source").set("file", spec.image.overlay)
+        _find(domain, "devices/disk/target[@dev='vdb']/../source").set("file", spec.image.seed)
+    _find(domain, "devices/interface/source").set("bridge", spec.bridge)
+    for port in domain.findall("devices/serial") + domain.findall("devices/console"):
+        for log in port.findall("log"):
+            port.remove(log)
+        if spec.console_log and port.tag == "serial":
+            _add(port, "log", file=spec.console_log, append="on")
+
+
+def _add_cpu(domain: etree._Element, machine: Machine) -> None:
+    if machine.cpu_model in ("", "host-model") and machine.domain_type == "kvm":
+        _add(domain, "cpu", mode="host-model")
+    else:
+        cpu = _add(domain, "cpu", mode="custom", match="exact", check="none")
+        _add(cpu, "model", machine.cpu_model or "qemu64", fallback="forbid")
+
+
+def _add_devices(domain: etree._Element, spec: VMSpec) -> None:
+    devices = _add(domain, "devices")
+    if isinstance(spec.image, DiskImage):
+        disk = _add(devices, "disk", type="file", device="disk")
+        # Without the host's cache, else libvirt refuses live migration as unsafe.
+        _add(disk, "driver", name="qemu", type="qcow2", cache="none", discard="unmap")
+        _add(disk, "source")
+        _add(disk, "target", dev="vda", bus="virtio")
+        # A virtio disk, not a CD-ROM: the kernels of cloud images lack drivers for SATA and IDE.
+        seed = _add(devices, "disk", type="file", device="disk")
+        _add(seed, "driver", name="qemu", type="raw", cache="none")
+        _add(seed, "source")
+        _add(seed, "target", dev="vdb", bus="virtio")
+        _add(seed, "readonly")
+    # libvirt gives a domain a USB controller unless it is told not to.
+    _add(devices, "controller", type="usb", model="none")
+    interface = _add(devices, "interface", type="bridge")
+    _add(interface, "mac", address=spec.mac)
+    _add(interface, "source")
+    _add(interface, "model", type="virtio")
+    # The guest never boots from the network; the ROM is a file that a migration would want to find alike.
+    _add(interface, "rom", enabled="no")
+    serial = _add(devices, "serial", type="pty")
+    _add(serial, "target", type="isa-serial", port="0")
+    console = _add(devices, "console", type="pty")
+    _add(console, "target", type="serial", port="0")
+    balloon = _add(devices, "memballoon", model="virtio")
+    _add(balloon, "stats", period=str(_BALLOON_PERIOD_S))
+    rng = _add(devices, "rng", model="virtio")
+    _add(rng, "backend", "/dev/urandom", model="random")
+
+
+def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
+    element = etree.SubElement(parent, tag, attrib=attributes)
+    element.text = text
+    return element
+
+
+def _find(domain: etree._Element, path: str) -> etree._Element:
+    element = domain.find(path)
+    if element is None:
+        raise ValueError(f"the domain has no {path}")
+    return element

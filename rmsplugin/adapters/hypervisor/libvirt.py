@@ -1,0 +1,441 @@
+"""libvirt behind the hypervisor Protocol: one libvirtd a node, QEMU with or without KVM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import libvirt
+from lxml import etree
+
+from rmsplugin.adapters.hypervisor.base import (
+    HostInfo,
+    Progress,
+    VMInfo,
+    VMPower,
+    VMSpec,
+    VMStatistics,
+)
+from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, with_paths_of
+from rmsplugin.adapters.hypervisor.libvirt_errors import is_unloadable_state
+from rmsplugin.adapters.hypervisor.libvirt_link import Call, Link, start_event_loop
+from rmsplugin.errors import (
+    CorruptStateError,
+    NotFoundError,
+    OperationFailedError,
+    RmspluginError,
+    TimedOutError,
+    UnavailableError,
+)
+from rmsplugin.model.vjob import parse_vm_name
+
+T = TypeVar("T")
+
+DomainType = Literal["auto", "kvm", "qemu"]
+
+_POLL_S = 0.25
+#: How long an aborted save or migration may take to come to its end.
+_ABORT_GRACE_S = 20.0
+
+
+class LibvirtHypervisor:
+    """Implements ``base.Hypervisor`` on libvirt.
+
+    An action ends at the latest some 30 s after its ``timeout_s``: aborting what is under way, and looking what has
+    become of it, takes time too.
+    """
+
+    def __init__(
+        self,
+        uri_template: str,
+        migrate_uri_template: str,
+        *,
+        domain_type: DomainType = "auto",
+        machine_type: str = "q35",
+        cpu_model: str = "",
+        migrate_tls: bool = True,
+        connect_timeout_s: float = 10.0,
+        call_timeout_s: float = 10.0,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            uri_template: how we reach the libvirtd of ``{node}``.
+            migrate_uri_template: how the libvirtd of one node reaches that of another for a migration; the memory goes
+                to the host in it.
+            domain_type: ``auto`` = kvm where libvirt offers it.
+            machine_type: the same on all nodes, else nothing can be moved.
+            cpu_model: likewise; see ``Machine``.
+            migrate_tls: encrypt and authenticate the memory stream (libvirt's VIR_MIGRATE_TLS).
+            connect_timeout_s: bound of a connection.
+            call_timeout_s: bound of the calls that take no ``timeout_s``.
+        """
+        self._uri_template = uri_template
+        self._migrate_uri_template = migrate_uri_template
+        self._domain_type = domain_type
+        self._machine_type = machine_type
+        self._cpu_model = cpu_model
+        self._migrate_tls = migrate_tls
+        self._connect_timeout_s = connect_timeout_s
+        self._call_timeout_s = call_timeout_s
+        self._links: dict[str, Link] = {}
+        self._detected: dict[str, Literal["kvm", "qemu"]] = {}
+        self._lock = threading.Lock()
+        start_event_loop()
+
+    # Observation.
+
+    def host_info(self, node: str) -> HostInfo:
+        """See ``base.Hypervisor``."""
+
+        def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str]:
+            _, memory_mib, cpus, *_ = conn.getInfo()
+            versions = f"QEMU {_version(conn.getVersion())}, libvirt {_version(conn.getLibVersion())}"
+            return cpus, memory_mib, versions, _offered_domain_type(conn.getCapabilities())
+
+        cpus, memory_mib, versions, offered = self._query(node, "describing the host", ask)
+        return HostInfo(node, cpus, memory_mib, versions, self._chosen(offered))
+
+    def list_vms(self, node: str) -> dict[str, VMInfo]:
+        """See ``base.Hypervisor``."""
+        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+
+        def ask(conn: libvirt.virConnect) -> dict[str, tuple[str, int, int]]:
+            records = conn.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, flags)
+            return {
+                domain.name(): (domain.UUIDString(), values["state.state"], values["state.reason"])
+                for domain, values in records
+                if parse_vm_name(domain.name())
+            }
+
+        states = self._query(node, "listing VMs", ask)
+        jobs = self._jobs(node, list(states))
+        return {
+            name: VMInfo(name, node, _power(state, reason, jobs[name]), uuid, jobs[name] is not None)
+            for name, (uuid, state, reason) in sorted(states.items())
+            if _exists(state)
+        }
+
+    def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
+        """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
+
+        A VM that something has locked keeps the question waiting for up to 30 s. It must not keep the whole node
+        waiting: no answer means that something is under way, and that is what the answer would have said.
+        """
+        jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
+
+        def ask(conn: libvirt.virConnect) -> None:
+            for name in names:
+                try:
+                    jobs[name] = _operation(conn.lookupByName(name))
+                except libvirt.libvirtError as error:
+                    if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                        jobs[name] = None
+
+        if names:
+            try:
+                self._link(node).call("listing jobs", ask, self._call_timeout_s)
+            except TimedOutError:
+                return dict(jobs)
+        return jobs
+
+    def statistics(self, node: str) -> dict[str, VMStatistics]:
+        """See ``base.Hypervisor``."""
+        wanted = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
+        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+
+        def ask(conn: libvirt.virConnect) -> dict[str, VMStatistics]:
+            return {
+                domain.name(): _statistics(values)
+                for domain, values in conn.getAllDomainStats(wanted, flags)
+                if parse_vm_name(domain.name())
+            }
+
+        return dict(sorted(self._query(node, "reading statistics", ask).items()))
+
+    # Actions.
+
+    def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        if self._find(node, spec.name) is not None:
+            return
+        xml = self._xml(spec, Machine(self._domain_type_of(node), self._machine_type, self._cpu_model))
+        call = self._link(node).start(f"booting {spec.name}", lambda conn: bool(conn.createXML(xml, 0)))
+        self._wait(call, timeout_s)
+
+    def stop(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+
+        def destroy(conn: libvirt.virConnect) -> None:
+            try:
+                conn.lookupByName(name).destroyFlags(0)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    raise
+
+        self._link(node).call(f"stopping {name}", destroy, timeout_s)
+        if self._find(node, name) is not None:
+            raise OperationFailedError(f"{name} on {node} was stopped, and is still there")
+
+    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+
+        def resume(conn: libvirt.virConnect) -> None:
+            domain = conn.lookupByName(name)
+            if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
+                domain.resume()
+
+        self._link(node).call(f"unpausing {name}", resume, timeout_s)
+
+    def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
+        """See ``base.Hypervisor``."""
+        before = self._find(node, name)
+        if before is None:
+            raise NotFoundError(f"no VM {name} on {node}")
+        parameters = {libvirt.VIR_DOMAIN_SAVE_PARAM_FILE: path}
+        call = self._link(node).start(
+            f"saving {name}", lambda conn: bool(conn.lookupByName(name).saveParams(parameters, 0))
+        )
+        try:
+            self._watch(call, node, name, timeout_s, progress)
+        except RmspluginError:
+            self._keep_running(node, name, before)
+            raise
+
+    def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        found = self._find(node, spec.name)
+        if found is VMPower.INCOMING:
+            raise OperationFailedError(f"{spec.name} is being restored on {node} already")
+        if found is not None:
+            return
+        saved_xml = self._saved_xml(node, spec, path, timeout_s)
+        try:
+            xml = with_paths_of(saved_xml, spec)
+        except ValueError as error:
+            raise CorruptStateError(f"{path} on {node}: {error}") from None
+        call = self._link(node).start(
+            f"restoring {spec.name}", lambda conn: bool(conn.restoreFlags(path, xml, libvirt.VIR_DOMAIN_SAVE_PAUSED))
+        )
+        try:
+            self._wait(call, timeout_s)
+        except RmspluginError as error:
+            self._leave_none(node, spec.name)
+            if is_unloadable_state(error):
+                raise CorruptStateError(str(error)) from None
+            raise
+
+    def migrate(
+        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See ``base.Hypervisor``."""
+        # Asked first, also because a destination that does not answer is found out cheaply.
+        there, before = self._find(destination, name), self._find(source, name)
+        if before is None:
+            if there is None:
+                raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
+            if there is VMPower.INCOMING:
+                raise OperationFailedError(f"{name} on {destination} has not arrived yet")
+            return
+        flags = (
+            libvirt.VIR_MIGRATE_LIVE
+            | libvirt.VIR_MIGRATE_PEER2PEER
+            | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+            # QEMU slows the guest down only when the memory is written faster than it can be sent.
+            | libvirt.VIR_MIGRATE_AUTO_CONVERGE
+            | (libvirt.VIR_MIGRATE_TLS if self._migrate_tls else 0)
+        )
+        uri = self._migrate_uri_template.format(node=destination)
+        # Left to itself, libvirt asks the destination for its host name, which others need not be able to resolve.
+        parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
+        call = self._link(source).start(
+            f"migrating {name} to {destination}",
+            lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
+        )
+        try:
+            self._watch(call, source, name, timeout_s, progress)
+        except RmspluginError:
+            # A VM that is paused here may be about to run there: only what is not there may run on here.
+            if self._find(destination, name) is None:
+                self._keep_running(source, name, before)
+            raise
+        if self._find(destination, name) is not before or self._find(source, name) is not None:
+            raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
+
+    def abort_job(self, node: str, name: str) -> None:
+        """See ``base.Hypervisor``."""
+
+        def abort(conn: libvirt.virConnect) -> None:
+            try:
+                conn.lookupByName(name).abortJob()
+            except libvirt.libvirtError as error:
+                # No such VM; or nothing to abort in it.
+                if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    raise
+
+        self._query(node, f"aborting the job of {name}", abort)
+
+    def close(self) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()
+
+    # How an action is waited for.
+
+    def _wait(self, call: Call[T], timeout_s: float) -> T:
+        if not call.wait(timeout_s):
+            raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s")
+        return call.result()
+
+    def _watch(self, call: Call[T], node: str, name: str, timeout_s: float, progress: Progress | None) -> T:
+        """Wait for a save or a migration, telling its progress; abort it when its time is over."""
+        deadline = time.monotonic() + timeout_s
+        while not call.wait(min(_POLL_S, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return self._abort(call, node, name, timeout_s)
+            if progress:
+                try:
+                    done, total = self._query(node, f"asking how far {name} is", lambda conn: _job_bytes(conn, name))
+                except RmspluginError:
+                    continue  # It has just ended, or nobody answers: the call itself will tell.
+                if total:
+                    progress(done, total)
+        return call.result()
+
+    def _abort(self, call: Call[T], node: str, name: str, timeout_s: float) -> T:
+        self.abort_job(node, name)
+        if not call.wait(_ABORT_GRACE_S):
+            raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s, nor when it was aborted")
+        if call.failed:
+            raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s and was aborted")
+        return call.result()  # It was done before the abort reached it.
+
+    def _keep_running(self, node: str, name: str, before: VMPower) -> None:
+        """After a failure: let a VM that ran before run on. libvirt does that itself, nearly always."""
+        try:
+            now = self._find(node, name)
+            if before is VMPower.RUNNING and now is VMPower.PAUSED:
+                self.unpause(node, name, timeout_s=self._call_timeout_s)
+        except RmspluginError:
+            return  # The failure itself is what the caller has to know; the engine looks at the VM in any case.
+
+    def _leave_none(self, node: str, name: str) -> None:
+        """After a failed start: end what libvirt may have left."""
+        try:
+            if self._find(node, name) is not None:
+                self.stop(node, name, timeout_s=self._call_timeout_s)
+        except RmspluginError:
+            return
+
+    # What else is asked of a node.
+
+    def _find(self, node: str, name: str) -> VMPower | None:
+        """The VM's power; None if it does not exist. Raises UnavailableError."""
+
+        def ask(conn: libvirt.virConnect) -> VMPower | None:
+            try:
+                domain = conn.lookupByName(name)
+                state, reason = domain.state()
+                return _power(state, reason, _operation(domain)) if _exists(state) else None
+            except libvirt.libvirtError as error:
+                if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    return None
+                raise
+
+        return self._query(node, f"looking for {name}", ask)
+
+    def _saved_xml(self, node: str, spec: VMSpec, path: str, timeout_s: float) -> str:
+        flags = libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE
+        call = self._link(node).start(
+            f"reading the state of {spec.name}", lambda conn: str(conn.saveImageGetXMLDesc(path, flags))
+        )
+        try:
+            return self._wait(call, timeout_s)
+        except (UnavailableError, NotFoundError, TimedOutError):
+            raise
+        except OperationFailedError as error:
+            # libvirt has many words for it: no magic, a half-written one, a header that leads nowhere, no XML.
+            raise CorruptStateError(str(error)) from None
+
+    def _xml(self, spec: VMSpec, machine: Machine) -> str:
+        try:
+            return domain_xml(spec, machine)
+        except ValueError as error:
+            raise OperationFailedError(f"{spec.name} cannot be created: {error}") from None
+
+    def _domain_type_of(self, node: str) -> Literal["kvm", "qemu"]:
+        with self._lock:
+            known = self._detected.get(node)
+        if known is None:
+            offered = self._query(
+                node, "reading capabilities", lambda conn: _offered_domain_type(conn.getCapabilities())
+            )
+            known = self._chosen(offered)
+            with self._lock:
+                self._detected[node] = known
+        return known
+
+    def _chosen(self, offered: str) -> Literal["kvm", "qemu"]:
+        if self._domain_type != "auto":
+            return self._domain_type
+        return "kvm" if offered == "kvm" else "qemu"
+
+    def _query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:
+        return self._link(node).query(what, function, self._call_timeout_s)
+
+    def _link(self, node: str) -> Link:
+        with self._lock:
+            if node not in self._links:
+                self._links[node] = Link(node, self._uri_template.format(node=node), self._connect_timeout_s)
+            return self._links[node]
+
+
+def _version(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _offered_domain_type(capabilities: str) -> str:
+    document = etree.fromstring(capabilities.encode())
+    return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
+
+
+def _exists(state: int) -> bool:
+    return state not in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_NOSTATE)
+
+
+def _operation(domain: libvirt.virDomain) -> int | None:
+    """What is under way in the VM; None if nothing is."""
+    statistics = domain.jobStats()
+    if statistics["type"] == libvirt.VIR_DOMAIN_JOB_NONE:
+        return None
+    return int(statistics.get("operation", libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN))
+
+
+def _job_bytes(conn: libvirt.virConnect, name: str) -> tuple[int, int]:
+    statistics = conn.lookupByName(name).jobStats()
+    return int(statistics.get("data_processed", 0)), int(statistics.get("data_total", 0))
+
+
+def _power(state: int, reason: int, operation: int | None) -> VMPower:
+    if state == libvirt.VIR_DOMAIN_PAUSED:
+        incoming = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_RESTORE)
+        starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
+        return VMPower.INCOMING if starting or operation in incoming else VMPower.PAUSED
+    if state == libvirt.VIR_DOMAIN_CRASHED:
+        return VMPower.CRASHED
+    return VMPower.RUNNING
+
+
+def _statistics(values: dict[str, Any]) -> VMStatistics:
+    delays = [value for key, value in values.items() if key.startswith("vcpu.") and key.endswith(".delay")]
+    return VMStatistics(
+        cpu_time_ns=values.get("cpu.time"),
+        vcpu_delay_ns=sum(delays) if delays else None,
+        memory_rss_kib=values.get("balloon.rss"),
+        memory_current_kib=values.get("balloon.current"),
+    )

@@ -1,0 +1,249 @@
+"""Link: the connection to one node's libvirt, and calls on it that always come back in time.
+
+libvirt's calls block in C for as long as the other side pleases. So each runs in a thread of its own, and the caller
+waits for it no longer than it wants. What keeps abandoned threads from piling up:
+
+* a connection that is up pings its peer (keepalive); when the peer is silent, libvirt fails the calls that hang on it,
+  and their threads end;
+* a connection that is being made has no keepalive yet, so at most ``_STUCK_OPENS`` attempts a node may hang; further
+  calls fail at once.
+
+A connection is closed by a thread that nobody waits for, after the last call on it: closing talks to the peer as well,
+and libvirt frees a connection under the feet of a call that is still using it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import libvirt
+
+from rmsplugin.adapters.hypervisor.libvirt_errors import translate
+from rmsplugin.errors import RmspluginError, TimedOutError, UnavailableError
+
+T = TypeVar("T")
+
+#: A silent peer is given up after interval * (count + 1) seconds.
+_KEEPALIVE_INTERVAL_S = 5
+_KEEPALIVE_COUNT = 3
+
+#: An attempt to connect that hangs this long is given up for lost and another one made, up to so many.
+_STUCK_AFTER_S = 60.0
+_STUCK_OPENS = 3
+
+_event_loop_lock = threading.Lock()
+_event_loop_runs = False
+
+
+def start_event_loop() -> None:
+    """Run libvirt's event loop in a thread; without it there is no keepalive. Once a process, as libvirt has one."""
+    global _event_loop_runs
+    with _event_loop_lock:
+        if _event_loop_runs:
+            return
+        # libvirt prints every error to stderr otherwise; ours are raised.
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)
+        libvirt.virEventRegisterDefaultImpl()
+
+        def run() -> None:
+            while True:
+                libvirt.virEventRunDefaultImpl()
+
+        threading.Thread(target=run, name="libvirt-events", daemon=True).start()
+        _event_loop_runs = True
+
+
+class Call(Generic[T]):
+    """A call that was started in a thread of its own."""
+
+    def __init__(self, what: str, function: Callable[[], T]) -> None:
+        """Start ``function``; ``what`` says what it does, for messages."""
+        self.what = what
+        self.started = time.monotonic()
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, args=(function,), name=f"libvirt: {what}", daemon=True).start()
+
+    def _run(self, function: Callable[[], T]) -> None:
+        # Errors are kept without their tracebacks: those would hold libvirt's objects, and a connection must not be
+        # closed by whichever thread drops its last reference.
+        try:
+            self._value = function()
+        except libvirt.libvirtError as error:
+            self._error = translate(error, self.what)
+        except BaseException as error:
+            self._error = error.with_traceback(None)
+        del function
+        self._done.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended within the time."""
+        return self._done.wait(max(0.0, timeout_s))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended with an error."""
+        return self._done.is_set() and self._error is not None
+
+    def result(self) -> T:
+        """What the ended call returned or raised."""
+        assert self._done.is_set()
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+
+class Connection:
+    """A connection that closes itself when it is retired and nobody uses it any more."""
+
+    def __init__(self, uri: str) -> None:
+        """Connect; blocks."""
+        self._conn: libvirt.virConnect = libvirt.open(uri)
+        self._users = 0
+        self._retired = False
+        self._lock = threading.Lock()
+        self._conn.setKeepAlive(_KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT)
+
+    def usable(self) -> bool:
+        """Whether calls may be made on it."""
+        with self._lock:
+            return not self._retired and bool(self._conn.isAlive())
+
+    def use(self, function: Callable[[libvirt.virConnect], T]) -> T:
+        """Call the function with libvirt's connection."""
+        with self._lock:
+            if self._retired:
+                raise UnavailableError("the connection has just been given up")
+            self._users += 1
+        try:
+            return function(self._conn)
+        finally:
+            with self._lock:
+                self._users -= 1
+                close = self._retired and self._users == 0
+            if close:
+                self._close()
+
+    def retire(self) -> None:
+        """Give it up: it is closed once the calls on it have ended. Returns at once."""
+        with self._lock:
+            if self._retired:
+                return
+            self._retired = True
+            close = self._users == 0
+        if close:
+            threading.Thread(target=self._close, name="libvirt: close", daemon=True).start()
+
+    def _close(self) -> None:
+        try:
+            self._conn.close()
+        except libvirt.libvirtError:
+            return  # it was broken already
+
+
+class Link:
+    """The kept connection to one node, made when needed and made anew when broken."""
+
+    def __init__(self, node: str, uri: str, connect_timeout_s: float) -> None:
+        """Connect to nothing yet."""
+        self.node = node
+        self._uri = uri
+        self._connect_timeout_s = connect_timeout_s
+        self._lock = threading.Lock()
+        self._current: Connection | None = None
+        self._opening: Call[Connection] | None = None
+        self._stuck: list[Call[Connection]] = []
+
+    def call(self, what: str, function: Callable[[libvirt.virConnect], T], timeout_s: float) -> T:
+        """Make a short call on the kept connection.
+
+        Raises:
+            UnavailableError: no connection.
+            TimedOutError: no answer in time; the connection is given up.
+            RmspluginError: what libvirt's error means.
+        """
+        deadline = time.monotonic() + timeout_s
+        connection = self._connected(deadline)
+        call = Call(f"{what} on {self.node}", lambda: connection.use(function))
+        if not call.wait(deadline - time.monotonic()):
+            self._drop(connection)
+            raise TimedOutError(f"{call.what}: no answer within {timeout_s:g} s")
+        return call.result()
+
+    def query(self, what: str, function: Callable[[libvirt.virConnect], T], timeout_s: float) -> T:
+        """Like ``call``, for what only reads: no answer means that the node is unavailable."""
+        try:
+            return self.call(what, function, timeout_s)
+        except TimedOutError as error:
+            raise UnavailableError(str(error)) from None
+
+    def start(self, what: str, function: Callable[[libvirt.virConnect], T]) -> Call[T]:
+        """Start a long call on a connection of its own.
+
+        libvirtd works on only five calls of one connection at a time, so that saves would keep the queries waiting.
+        """
+
+        def run() -> T:
+            connection = Connection(self._uri)
+            try:
+                return connection.use(function)
+            finally:
+                connection.retire()
+
+        return Call(f"{what} on {self.node}", run)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        with self._lock:
+            connection, self._current, self._opening = self._current, None, None
+        if connection is not None:
+            connection.retire()
+
+    def _drop(self, connection: Connection) -> None:
+        with self._lock:
+            if self._current is connection:
+                self._current = None
+        connection.retire()
+
+    def _connected(self, deadline: float) -> Connection:
+        with self._lock:
+            if self._current is not None:
+                if self._current.usable():
+                    return self._current
+                self._current.retire()
+                self._current = None
+            opening = self._open()
+        timeout_s = min(self._connect_timeout_s, deadline - time.monotonic())
+        if not opening.wait(timeout_s):
+            raise UnavailableError(f"the hypervisor of {self.node} does not answer: no connection to {self._uri}")
+        try:
+            connection = opening.result()
+        except RmspluginError as error:
+            raise UnavailableError(str(error)) from None
+        finally:
+            with self._lock:
+                if self._opening is opening:
+                    self._opening = None
+        with self._lock:
+            # All who waited for this attempt share it.
+            if self._current is None and connection.usable():
+                self._current = connection
+        return connection
+
+    def _open(self) -> Call[Connection]:
+        """The attempt to wait for: the one under way, or a new one."""
+        opening = self._opening
+        if opening is not None and not opening.failed:
+            if opening.wait(0) or time.monotonic() - opening.started < _STUCK_AFTER_S:
+                return opening
+            self._stuck = [call for call in self._stuck if not call.wait(0)]
+            if len(self._stuck) >= _STUCK_OPENS:
+                raise UnavailableError(f"the hypervisor of {self.node} does not answer: connections to it hang")
+            self._stuck.append(opening)
+        uri = self._uri
+        self._opening = Call(f"connecting to {self.node}", lambda: Connection(uri))
+        return self._opening
