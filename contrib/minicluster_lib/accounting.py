@@ -9,6 +9,7 @@ from pathlib import Path
 from minicluster_lib import hosts
 from minicluster_lib.cache import cache_directory, package_key
 from minicluster_lib.layout import Cluster, MiniclusterError
+from minicluster_lib.waiting import wait_until
 
 _CONFIGURATION = """\
 [mariadbd]
@@ -78,7 +79,9 @@ def _empty_database() -> Path:
 
 
 def start(cluster: Cluster) -> None:
-    """Start MariaDB."""
+    """Start MariaDB and wait for it: slurmdbd would try again only after five seconds."""
     head = cluster.head
     hosts.run(cluster, head, ["install", "-d", "-m", "755", "-o", "mysql", "-g", "mysql", "/run/mysqld"])
     hosts.start_daemon(head, "mariadb", ["/usr/sbin/mariadbd", "--defaults-file=/etc/mysql/minicluster.cnf"])
+    socket = Path(f"/proc/{cluster.init_pids[head.name]}/root/run/mysqld/mysqld.sock")
+    wait_until(socket.exists, 60, "MariaDB")

@@ -71,10 +71,10 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
 
 
 def _start_head(cluster: Cluster, progress: Progress) -> None:
-    accounting.start(cluster)
     slurm.start_munge(cluster, cluster.head)
     nfs.start(cluster)
     engine.make_directories(cluster)
+    accounting.start(cluster)
     slurm.start_accounting(cluster)
     progress("slurmdbd answers; starting slurmctld")
     slurm.start_controller(cluster)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from minicluster_lib import hosts, requirements, teardown
 from minicluster_lib.bringup import Progress, bring_up, refresh
-from minicluster_lib.layout import HEAD, Cluster, MiniclusterError, RefusedError, default_directory
+from minicluster_lib.layout import HEAD, MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
 from minicluster_lib.state import daemon_states, describe
 
 _EXAMPLES = """\
@@ -143,6 +143,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             cycle_s=arguments.cycle_s,
             engine=not arguments.no_engine,
         )
+        # Inherited by every process that is started from here on, so that `down` finds it.
+        os.environ[MEMBER_VARIABLE] = str(directory)
         bring_up(cluster, progress)
     progress(f"up: {describe(cluster)}")
     return 0

@@ -168,7 +168,10 @@ def boot(cluster: Cluster, host: Host) -> int:
 
 def request(host: Host, timeout_s: float = 60, **values: Any) -> dict[str, Any]:
     """Send a request to a host's first process and return the answer."""
-    directory_fd = os.open(host.directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        directory_fd = os.open(host.directory, os.O_PATH | os.O_DIRECTORY)
+    except OSError as error:
+        raise MiniclusterError(f"host {host.name} is not up: {error}") from error
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
