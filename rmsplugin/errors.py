@@ -39,5 +39,9 @@ class OperationFailedError(RmspluginError):
     """The hypervisor, the RMS or a guest could not do what was asked."""
 
 
+class LostStateError(OperationFailedError):
+    """The state of a VM is truly lost: its vjob has to begin again (I5)."""
+
+
 class TimedOutError(OperationFailedError):
     """An operation did not end within its bound; its outcome has to be observed."""

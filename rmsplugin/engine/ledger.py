@@ -55,6 +55,12 @@ class Ledger:
                 yield self._db
             self._changed.notify_all()
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All changes made inside are made together, or not at all."""
+        with self._write():
+            yield
+
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
         with self._lock:
             return list(self._db.query(sql, list(parameters)))
@@ -70,6 +76,13 @@ class Ledger:
         """Remember a vjob at first sight; what is known already stays."""
         with self._write() as db:
             db.table("vjobs").insert(_vjob_record(vjob), ignore=True)
+
+    def renew_vjob(self, vjob: VJobRow) -> None:
+        """Let an ended vjob begin anew, as ``vjob``. Raises IllegalTransitionError if it has not ended."""
+        with self._write() as db:
+            check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
+            db.table("vms").delete_where("job_id = ?", [vjob.job_id])
+            db.table("vjobs").update(vjob.job_id, _vjob_record(vjob))
 
     def vjob(self, job_id: int) -> VJobRow:
         """One vjob. Raises NotFoundError."""
@@ -193,6 +206,12 @@ class Ledger:
     def running_operations(self) -> list[Operation]:
         """Operations that have not ended, oldest first: after a crash, what has to be finished."""
         return [_operation(row) for row in self._rows("select * from operations where state = 'running' order by id")]
+
+    def failed_starts(self, job_id: int) -> int:
+        """How many starts of the vjob failed since the last that did not."""
+        sql = """select count(*) as n from operations where job_id = ? and kind = 'start' and state = 'failed' and id >
+            (select coalesce(max(id), 0) from operations where job_id = ? and kind = 'start' and state = 'done')"""
+        return int(self._rows(sql, [job_id, job_id])[0]["n"])
 
     def begin_action(self, operation_id: int, kind: str, vm: str, source: str = "", destination: str = "") -> int:
         """Record the intent to act on a VM; returns the action's id."""

@@ -1,0 +1,81 @@
+"""Context: what the engine's parts share — settings, ledger, the adapters and the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.guest import Guests
+from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
+from rmsplugin.adapters.node import Nodes
+from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.settings import KernelImage as KernelImageSettings
+from rmsplugin.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, injected: seconds since the epoch, and a way to let some pass."""
+
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True)
+class Context:
+    """One set of adapters."""
+
+    settings: Settings
+    ledger: Ledger
+    rms: Rms
+    hypervisor: Hypervisor
+    nodes: Nodes
+    guests: Guests
+    root_public_key: str  # the engine's own key, root in every guest
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def store(self) -> str:
+        """Directory of saved states, on each node or shared by all."""
+        return str(self.settings.nodes.shared_store or self.settings.nodes.store)
+
+    @property
+    def shared(self) -> bool:
+        """Whether every node sees every saved state."""
+        return self.settings.nodes.shared_store is not None
+
+    def partial_path(self, vm: VMRow) -> str:
+        """Where a save writes: never a name that a restore would read."""
+        return f"{self.store}/{vm.name}.state.partial"
+
+    def state_path(self, vm: VMRow) -> str:
+        """Where a sealed state lies."""
+        return f"{self.store}/{vm.name}.state"
+
+    def has_complete_partial(self, vm: VMRow) -> bool:
+        """Whether a save that nobody waited for has ended well: its file is whole, by whichever name."""
+        files = self.nodes.stat(vm.host, vm.name, shared=self.shared)
+        return files.final_bytes is not None or (files.partial is not None and files.partial.complete)
+
+    def spec(self, vjob: VJobRow, vm: VMRow) -> VMSpec:
+        """What a hypervisor must know of the VM."""
+        directory = str(self.settings.nodes.vm_dir)
+        image = self.settings.image[vjob.geometry.image]
+        return VMSpec(
+            name=vm.name,
+            uuid=vm.uuid,
+            cpus=vjob.geometry.cpus,
+            memory_mib=vjob.geometry.memory_mib,
+            mac=vm.mac,
+            bridge=self.settings.network.bridge,
+            image=(
+                KernelImage(str(image.kernel), str(image.initrd), image.cmdline)
+                if isinstance(image, KernelImageSettings)
+                else DiskImage(f"{directory}/{vm.name}.qcow2", f"{directory}/{vm.name}.iso")
+            ),
+            config_path=f"{directory}/{vm.name}.config",
+            console_log=f"{directory}/{vm.name}.console",
+        )

@@ -1,0 +1,200 @@
+"""Cycle: observe once, reconcile every vjob, decide which waiting ones start, begin what follows, record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine import site
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.first_sight import FirstSight
+from rmsplugin.engine.observation import Observation, missing_vms, observe
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.queue import Waiting, queue_order, startable
+from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
+from rmsplugin.engine.rows import OperationKind, VJobRow
+from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.model.vjob import IllegalTransitionError, VJobState, parse_vm_name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class CycleReport:
+    """What a cycle did, in a sentence, and what is wrong with the site."""
+
+    time: float = 0.0
+    seconds: float = 0.0
+    begun: list[str] = field(default_factory=list)
+    waiting: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        begun = "; ".join(self.begun) or "nothing to do"
+        return f"{begun}; {self.waiting} waiting" if self.waiting else begun
+
+
+class Cycle:
+    """Runs cycles, one at a time."""
+
+    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._first_sight = FirstSight(context)
+        self._missing_before: set[str] = set()
+        self.report = CycleReport()
+        self.seen: Observation | None = None
+
+    def run(self) -> CycleReport:
+        """One cycle. What goes wrong is in the report; the next cycle tries again."""
+        clock = self._context.clock
+        report = CycleReport(time=clock.now())
+        try:
+            self._run(report)
+        except RmspluginError as error:
+            report.problems.append(str(error))
+        report.seconds = clock.now() - report.time
+        for problem in report.problems:
+            if problem not in self.report.problems:
+                log.warning("%s", problem)
+        if report.begun:
+            log.info("%s", report.sentence)
+        self.report = report
+        return report
+
+    def _run(self, report: CycleReport) -> None:
+        # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
+        busy = self._executor.busy()
+        seen = self.seen = observe(self._context)
+        report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
+        report.problems += site.problems(self._context.settings, seen.rms)
+        ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
+        jobs = {job.job_id: job for job in ours if job.split}
+        self._first_sight.meet(ours)
+        self._reconcile(seen, jobs, busy, report)
+        self._stop_strays(seen, jobs, report)
+        if not site.slurm_would_preempt(seen.rms):
+            self._start(seen, ours, report)
+
+    # -- reconciliation ------------------------------------------------------------------------------------------
+
+    def _reconcile(self, seen: Observation, jobs: Mapping[int, RmsJob], busy: set[int], report: CycleReport) -> None:
+        context = self._context
+        missing_now: set[str] = set()
+        for vjob in context.ledger.vjobs(ended=True):
+            job = jobs.get(vjob.job_id)
+            if job is None or job.state is JobState.ENDED:
+                if vjob.state is VJobState.TERMINATED:
+                    continue
+                self._executor.cancel(vjob.job_id)
+            if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
+                continue  # it moves, or moved after the first look
+            vms = context.ledger.vms(vjob.job_id)
+            missing = missing_vms(vjob, vms, seen)
+            missing_now |= {vm.name for vm in missing}
+            # Believed only when seen twice: one look at several hypervisors is no look at one instant.
+            missing = [vm for vm in missing if vm.name in self._missing_before]
+            directive = reconcile(vjob, vms, job, missing, seen.taken, context.settings.engine.orphan_s)
+            if directive is not None:
+                self._follow(seen, vjob, job, directive, report)
+        self._missing_before = missing_now
+
+    def _follow(
+        self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive, report: CycleReport
+    ) -> None:
+        try:
+            if isinstance(directive.what, RmsAct):
+                self._follow_rms(vjob, job, directive)
+            elif directive.what is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
+                self._resume(seen, vjob, directive.reason)
+            else:
+                self._executor.begin(vjob.job_id, directive.what, directive.reason)
+            report.begun.append(f"{directive.what} {vjob.display_id}: {directive.reason}")
+        except (RmspluginError, IllegalTransitionError) as error:
+            report.problems.append(f"vjob {vjob.display_id}: {directive.what}: {error}")
+
+    def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
+        try:
+            self._placing.resume(seen, vjob, "", reason, "engine")
+        except RefusedError:
+            # Its wrapper must not run while its VMs sleep.
+            self._context.rms.suspend(vjob.job_id)
+            raise
+
+    def _follow_rms(self, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
+        context, job_id = self._context, vjob.job_id
+        if directive.what is RmsAct.HOLD:
+            context.rms.hold(job_id)
+        elif directive.what in (RmsAct.REQUEUE, RmsAct.REQUEUE_HELD):
+            context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
+            context.rms.requeue(job_id, hold=directive.what is RmsAct.REQUEUE_HELD)
+        elif directive.what is RmsAct.FORGET:
+            context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
+        elif job is not None:
+            self._first_sight.renew(job)
+
+    def _stop_strays(self, seen: Observation, jobs: Mapping[int, RmsJob], report: CycleReport) -> None:
+        """End VMs of vjobs that have none: left by an interrupted stop on a node that was out of reach.
+
+        Only of vjobs that the ledger knows as having no VMs: with a lost or foreign ledger nothing is ended.
+        """
+        without = {
+            vjob.job_id: vjob
+            for vjob in self._context.ledger.vjobs(ended=True)
+            if not vjob.state.is_live and vjob.state_since < seen.taken
+        }
+        for node, vms in seen.vms.items():
+            for name in vms:
+                parsed = parse_vm_name(name)
+                if parsed is None or parsed[0] not in without:
+                    continue
+                try:
+                    bound = self._context.settings.hypervisor.stop_timeout_s
+                    self._context.hypervisor.stop(node, name, timeout_s=bound)
+                    self._context.nodes.drop_config(node, name)
+                except RmspluginError as error:
+                    report.problems.append(f"stray {name} on {node}: {error}")
+                    continue
+                vjob = without[parsed[0]]
+                self._context.ledger.event(
+                    "stray-stopped", f"{name} ran on {node} although its vjob is {vjob.state}", vjob=vjob.display_id
+                )
+
+    # -- starts --------------------------------------------------------------------------------------------------
+
+    def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> None:
+        queue = queue_order(seen, self._waiting(seen, ours))
+        for display_id, verdict in self._placing.start(seen, queue).items():
+            if verdict.placement is not None:
+                report.begun.append(f"start {display_id}: {verdict.reason}")
+            else:
+                report.waiting += 1
+                self._explain(display_id, verdict.reason)
+
+    def _waiting(self, seen: Observation, ours: list[RmsJob]) -> list[Waiting]:
+        rows = {vjob.job_id: vjob for vjob in self._context.ledger.vjobs()}
+        waiting = []
+        for job in ours:
+            if not startable(job):
+                continue
+            geometry = self._first_sight.geometry(job)
+            row = rows.get(job.job_id) if job.split else None
+            if geometry is None or (job.split and row is None):
+                continue
+            if row is None:
+                waiting.append(Waiting(job, geometry, job.submit_time))
+            elif row.state is VJobState.WAITING and row.not_before <= seen.taken and row.state_since < seen.taken:
+                waiting.append(Waiting(job, geometry, row.submitted))
+        return waiting
+
+    def _explain(self, display_id: str, reason: str) -> None:
+        ledger = self._context.ledger
+        for vjob in ledger.vjobs():
+            if vjob.display_id == display_id and vjob.reason != reason:
+                ledger.update_vjob(vjob.job_id, reason=reason)

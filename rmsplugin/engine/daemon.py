@@ -1,0 +1,198 @@
+"""Daemon: puts the engine together, runs cycles periodically and whenever something happened, until told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import pwd
+import signal
+import stat
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sdnotify
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from rmsplugin import __version__
+from rmsplugin.adapters.guest import SshGuests, generate_keypair
+from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
+from rmsplugin.adapters.node import NodeAgents
+from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.service import Service
+from rmsplugin.errors import RmspluginError, SettingsError, UnavailableError
+from rmsplugin.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_CYCLE_JOB = "cycle"
+
+
+def main(settings: Settings) -> int:
+    """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code."""
+    _log_to_stderr()
+    try:
+        state_dir = prepare_state_dir(settings)
+        lock = _only_one(state_dir)
+    except RmspluginError as error:
+        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(Daemon(settings, state_dir).run())
+    except RmspluginError as error:
+        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        return 1
+    finally:
+        os.close(lock)
+    # Threads that wait on a hypervisor are bounded, but not by the patience of who stops a service; what they do is
+    # in the ledger and is taken up at the next start.
+    logging.shutdown()
+    os._exit(0)
+
+
+class Daemon:
+    """One engine."""
+
+    def __init__(self, settings: Settings, state_dir: Path) -> None:
+        self._settings = settings
+        self._scheduler = BackgroundScheduler(timezone=UTC)
+        self._woken = threading.Event()
+        self._one_cycle = threading.Lock()
+        self.context = open_context(settings, state_dir)
+        self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self.wake)
+        placing = Placing(self.context, self.executor)
+        self.cycle = Cycle(self.context, self.executor, placing)
+        self.service = Service(
+            self.context, Requests(self.context, self.executor, placing, self.cycle, self.wake), self.cycle
+        )
+
+    def wake(self) -> None:
+        """Have a cycle run soon; many calls before it starts make one cycle."""
+        if not self._woken.is_set() and self._scheduler.running:
+            self._woken.set()
+            self._scheduler.add_job(
+                self._run_cycle, "date", run_date=datetime.now(UTC), misfire_grace_time=None, max_instances=1
+            )
+
+    async def run(self) -> None:
+        """Serve and cycle until a signal asks to end."""
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        await self.service.open()
+        adopted = self.executor.adopt()
+        self._schedule()
+        log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
+        notifier = sdnotify.SystemdNotifier()
+        notifier.notify("READY=1")
+        await ended.wait()
+        notifier.notify("STOPPING=1")
+        log.info("ending; what is under way is taken up at the next start")
+        self._scheduler.shutdown(wait=False)
+        self.executor.close()
+        await self.service.close()
+
+    def _schedule(self) -> None:
+        self._scheduler.add_job(
+            self._run_cycle,
+            "interval",
+            id=_CYCLE_JOB,
+            seconds=self._settings.engine.cycle_s,
+            next_run_time=datetime.now(UTC),
+            coalesce=True,
+            misfire_grace_time=None,
+        )
+        self._scheduler.start()
+
+    def _run_cycle(self) -> None:
+        with self._one_cycle:
+            self._woken.clear()
+            try:
+                self.cycle.run()
+            except Exception:
+                # A fault in one cycle must not end all cycles: running vjobs still need to be looked after.
+                log.exception("the cycle failed")
+
+
+def open_context(settings: Settings, state_dir: Path) -> Context:
+    """Open ledger and adapters."""
+    private, public = root_keys(state_dir)
+    slurm, hypervisor, nodes = settings.slurm, settings.hypervisor, settings.nodes
+    return Context(
+        settings=settings,
+        ledger=Ledger(state_dir / "ledger.sqlite"),
+        rms=open_rms(slurm.adapter, bin_dir=slurm.bin_dir, timeout_s=slurm.command_timeout_s),
+        hypervisor=LibvirtHypervisor(
+            hypervisor.uri,
+            hypervisor.migrate_uri,
+            domain_type=hypervisor.domain_type,
+            migrate_tls=hypervisor.migrate_tls,
+            connect_timeout_s=hypervisor.connect_timeout_s,
+        ),
+        nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),
+        guests=SshGuests(private),
+        root_public_key=public,
+    )
+
+
+def root_keys(state_dir: Path) -> tuple[str, str]:
+    """The engine's own key pair, root in every guest; made at the first start. Returns (private, public)."""
+    path = state_dir / "guest_root_key"
+    if not path.exists():
+        keys = generate_keypair()
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(keys.private_openssh)
+            file.flush()
+            os.fsync(file.fileno())
+        path.with_suffix(".pub").write_text(keys.public + "\n")
+        temporary.rename(path)
+    return path.read_text(), path.with_suffix(".pub").read_text().strip()
+
+
+def prepare_state_dir(settings: Settings) -> Path:
+    """The state directory, checked: ours, and closed to others.
+
+    Raises:
+        SettingsError: it is not, or the engine runs as another user than the settings say.
+    """
+    path = settings.engine.state_dir
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    if user != settings.engine.user:
+        raise SettingsError(f"runs as {user}, but engine.user is {settings.engine.user}: start it as that user")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise SettingsError(f"engine.state_dir {path}: {error.strerror}") from None
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SettingsError(f"engine.state_dir {path} holds keys: chown it to {user} and chmod 700 it")
+    return path
+
+
+def _only_one(state_dir: Path) -> int:
+    """Keep out a second engine on the same ledger; returns the descriptor that holds the lock."""
+    descriptor = os.open(state_dir / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UnavailableError(f"another engine runs on {state_dir}; stop it first") from None
+    return descriptor
+
+
+def _log_to_stderr() -> None:
+    # journald adds the time; elsewhere a person wants it.
+    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for name in ("apscheduler", "paramiko"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,63 @@
+"""First sight: jobs of the vjob partitions that the ledger does not know yet become vjobs, or are held as none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.queue import new_vjob, read_geometry
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.model.vjob import Geometry
+
+log = logging.getLogger(__name__)
+
+
+class FirstSight:
+    """Remembers what it read of jobs, so that each script is fetched once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._geometries: dict[int, Geometry | None] = {}  # None: no vjob, and that was said
+
+    def geometry(self, job: RmsJob) -> Geometry | None:
+        """The geometry kept with the job (or its array); None if it cannot be a vjob."""
+        if job.job_id not in self._geometries:
+            try:
+                self._geometries[job.job_id] = read_geometry(self._context, job)
+            except NotFoundError:
+                return None
+            except RefusedError as error:
+                self._geometries[job.job_id] = None
+                self._keep_out(job, str(error))
+        return self._geometries[job.job_id]
+
+    def meet(self, jobs: Iterable[RmsJob]) -> None:
+        """Enter the unknown ones that have a job id of their own into the ledger, and renew those that came back."""
+        ledger = self._context.ledger
+        known = {vjob.job_id: vjob for vjob in ledger.vjobs(ended=True)}
+        for job in jobs:
+            if job.state is JobState.ENDED or not job.split or job.job_id in known:
+                continue
+            geometry = self.geometry(job)
+            if geometry is not None:
+                ledger.add_vjob(new_vjob(self._context, job, geometry))
+
+    def renew(self, job: RmsJob) -> None:
+        """An ended job is in the queue again (or its id was given to a new one): it begins anew."""
+        self._geometries.pop(job.job_id, None)
+        geometry = self.geometry(job)
+        if geometry is not None:
+            self._context.ledger.renew_vjob(new_vjob(self._context, job, geometry))
+
+    def _keep_out(self, job: RmsJob, reason: str) -> None:
+        """What is not wrapped must not run in a vjob partition: nothing there starts outside a VM (I6)."""
+        self._context.ledger.event("not-a-vjob", f"held: {reason}", vjob=job.display_id)
+        try:
+            if job.state is JobState.PENDING:
+                self._context.rms.hold(job.job_id)
+            else:
+                self._context.rms.requeue(job.job_id, hold=True)
+        except RmspluginError as error:
+            log.warning("job %s cannot be held: %s", job.display_id, error)

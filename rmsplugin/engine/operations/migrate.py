@@ -1,0 +1,42 @@
+"""Migrate: running VMs of a vjob move live to other nodes; the vjob stays *running* throughout."""
+
+from __future__ import annotations
+
+from rmsplugin.engine.operations.resume import drop_config_quietly
+from rmsplugin.engine.operations.settle import settle_jobs
+from rmsplugin.engine.operations.start import put_config
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task
+
+
+def migrate(task: Task) -> None:
+    """Move each VM that has a destination in the ledger; a VM that fails to move runs on where it was."""
+    errors = task.each([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
+    for error in errors.values():
+        raise error
+
+
+def _migrate(task: Task, vm: VMRow) -> None:
+    context = task.context
+    source, destination = vm.host, vm.destination
+    settle_jobs(task, source, vm.name)
+    try:
+        with task.action("migrate", vm, source=source, destination=destination) as progress:
+            put_config(task, vm, destination)
+            context.hypervisor.migrate(
+                vm.name,
+                source,
+                destination,
+                timeout_s=context.settings.hypervisor.migrate_timeout_s,
+                progress=progress,
+            )
+    finally:
+        # Believe what is seen, not what the call returned: it may have arrived although the call failed.
+        arrived = _seen_at(task, vm, destination) and not _seen_at(task, vm, source)
+        context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
+        drop_config_quietly(task, vm, source if arrived else destination)
+    task.event("migrated", f"{vm.name} runs on {destination}", vm=vm.name, node=destination)
+
+
+def _seen_at(task: Task, vm: VMRow, node: str) -> bool:
+    return vm.name in task.context.hypervisor.list_vms(node)

@@ -1,0 +1,156 @@
+"""Resume: all VMs of a vjob are restored from their files, here or elsewhere, or none of them is (I1, I2, I4).
+
+They are restored paused. Only when all are there does the ledger give up their files, and then they run; so a restore
+that fails leaves the files as they were, and no VM has lived a moment that its file does not know.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.node import Digest
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.operations.allocation import await_allocation, current_job
+from rmsplugin.engine.operations.start import put_config
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+_CLOCK_ATTEMPTS = 5
+
+
+def resume(task: Task) -> None:
+    """Bring a vjob from *resuming* to *running*, or back to *sleeping* with the reason.
+
+    Raises:
+        LostStateError: a saved state cannot be used; nothing was restored and the vjob has to begin again.
+    """
+    context = task.context
+    vms = task.vms()
+    try:
+        if current_job(task).state is JobState.PENDING:  # it was requeued while it slept
+            await_allocation(task, vms[0].host, context.settings.slurm.start_timeout_s)
+        errors = task.each(vms, lambda vm: _fetch(task, vm))
+        errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
+    except OperationFailedError as error:
+        errors = {vms[0].name: error}
+    task.check_cancelled()
+    if errors:
+        _undo(task, errors)
+    for vm in task.vms():
+        # From here on the files are history: should a VM vanish now, it is lost, for it may have run.
+        context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+    task.all(task.vms(), lambda vm: let_run(task, vm))
+    for vm in vms:
+        _drop_state_quietly(task, vm)
+    task.each(task.vms(), lambda vm: _set_clock(task, vm))
+    if current_job(task).state is JobState.SUSPENDED:
+        context.rms.resume(task.job_id)
+    context.ledger.transition(
+        task.job_id, VJobState.RUNNING, "all its VMs are seen running", wrapper_seen=context.clock.now()
+    )
+
+
+def _fetch(task: Task, vm: VMRow) -> None:
+    """Have a checked state file where the VM will run."""
+    context = task.context
+    if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
+        return  # restored already, by an attempt that was interrupted
+    context.ledger.touch(vm.name, vm.host)
+    bound = context.settings.nodes.copy_timeout_s
+    try:
+        if vm.image_node in ("shared", vm.host):
+            context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+            return
+        with task.action("copy", vm, source=vm.image_node, destination=vm.host) as progress:
+            # The receiving side checks size and digest before it gives the copy its name.
+            context.nodes.send(vm.image_node, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
+    except (CorruptStateError, NotFoundError) as error:
+        raise LostStateError(f"the saved state of {vm.name} on {vm.image_node} is lost: {error}") from error
+
+
+def _restore_saved(task: Task, vm: VMRow) -> None:
+    if vm.name in task.context.hypervisor.list_vms(vm.host):
+        return
+    if not vm.image_node:
+        raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
+    try:
+        restore(task, vm, task.context.state_path(vm))
+    except CorruptStateError as error:
+        raise LostStateError(f"the hypervisor refuses the saved state of {vm.name}: {error}") from error
+
+
+def restore(task: Task, vm: VMRow, path: str) -> None:
+    """Load one VM, paused, from ``path`` on its host."""
+    context = task.context
+    with task.action("resume", vm, source=vm.image_node or vm.host, destination=vm.host):
+        put_config(task, vm, vm.host)
+        context.hypervisor.restore(
+            vm.host, context.spec(task.vjob(), vm), path, timeout_s=context.settings.hypervisor.restore_timeout_s
+        )
+
+
+def let_run(task: Task, vm: VMRow) -> None:
+    """Let a restored VM run, and see that it does."""
+    context = task.context
+    context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+    if observed is None or observed.power is not VMPower.RUNNING:
+        raise OperationFailedError(f"{vm.name} was resumed on {vm.host} but is not seen running there")
+
+
+def digest_of(vm: VMRow) -> Digest:
+    """Size and digest that the saved state of the VM must have."""
+    return Digest(vm.image_bytes, vm.image_blake2b)
+
+
+def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
+    """No VM has run yet: end those that were restored. The files stay the truth."""
+    context = task.context
+    reason = first_sentence(errors)
+    restored = [vm for vm in task.vms() if vm.image_node]
+    task.all(
+        restored,
+        lambda vm: context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s),
+    )
+    raise_lost(errors)
+    for vm in restored:
+        context.ledger.update_vm(vm.name, host="")
+    context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+    raise next(iter(errors.values()))
+
+
+def raise_lost(errors: dict[str, RmspluginError]) -> None:
+    """If the state of a VM is lost, so is its vjob's."""
+    for error in errors.values():
+        if isinstance(error, LostStateError):
+            raise error
+
+
+def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
+    """Remove the VM's configuration file; if the node cannot be reached, `stop` removes it later."""
+    try:
+        task.context.nodes.drop_config(node, vm.name)
+    except RmspluginError:
+        return
+
+
+def _set_clock(task: Task, vm: VMRow) -> None:
+    """The guest's clock stood still while it slept."""
+    for attempt in range(_CLOCK_ATTEMPTS):
+        try:
+            task.context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=20)
+            return
+        except RmspluginError as error:
+            if attempt == _CLOCK_ATTEMPTS - 1:
+                task.event("clock-not-set", f"the clock of {vm.name} lags: {error}", vm=vm.name, node=vm.host)
+            task.pause(0.5)
+
+
+def _drop_state_quietly(task: Task, vm: VMRow) -> None:
+    """Remove the files of a VM that is seen running; `stop` removes what cannot be reached now."""
+    for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
+        try:
+            task.context.nodes.drop_state(node, vm.name, shared=task.context.shared)
+        except RmspluginError:
+            continue

@@ -1,0 +1,120 @@
+"""Start (action *run*): the job gets its allocation, its VMs boot and are configured."""
+
+from __future__ import annotations
+
+import base64
+
+from rmsplugin.adapters.guest import GuestConfig, GuestMount, GuestVM
+from rmsplugin.adapters.seed import Seed, build_seed
+from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
+from rmsplugin.engine.operations.stop import remove_all
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.errors import RmspluginError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Qcow2Image
+
+#: A vjob whose start failed n times in a row waits 15 s * 2^n, at most this long, before the next attempt.
+_BACKOFF_S = 15.0
+_BACKOFF_MAX_S = 900.0
+
+
+def start(task: Task) -> None:
+    """Bring a vjob from *starting* to *running*, or back to *waiting* with the reason."""
+    context = task.context
+    vms = task.vms()
+    try:
+        await_allocation(task, vms[0].host, context.settings.slurm.start_timeout_s)
+        errors = task.each(vms, lambda vm: _boot(task, vm))
+    except NotStartedError as error:
+        _back_to_waiting(task, str(error), requeue=False)
+        raise
+    task.check_cancelled()
+    if errors:
+        _back_to_waiting(task, first_sentence(errors), requeue=True)
+        raise next(iter(errors.values()))
+    context.ledger.transition(task.job_id, VJobState.RUNNING, "all VMs answer", wrapper_seen=context.clock.now())
+
+
+def _boot(task: Task, vm: VMRow) -> None:
+    context, vjob = task.context, task.vjob()
+    bound = context.settings.hypervisor.boot_timeout_s
+    with task.action("run", vm, destination=vm.host):
+        context.ledger.touch(vm.name, vm.host)
+        if vm.name not in context.hypervisor.list_vms(vm.host):
+            _put_files(task, vm)
+            context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=bound)
+        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound)
+        context.guests.configure(vm.address, vm.host_key_public, _guest_config(task, vm), timeout_s=bound)
+
+
+def _put_files(task: Task, vm: VMRow) -> None:
+    context = task.context
+    put_config(task, vm, vm.host)
+    image = context.settings.image[task.vjob().geometry.image]
+    if isinstance(image, Qcow2Image):
+        network = context.settings.network
+        seed = Seed(
+            hostname=vm.name,
+            address=vm.address,
+            prefix_length=network.prefix_length,
+            gateway=network.gateway,
+            mac=vm.mac,
+            root_authorized_key=context.root_public_key,
+            host_key=vm.host_key,
+            host_key_public=vm.host_key_public,
+        )
+        context.nodes.put_seed(vm.host, vm.name, build_seed(seed))
+        context.nodes.make_overlay(vm.host, vm.name, str(image.base))
+
+
+def put_config(task: Task, vm: VMRow, node: str) -> None:
+    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action."""
+    context = task.context
+    network = context.settings.network
+    lines = {
+        "hostname": vm.name,
+        "address": f"{vm.address}/{network.prefix_length}",
+        "gateway": network.gateway,
+        "root_authorized_key": context.root_public_key,
+        "host_key": base64.b64encode(vm.host_key.encode()).decode(),
+    }
+    text = "".join(f"{key}={value}\n" for key, value in lines.items())
+    context.ledger.touch(vm.name, node)
+    context.nodes.put_config(node, vm.name, text.encode())
+
+
+def _guest_config(task: Task, vm: VMRow) -> GuestConfig:
+    context, vjob = task.context, task.vjob()
+    return GuestConfig(
+        job_id=vjob.job_id,
+        index=vm.idx,
+        geometry=vjob.geometry,
+        user=vjob.user,
+        uid=vjob.uid,
+        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in task.vms()),
+        private_key=vjob.private_key,
+        public_key=vjob.public_key,
+        mounts=tuple(
+            GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in context.settings.guest.mounts
+        ),
+    )
+
+
+def _back_to_waiting(task: Task, reason: str, *, requeue: bool) -> None:
+    """Undo a start: nothing of the VMs is left, the job is held at its old place in the queue."""
+    context = task.context
+    try:
+        if requeue:
+            context.rms.requeue(task.job_id, hold=True)
+        else:
+            context.rms.hold(task.job_id)
+    except RmspluginError as error:
+        task.event("hold-failed", str(error))
+    remove_all(task)
+    failures = context.ledger.failed_starts(task.job_id)
+    pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2**failures)
+    context.ledger.set_vms(task.job_id, [])
+    context.ledger.transition(
+        task.job_id, VJobState.WAITING, reason, not_before=context.clock.now() + pause_s, script_started=False
+    )

@@ -1,0 +1,65 @@
+"""Stop: ends the VMs of a vjob and removes all that is left of them; *restart* does so when its state is lost."""
+
+from __future__ import annotations
+
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+
+def stop(task: Task) -> None:
+    """Bring a vjob from *stopping* to *terminated*."""
+    remove_all(task)
+    task.context.ledger.set_vms(task.job_id, [])  # frees its addresses
+    # The keys of a vjob that is no more open nothing: they need not be kept.
+    task.context.ledger.transition(
+        task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key=""
+    )
+
+
+def restart(task: Task) -> None:
+    """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5)."""
+    context, vjob = task.context, task.vjob()
+    remove_all(task)
+    try:
+        context.rms.requeue(task.job_id, hold=True)
+    except (NotFoundError, RefusedError) as error:
+        task.event("requeue-refused", str(error))
+    context.ledger.set_vms(task.job_id, [])
+    context.ledger.transition(
+        task.job_id,
+        VJobState.WAITING,
+        "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
+        script_started=False,
+        finished=False,
+        losses=vjob.losses + (1 if vjob.script_started else 0),
+        private_key="",
+        public_key="",
+    )
+
+
+def remove_all(task: Task) -> None:
+    """End every VM of the vjob and remove its files, on every node that may hold something of it.
+
+    Raises:
+        RmspluginError: a node could not be reached; to be tried again until it can.
+    """
+    vms = task.vms()
+    errors = task.each(vms, lambda vm: remove(task, vm))
+    if errors:
+        task.event("stop-incomplete", first_sentence(errors))
+        raise next(iter(errors.values()))
+
+
+def remove(task: Task, vm: VMRow) -> None:
+    """End one VM and remove its files wherever they may be."""
+    context = task.context
+    nodes = sorted({*vm.touched, vm.host, vm.destination, vm.image_node} - {"", "shared"})
+    with task.action("stop", vm, source=vm.host):
+        for node in nodes:
+            # First the VM, on all nodes, then the files that it may still need.
+            context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        for node in nodes:
+            context.nodes.drop_state(node, vm.name, shared=context.shared)
+            context.nodes.drop_config(node, vm.name)

@@ -1,0 +1,109 @@
+"""Suspend: all VMs of a vjob are saved to files, or all of them run on (I2, I4).
+
+Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, sorted by host name and
+started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
+only when all are there, each is checked, synced and renamed.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.operations.allocation import current_job
+from rmsplugin.engine.operations.resume import digest_of, drop_config_quietly, let_run, raise_lost, restore
+from rmsplugin.engine.operations.settle import settle_jobs
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+_APART_S = 1.0
+
+
+def suspend(task: Task) -> None:
+    """Bring a vjob from *suspending* to *sleeping*, or back to *running* with the reason."""
+    context = task.context
+    try:
+        if current_job(task).state is JobState.RUNNING:
+            context.rms.suspend(task.job_id)
+    except RefusedError as error:
+        context.ledger.transition(task.job_id, VJobState.RUNNING, f"not suspended: {error}")
+        raise
+    errors = task.each(task.vms(), lambda vm: _save(task, vm), apart_s=_APART_S)
+    task.check_cancelled()
+    raise_lost(errors)
+    if not errors:
+        errors = task.each(task.vms(), lambda vm: _seal(task, vm))
+        task.check_cancelled()
+    if errors:
+        _undo(task, first_sentence(errors))
+        raise next(iter(errors.values()))
+    for vm in task.vms():
+        context.ledger.update_vm(vm.name, host="")
+    context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments.get("reason", "suspended"))
+    for vm in task.vms():
+        for node in vm.touched:
+            drop_config_quietly(task, vm, node)  # not needed while it sleeps
+
+
+def _save(task: Task, vm: VMRow) -> None:
+    """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
+    context = task.context
+    if vm.image_node:
+        return
+    settle_jobs(task, vm.host, vm.name)
+    with task.action("suspend", vm, source=vm.host) as progress:
+        observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+        if observed is not None:
+            if observed.power is VMPower.PAUSED:
+                # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
+                context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            context.hypervisor.save(
+                vm.host,
+                vm.name,
+                context.partial_path(vm),
+                timeout_s=context.settings.hypervisor.save_timeout_s,
+                progress=progress,
+            )
+        elif not context.has_complete_partial(vm):
+            raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
+
+
+def _seal(task: Task, vm: VMRow) -> None:
+    """Check the temporary file, record it, and give it its final name: from then on it may be restored."""
+    context = task.context
+    if not vm.image_node:
+        bound = context.settings.nodes.copy_timeout_s
+        digest = context.nodes.digest(vm.host, vm.name, timeout_s=bound, shared=context.shared)
+        where = "shared" if context.shared else vm.host
+        vm = context.ledger.update_vm(
+            vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b
+        )
+    context.nodes.seal(vm.host, vm.name, digest_of(vm), shared=context.shared)
+
+
+def _undo(task: Task, reason: str) -> None:
+    """A save failed: VMs that were saved already are restored, so that all run on."""
+    context = task.context
+    task.event("suspend-failed", f"the suspend failed, its VMs run on: {reason}")
+    errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
+    if errors:
+        # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
+        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {first_sentence(errors)}")
+    for vm in task.vms():
+        context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+    if current_job(task).state is JobState.SUSPENDED:
+        context.rms.resume(task.job_id)
+    context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
+
+
+def _bring_back(task: Task, vm: VMRow) -> None:
+    context = task.context
+    if vm.name in context.hypervisor.list_vms(vm.host):
+        let_run(task, vm)
+        return
+    # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name.
+    path = context.state_path(vm) if vm.image_node else context.partial_path(vm)
+    restore(task, vm, path)
+    context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+    let_run(task, vm)

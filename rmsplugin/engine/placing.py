@@ -1,0 +1,134 @@
+"""Placing: where VMs go when vjobs start, resume or migrate. One lock, so that no room is given away twice (I3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rmsplugin.adapters.guest import generate_keypair
+from rmsplugin.decision.ffd import first_fit_decreasing
+from rmsplugin.decision.starting import Verdict, decide_starts
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.observation import Observation, configuration, demand
+from rmsplugin.engine.queue import Waiting, candidate, make_vms, new_vjob
+from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.configuration import VM, Resources
+from rmsplugin.model.vjob import VJobState
+
+
+class Placing:
+    """Gives room to vjobs and begins the operation that takes it."""
+
+    def __init__(self, context: Context, executor: Executor) -> None:
+        self._context = context
+        self._executor = executor
+        self._lock = threading.Lock()
+
+    def start(self, seen: Observation, queue: Sequence[Waiting]) -> dict[str, Verdict]:
+        """Start what fits, in queue order. Returns the verdict on each vjob of the queue, by display id."""
+        with self._lock:
+            verdicts = decide_starts(
+                [candidate(self._context, seen, waiting) for waiting in queue], configuration(self._context, seen)
+            )
+            for waiting in queue:
+                verdict = verdicts[waiting.job.display_id]
+                if verdict.placement is not None:
+                    self._begin_start(waiting, list(verdict.placement.values()), verdict.reason)
+            return verdicts
+
+    def _begin_start(self, waiting: Waiting, hosts: list[str], reason: str) -> None:
+        context, ledger = self._context, self._context.ledger
+        job = waiting.job
+        if not job.split:
+            job = replace(job, job_id=context.rms.split(job.display_id), split=True)
+            ledger.add_vjob(new_vjob(context, job, waiting.geometry))
+        keys = generate_keypair()
+        vjob = ledger.vjob(job.job_id)
+        vms = make_vms(context, vjob, hosts)
+        with ledger.transaction():
+            ledger.set_vms(job.job_id, vms)
+            ledger.update_vjob(
+                job.job_id,
+                private_key=keys.private_openssh,
+                public_key=keys.public,
+                script_started=False,
+                finished=False,
+            )
+            operation = self._executor.intend(job.job_id, OperationKind.START, reason)
+        self._executor.submit(operation)
+
+    def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
+        """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
+
+        Raises:
+            RefusedError: there is no room, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.SLEEPING)
+            vms = self._context.ledger.vms(vjob.job_id)
+            hosts = self._place(seen, vjob, vms, to, {vm.name: vm.image_node for vm in vms})
+            return self._executor.begin(
+                vjob.job_id, OperationKind.RESUME, reason, requested_by=requested_by, hosts=hosts
+            )
+
+    def migrate(
+        self, seen: Observation, vjob: VJobRow, vm_name: str, to: str, reason: str, requested_by: str
+    ) -> Operation:
+        """Migrate one VM (or, with ``vm_name`` empty, all VMs) of a running vjob to ``to``, or elsewhere by FFD.
+
+        Raises:
+            RefusedError: there is no room, nothing to do, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.RUNNING)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
+            if not vms:
+                raise RefusedError(f"no VM of vjob {vjob.display_id} would move: {vm_name or 'all'} on {to} already")
+            free = self._free(seen, vjob, to)
+            destinations: dict[str, str] = {}
+            for vm in vms:
+                # A migration to where it is is none: each VM is placed by itself, its own host left out.
+                room = {name: left for name, left in free.items() if name != vm.host}
+                placed = first_fit_decreasing([self._vm(vjob, vm)], room)
+                if placed is None:
+                    raise RefusedError(_no_room(vm.name, self._vm(vjob, vm), to, room))
+                destinations |= placed
+                free[placed[vm.name]] -= self._vm(vjob, vm).demand
+            return self._executor.begin(
+                vjob.job_id, OperationKind.MIGRATE, reason, requested_by=requested_by, destinations=destinations
+            )
+
+    def _require(self, vjob: VJobRow, state: VJobState) -> None:
+        now = self._context.ledger.vjob(vjob.job_id).state
+        if now is not state:
+            raise RefusedError(f"vjob {vjob.display_id} is {now}, not {state}")
+
+    def _place(
+        self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]
+    ) -> dict[str, str]:
+        free = self._free(seen, vjob, to)
+        placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free, prefer)
+        if placed is None:
+            raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), to, free))
+        return placed
+
+    def _free(self, seen: Observation, vjob: VJobRow, to: str) -> dict[str, Resources]:
+        partition = seen.rms.partitions.get(vjob.partition)
+        allowed = partition.nodes if partition else ()
+        free = {name: left for name, left in configuration(self._context, seen).free().items() if name in allowed}
+        if to and to not in allowed:
+            raise RefusedError(f"{to} is no node of partition {vjob.partition}; its nodes: {', '.join(allowed)}")
+        if to and to not in free:
+            raise RefusedError(f"{to} takes no VMs now: {seen.unreachable.get(to, 'it is down or draining')}")
+        return {to: free[to]} if to else free
+
+    def _vm(self, vjob: VJobRow, vm: VMRow) -> VM:
+        return VM(vm.name, demand(self._context, vjob.geometry))
+
+
+def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:
+    left = "; ".join(f"{name} has {room}" for name, room in free.items()) or "no node takes VMs now"
+    return f"no room for {what}{' on ' + to if to else ''}: a VM needs {vm.demand}, and free are: {left}"

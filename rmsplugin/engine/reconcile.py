@@ -1,0 +1,125 @@
+"""Reconcile: what has to be done so that a vjob, its RMS job and its VMs agree again. Pure.
+
+Every cycle asks this for each vjob on which no operation is under way. Whatever crashed, was killed, or was done by
+hand (scontrol requeue, suspend, resume, scancel) is noticed here, from what is seen, not from what was announced.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.model.vjob import VJobState
+
+#: How long the VMs of an ended job are kept for its script to react to SIGTERM, should its wrapper say nothing.
+ENDED_GRACE_S = 120.0
+
+HELD_BY_US = "JobHeldAdmin"
+
+
+class RmsAct(enum.StrEnum):
+    """What is asked of the RMS alone."""
+
+    HOLD = "hold"
+    REQUEUE = "requeue"
+    REQUEUE_HELD = "requeue-held"
+    FORGET = "forget"  # nothing of the vjob exists anywhere: terminated
+    RENEW = "renew"  # an ended job came back to the queue: waiting again
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One thing to do for one vjob, and why."""
+
+    what: OperationKind | RmsAct
+    reason: str
+
+
+_AGAIN: dict[VJobState, OperationKind] = {
+    VJobState.STARTING: OperationKind.START,
+    VJobState.SUSPENDING: OperationKind.SUSPEND,
+    VJobState.RESUMING: OperationKind.RESUME,
+}
+
+
+def reconcile(
+    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, missing: Sequence[VMRow], now: float, orphan_s: float
+) -> Directive | None:
+    """Compare a vjob with its job (None: the RMS does not know it) and its VMs.
+
+    Args:
+        vjob: as the ledger has it.
+        vms: its VMs, as the ledger has them.
+        job: as the RMS has it.
+        missing: its VMs that should be running and are nowhere.
+        now: seconds since the epoch.
+        orphan_s: how long a wrapper may be silent.
+
+    Returns:
+        What to do, or None if all agree.
+    """
+    if job is None or job.state is JobState.ENDED:
+        return _ended(vjob, job, now)
+    if vjob.state is VJobState.STOPPING:
+        return Directive(OperationKind.RESTART, "cleaning up what was lost")
+    if vjob.state in _AGAIN:
+        return Directive(_AGAIN[vjob.state], "taken up again")
+    if vjob.state is VJobState.RUNNING:
+        return _running(vjob, vms, job, missing, now, orphan_s)
+    if vjob.state is VJobState.SLEEPING:
+        return _sleeping(job)
+    return _waiting(vjob, job)
+
+
+def _ended(vjob: VJobRow, job: RmsJob | None, now: float) -> Directive | None:
+    what = f"its job has ended: {job.detail}" if job else "Slurm does not know its job any more"
+    if vjob.state is VJobState.TERMINATED:
+        return None
+    if vjob.state is VJobState.WAITING:
+        return Directive(RmsAct.FORGET, what)
+    script_may_end = (
+        vjob.state is VJobState.RUNNING
+        and job is not None
+        and job.completing
+        and not vjob.finished
+        and now - vjob.wrapper_seen < ENDED_GRACE_S
+    )
+    return None if script_may_end else Directive(OperationKind.STOP, what)
+
+
+def _running(
+    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, missing: Sequence[VMRow], now: float, orphan_s: float
+) -> Directive | None:
+    if missing and not vjob.finished:
+        names = ", ".join(vm.name for vm in missing)
+        return Directive(OperationKind.RESTART, f"lost: {names} not running on {missing[0].host} any more")
+    if any(vm.destination for vm in vms):
+        return Directive(OperationKind.MIGRATE, "taken up again")
+    if job.state is JobState.PENDING:
+        return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
+    if job.state is JobState.SUSPENDED:
+        return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
+    if job.state is JobState.RUNNING and not job.completing and now - vjob.wrapper_seen > orphan_s:
+        return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {now - vjob.wrapper_seen:.0f} s")
+    return None
+
+
+def _sleeping(job: RmsJob) -> Directive | None:
+    if job.state is JobState.RUNNING:
+        return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
+    if job.state is JobState.PENDING and not job.completing and job.reason != HELD_BY_US:
+        return Directive(RmsAct.HOLD, "requeued while it sleeps: held until it is resumed")
+    return None
+
+
+def _waiting(vjob: VJobRow, job: RmsJob) -> Directive | None:
+    if vjob.state is VJobState.TERMINATED:
+        return Directive(RmsAct.RENEW, "its job is in the queue again")
+    if job.state is JobState.PENDING:
+        if job.reason != HELD_BY_US and not job.completing and not job.reason.startswith("Dependency"):
+            return Directive(RmsAct.HOLD, "waits for the engine")
+        return None
+    return Directive(RmsAct.REQUEUE_HELD, "it was started by another hand than the engine's")

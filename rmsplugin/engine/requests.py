@@ -1,0 +1,168 @@
+"""Requests: what callers of the service may ask, who may ask it, and what it does. No HTTP here."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable
+from typing import Any
+
+from rmsplugin.engine import site
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.rows import Operation, OperationKind, Outcome, VJobRow
+from rmsplugin.engine.views import operation_view
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+
+class Requests:
+    """One method a request; each is given the uid of the caller, as the operating system or munge proved it."""
+
+    def __init__(
+        self, context: Context, executor: Executor, placing: Placing, cycle: Cycle, wake: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._cycle = cycle
+        self._wake = wake
+        self._engine_uid = pwd.getpwnam(context.settings.engine.user).pw_uid
+
+    # -- who may -------------------------------------------------------------------------------------------------
+
+    def _is_engine(self, uid: int) -> bool:
+        return uid in (0, self._engine_uid)
+
+    def _is_operator(self, uid: int) -> bool:
+        return self._is_engine(uid) or _user_name(uid) in self._context.settings.engine.operators
+
+    def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
+        """The vjob, if the caller is its owner (or root, the engine, or, where it says so, an operator)."""
+        vjob = self._context.ledger.find_vjob(display_id)
+        allowed = uid == vjob.uid or self._is_engine(uid) or (operators and self._is_operator(uid))
+        if not allowed:
+            raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
+        return vjob
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    def hook(self, uid: int, job_id: int) -> None:
+        """A prolog or epilog has something to say of the job: look at it now."""
+        if not self._is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        self._executor.poke(job_id)
+        self._wake()
+
+    def state(self, job_id: int) -> dict[str, Any]:
+        """State of the vjob; a job that was not met yet is waiting."""
+        try:
+            vjob = self._context.ledger.vjob(job_id)
+        except NotFoundError:
+            return {"state": str(VJobState.WAITING), "reason": "not met yet"}
+        return {"state": str(vjob.state), "reason": vjob.reason}
+
+    # -- the wrapper ---------------------------------------------------------------------------------------------
+
+    def access(self, uid: int, display_id: str, *, wrapper: bool) -> dict[str, Any]:
+        """How to reach the VMs of one's own vjob, once they are up; else the state it is in."""
+        vjob = self._owned(uid, display_id)
+        if wrapper:
+            self._attached(vjob)
+        if vjob.state is not VJobState.RUNNING:
+            return {"state": str(vjob.state), "reason": vjob.reason}
+        return {
+            "state": str(vjob.state),
+            "job_id": vjob.job_id,
+            "user": vjob.user,
+            "vms": [
+                {"name": vm.name, "address": vm.address, "host_key": vm.host_key_public}
+                for vm in self._context.ledger.vms(vjob.job_id)
+            ],
+            "private_key": vjob.private_key,
+            "start": vjob.losses + 1,
+        }
+
+    def started(self, uid: int, display_id: str) -> dict[str, Any]:
+        """The script is about to start (I5: recorded before it does)."""
+        vjob = self._owned(uid, display_id)
+        if vjob.state is not VJobState.RUNNING:
+            raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
+        if not vjob.script_started:
+            self._context.ledger.update_vjob(vjob.job_id, script_started=True)
+            self._context.ledger.event("script-started", "its script starts", vjob=vjob.display_id)
+        return {"ok": True}
+
+    def attached(self, uid: int, display_id: str) -> dict[str, Any]:
+        """The wrapper's sign of life."""
+        vjob = self._owned(uid, display_id)
+        self._attached(vjob)
+        return {"state": str(vjob.state)}
+
+    def _attached(self, vjob: VJobRow) -> None:
+        self._context.ledger.update_vjob(vjob.job_id, wrapper_seen=self._context.clock.now())
+
+    def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
+        """The script has ended and its output is delivered."""
+        vjob = self._owned(uid, display_id)
+        ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
+        with self._context.ledger.transaction():
+            self._context.ledger.update_vjob(vjob.job_id, finished=True)
+            self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
+        return {"ok": True}
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    def suspend(self, uid: int, display_id: str) -> Operation:
+        """Suspend a running vjob, where the admin switched context switches on."""
+        vjob = self._owned(uid, display_id, operators=True)
+        seen = self._seen()
+        if not site.may_suspend(seen.rms, vjob.partition):
+            raise RefusedError(
+                f"partition {vjob.partition} has PreemptMode=OFF: its vjobs are never suspended; "
+                "an administrator switches this on with PreemptMode=SUSPEND in slurm.conf"
+            )
+        if vjob.state is not VJobState.RUNNING:
+            raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
+        name = _user_name(uid)
+        return self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"suspended by {name}", requested_by=name)
+
+    def resume(self, uid: int, display_id: str, to: str) -> Operation:
+        """Resume a sleeping vjob."""
+        vjob = self._owned(uid, display_id, operators=True)
+        name = _user_name(uid)
+        return self._placing.resume(self._seen(), vjob, to, f"resumed by {name}", name)
+
+    def migrate(self, uid: int, display_id: str, vm: str, to: str) -> Operation:
+        """Migrate a VM, or all VMs, of a running vjob."""
+        if not self._is_operator(uid):
+            raise ForbiddenError("only operators may migrate; see engine.operators in the settings")
+        vjob = self._context.ledger.find_vjob(display_id)
+        if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
+            raise NotFoundError(f"vjob {display_id} has no VM {vm}")
+        name = _user_name(uid)
+        return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {name}", name)
+
+    def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
+        """How far an operation is."""
+        operation = self._context.ledger.operation(operation_id)
+        self._owned(uid, str(operation.job_id), operators=True)
+        return operation_view(self._context, operation)
+
+    def operation_ended(self, operation_id: int) -> bool:
+        """Whether the operation has ended."""
+        return self._context.ledger.operation(operation_id).state is not Outcome.RUNNING
+
+    def _seen(self) -> Observation:
+        if self._cycle.seen is None:
+            raise UnavailableError("the engine has not seen the cluster yet; try again in a moment")
+        return self._cycle.seen
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,123 @@
+"""Task: one operation on one vjob while it is carried out, with its actions and its cancellation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from rmsplugin.adapters.hypervisor.base import Progress
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.rows import Operation, VJobRow, VMRow
+from rmsplugin.errors import RmspluginError
+
+#: VMs of one vjob that are acted on at the same time.
+_PARALLEL = 32
+
+
+class CancelledError(RmspluginError):
+    """The vjob's job ended while an operation on it was under way: whatever is left is stopped next."""
+
+
+class Task:
+    """One operation under way."""
+
+    def __init__(self, context: Context, operation: Operation) -> None:
+        self.context = context
+        self.operation = operation
+        self._cancelled = threading.Event()
+        self._poked = threading.Event()
+
+    @property
+    def job_id(self) -> int:
+        """The RMS's id of the job."""
+        return self.operation.job_id
+
+    def vjob(self) -> VJobRow:
+        """The vjob as the ledger has it now."""
+        return self.context.ledger.vjob(self.job_id)
+
+    def vms(self) -> list[VMRow]:
+        """Its VMs as the ledger has them now, sorted by host name."""
+        return sorted(self.context.ledger.vms(self.job_id), key=lambda vm: vm.name)
+
+    def event(self, kind: str, message: str, vm: str = "", node: str = "") -> None:
+        """Record what happened to this vjob."""
+        self.context.ledger.event(kind, message, vjob=self.vjob().display_id, vm=vm, node=node)
+
+    # -- cancellation and waiting --------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Ask the operation to end at its next step; a save or migration under way is aborted."""
+        self._cancelled.set()
+        self._poked.set()
+        for vm in self.vms():
+            if vm.host:
+                try:
+                    self.context.hypervisor.abort_job(vm.host, vm.name)
+                except RmspluginError:
+                    continue  # nothing to abort, or out of reach: the operation ends at its own bound
+
+    def check_cancelled(self) -> None:
+        """Raise CancelledError if ``cancel`` was called."""
+        if self._cancelled.is_set():
+            raise CancelledError("its job has ended")
+
+    def poke(self) -> None:
+        """Something happened that the operation may be waiting for."""
+        self._poked.set()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass; ends early when poked or cancelled (then raises CancelledError)."""
+        self._poked.wait(seconds)
+        self._poked.clear()
+        self.check_cancelled()
+
+    # -- actions -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def action(self, kind: str, vm: VMRow, source: str = "", destination: str = "") -> Iterator[Progress]:
+        """Record an action's intent, progress and end around what carries it out."""
+        ledger = self.context.ledger
+        action = ledger.begin_action(self.operation.id, kind, vm.name, source, destination)
+        try:
+            yield lambda done, total: ledger.action_progress(action, done, total)
+        except BaseException as error:
+            ledger.end_action(action, str(error) or type(error).__name__)
+            raise
+        ledger.end_action(action)
+
+    def each(
+        self, vms: Iterable[VMRow], act: Callable[[VMRow], None], *, apart_s: float = 0.0
+    ) -> dict[str, RmspluginError]:
+        """Act on VMs in parallel, in the given order, each started ``apart_s`` after the one before.
+
+        Returns:
+            The errors, by VM name; empty if all went well.
+        """
+        errors: dict[str, RmspluginError] = {}
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix=f"vjob{self.job_id}") as pool:
+            futures = {}
+            for number, vm in enumerate(vms):
+                if number and apart_s:
+                    self.context.clock.sleep(apart_s)
+                futures[vm.name] = pool.submit(act, vm)
+            for name, future in futures.items():
+                try:
+                    future.result()
+                except RmspluginError as error:
+                    errors[name] = error
+        return errors
+
+    def all(self, vms: Iterable[VMRow], act: Callable[[VMRow], None]) -> None:
+        """``each``, raising the first error."""
+        for error in self.each(vms, act).values():
+            raise error
+
+
+def first_sentence(errors: dict[str, RmspluginError]) -> str:
+    """What went wrong, for a person: the first error, and how many more there are."""
+    name, error = next(iter(errors.items()))
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{name}: {error}{more}"

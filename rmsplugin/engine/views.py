@@ -1,0 +1,114 @@
+"""Views: what the service and the commands show of vjobs, VMs, nodes and operations, as JSON. No secrets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.observation import Observation, configuration
+from rmsplugin.engine.rows import Operation, Outcome, VJobRow, VMRow
+from rmsplugin.model.vjob import VJobState
+
+
+def vjob_view(context: Context, vjob: VJobRow, vms: list[VMRow], operation: Operation | None) -> dict[str, Any]:
+    """One vjob."""
+    return {
+        "job_id": vjob.job_id,
+        "display_id": vjob.display_id,
+        "user": vjob.user,
+        "partition": vjob.partition,
+        "state": vjob.state,
+        "reason": vjob.reason,
+        "vms": vjob.geometry.vms,
+        "cpus": vjob.geometry.cpus,
+        "memory_mib": vjob.geometry.memory_mib,
+        "nodes": sorted({vm.host for vm in vms} - {""}),
+        "submitted": vjob.submitted,
+        "state_since": vjob.state_since,
+        "losses": vjob.losses,
+        "operation": _progress(context, operation) if operation else None,
+    }
+
+
+def vjob_views(context: Context, *, ended: bool) -> list[dict[str, Any]]:
+    """All vjobs, in order of first submission."""
+    ledger = context.ledger
+    vms: dict[int, list[VMRow]] = {}
+    for vm in ledger.vms():
+        vms.setdefault(vm.job_id, []).append(vm)
+    operations = {operation.job_id: operation for operation in ledger.running_operations()}
+    return [
+        vjob_view(context, vjob, vms.get(vjob.job_id, []), operations.get(vjob.job_id))
+        for vjob in ledger.vjobs(ended=ended)
+    ]
+
+
+def vm_views(context: Context) -> list[dict[str, Any]]:
+    """All VMs of vjobs that have not ended."""
+    vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
+    return [
+        {
+            "name": vm.name,
+            "vjob": vjobs[vm.job_id].display_id,
+            "state": _vm_state(vjobs[vm.job_id], vm),
+            "node": vm.host,
+            "address": vm.address,
+            "image_node": vm.image_node,
+            "image_bytes": vm.image_bytes,
+            "cpus": vjobs[vm.job_id].geometry.cpus,
+            "memory_mib": vjobs[vm.job_id].geometry.memory_mib,
+        }
+        for vm in context.ledger.vms()
+        if vm.job_id in vjobs
+    ]
+
+
+def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
+    return "migrating" if vjob.state is VJobState.RUNNING and vm.destination else str(vjob.state)
+
+
+def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any]]:
+    """All nodes of the vjob partitions, as last seen."""
+    if seen is None:
+        return []
+    now = configuration(context, seen)
+    views = []
+    for node in now.nodes:
+        used = now.used(node.name)
+        views.append(
+            {
+                "name": node.name,
+                "state": "unreachable" if node.name in seen.unreachable else seen.rms.nodes[node.name].state.lower(),
+                "cpus": node.capacity.cpus,
+                "cpus_used": used.cpus,
+                "memory_mib": node.capacity.memory_mib,
+                "memory_used_mib": used.memory_mib,
+                "vms": len(now.hosted.get(node.name, ())),
+                "reason": seen.unreachable.get(node.name, ""),
+            }
+        )
+    return views
+
+
+def operation_view(context: Context, operation: Operation) -> dict[str, Any]:
+    """One operation with its actions."""
+    actions = [asdict(action) for action in context.ledger.actions(operation.id)]
+    return {
+        "vjob": context.ledger.vjob(operation.job_id).display_id,
+        "state": operation.state,
+        "error": operation.error,
+        "actions": actions,
+        **_progress(context, operation),
+    }
+
+
+def _progress(context: Context, operation: Operation) -> dict[str, Any]:
+    actions = context.ledger.actions(operation.id)
+    return {
+        "id": operation.id,
+        "kind": operation.kind,
+        "bytes_done": sum(action.bytes_done for action in actions),
+        "bytes_total": sum(action.bytes_total for action in actions),
+        "ended": operation.state is not Outcome.RUNNING,
+    }
