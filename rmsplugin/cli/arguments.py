@@ -1,0 +1,73 @@
+"""Arguments: how commands join the command line, and the types of what users write there."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Command = Callable[[argparse.Namespace], int]
+
+_JOB_ID = re.compile(r"\d{1,10}(_\d{1,10})?")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_VM = re.compile(r"\d{1,6}|vjob\d{1,10}-\d{1,6}")
+
+
+def add_command(commands: Commands, name: str, summary: str, run: Command, epilog: str) -> argparse.ArgumentParser:
+    """Add one command; ``epilog`` ends its help with examples."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=textwrap.dedent(epilog).strip() + "\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="settings file (default: $RMSPLUGIN_CONFIG, else /etc/rmsplugin/rmsplugin.toml)",
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def job_id(text: str) -> str:
+    """A job id, or ARRAYID_INDEX."""
+    if not _JOB_ID.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it has to be a number, or ARRAYID_INDEX")
+    return text
+
+
+def node_name(text: str) -> str:
+    """A node's name."""
+    if not _NODE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a node; `rmsplugin nodes` lists them")
+    return text
+
+
+def vm(text: str) -> str:
+    """A VM's name, or its number in the vjob."""
+    if not _VM.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a VM: give its number (0, 1, ...) or its name (vjob12-0)")
+    return text
+
+
+def whole_number(text: str) -> int:
+    """A number from 0 on."""
+    if not re.fullmatch(r"\d{1,15}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def positive_number(text: str) -> int:
+    """A number from 1 on."""
+    number = whole_number(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("has to be at least 1")
+    return number

@@ -1,0 +1,293 @@
+"""Listings: what the engine knows of vjobs, VMs, nodes and events, as tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.table import (
+    Field,
+    Row,
+    Table,
+    add_table_options,
+    bytes_of,
+    columns_of,
+    duration,
+    local_time,
+    mebibytes_of,
+    print_rows,
+    printable,
+    text_of,
+    time_of,
+)
+from rmsplugin.errors import NotFoundError, UnavailableError
+
+if TYPE_CHECKING:
+    from rmsplugin.client import EngineClient
+
+#: Pause between two looks for new events, and how many of them one look takes: more do not happen in a pause.
+_FOLLOW_S = 1.0
+_FOLLOW_LIMIT = 10000
+
+
+def _operation(row: Row) -> str:
+    operation = row.get("operation")
+    if not operation:
+        return ""
+    total = operation.get("bytes_total") or 0
+    return f"{operation['kind']} {100 * operation.get('bytes_done', 0) // total}%" if total else str(operation["kind"])
+
+
+def _in_state(row: Row) -> str:
+    since = row.get("state_since")
+    return duration(time.time() - since) if since else ""
+
+
+VJOB_FIELDS = (
+    Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
+    Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
+    Field("user", "who submitted it", text_of("user")),
+    Field("partition", "its partition", text_of("partition")),
+    Field(
+        "state", "waiting, starting, running, suspending, sleeping, resuming, stopping or terminated", text_of("state")
+    ),
+    Field("time", "how long it has been in this state", _in_state, right=True),
+    Field("since", "when it came into this state", time_of("state_since")),
+    Field("submitted", "first submission; a requeue does not change it", time_of("submitted")),
+    Field("vms", "number of its VMs", text_of("vms"), right=True),
+    Field("cpus", "CPUs of each VM", text_of("cpus"), right=True),
+    Field("memory", "memory of each VM", mebibytes_of("memory_mib"), right=True),
+    Field("nodes", "where its VMs run", text_of("nodes")),
+    Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
+    Field("operation", "what is being done to it now, and how far that is", _operation),
+    Field("reason", "why it is in this state", text_of("reason")),
+)
+
+VM_FIELDS = (
+    Field("name", "name, also its host name", text_of("name")),
+    Field("vjob", "its vjob", text_of("vjob"), right=True),
+    Field("state", "state of the VM", text_of("state")),
+    Field("node", "where it runs", text_of("node")),
+    Field("address", "its IP address", text_of("address")),
+    Field("image", "node that holds its saved state", text_of("image_node")),
+    Field("imagesize", "size of its saved state", bytes_of("image_bytes"), right=True),
+    Field("cpus", "its CPUs", text_of("cpus"), right=True),
+    Field("memory", "its memory", mebibytes_of("memory_mib"), right=True),
+)
+
+NODE_FIELDS = (
+    Field("node", "name, as in Slurm", text_of("name")),
+    Field("state", "up, draining, down, unreachable", text_of("state")),
+    Field("vms", "number of VMs on it", text_of("vms"), right=True),
+    Field("cpus", "CPUs that VMs may take", text_of("cpus"), right=True),
+    Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),
+    Field("memory", "memory that VMs may take", mebibytes_of("memory_mib"), right=True),
+    Field("memoryused", "memory that VMs have taken", mebibytes_of("memory_used_mib"), right=True),
+    Field("reason", "why it is in this state", text_of("reason")),
+)
+
+EVENT_FIELDS = (
+    Field("id", "number of the event, for --since", text_of("id"), right=True),
+    Field("time", "when it happened", time_of("time")),
+    Field("vjob", "the vjob that it concerns", text_of("vjob"), right=True),
+    Field("vm", "the VM that it concerns", text_of("vm")),
+    Field("node", "the node that it concerns", text_of("node")),
+    Field("kind", "its kind, one word", text_of("kind")),
+    Field("message", "what happened, in a sentence", text_of("message")),
+)
+
+
+def add_commands(commands: options.Commands) -> None:
+    """Add vjobs, vms, nodes, events and status to the command line."""
+    vjobs = options.add_command(
+        commands,
+        "vjobs",
+        "list vjobs and say why each is in its state",
+        _vjobs,
+        """
+        examples:
+          rmsplugin vjobs
+          rmsplugin vjobs -a -u alice
+          rmsplugin vjobs --noheader --format=jobid,state,reason%60
+        """,
+    )
+    vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these, ended ones too")
+    vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
+    vjobs.add_argument("-u", "--user", help="only this user's")
+    add_table_options(vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,operation,reason")
+
+    vms = options.add_command(
+        commands,
+        "vms",
+        "list the VMs of all vjobs",
+        _vms,
+        """
+        examples:
+          rmsplugin vms
+          rmsplugin vms --parsable2 --format=name,node,address
+        """,
+    )
+    add_table_options(vms, VM_FIELDS, "name,vjob,state,node,address,image,imagesize,cpus,memory")
+
+    nodes = options.add_command(
+        commands,
+        "nodes",
+        "list the nodes that host VMs, and what of them is taken",
+        _nodes,
+        """
+        examples:
+          rmsplugin nodes
+          rmsplugin nodes --json
+        """,
+    )
+    add_table_options(nodes, NODE_FIELDS, "node,state,vms,cpusused,cpus,memoryused,memory,reason")
+
+    events = options.add_command(
+        commands,
+        "events",
+        "show what happened, oldest first",
+        _events,
+        """
+        With --follow and --json, one JSON object a line.
+
+        examples:
+          rmsplugin events
+          rmsplugin events -n 5 --format=time,message
+          rmsplugin events --since 0 --json
+        """,
+    )
+    events.add_argument("-f", "--follow", action="store_true", help="go on showing events as they happen")
+    events.add_argument("--vjob", metavar="JOBID", type=options.job_id, help="only those of this vjob")
+    events.add_argument("--since", metavar="N", type=options.whole_number, default=0, help="only those after event N")
+    events.add_argument(
+        "-n",
+        "--limit",
+        metavar="LIMIT",
+        type=options.positive_number,
+        default=100,
+        help="at most so many, the newest (default: %(default)s)",
+    )
+    add_table_options(events, EVENT_FIELDS, "id,time,vjob,vm,node,kind,message")
+
+    status = options.add_command(
+        commands,
+        "status",
+        "say whether the engine runs and what its last cycle did",
+        _status,
+        """
+        examples:
+          rmsplugin status
+          rmsplugin status --json
+        """,
+    )
+    status.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+
+
+def _rows(answer: Row, key: str) -> list[dict[str, Any]]:
+    rows = answer.get(key)
+    if not isinstance(rows, list):
+        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+    return rows
+
+
+def _vjobs(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, VJOB_FIELDS)
+    client = connect(read_settings(arguments.config))
+    ended = arguments.all or arguments.jobs
+    rows = _rows(client.request("GET", "/v1/vjobs?ended=1" if ended else "/v1/vjobs"), "vjobs")
+    if arguments.user is not None:
+        rows = [row for row in rows if row.get("user") == arguments.user]
+    if arguments.jobs:
+        for wanted in arguments.jobs:
+            if not any(_is_called(row, wanted) for row in rows):
+                raise NotFoundError(f"no vjob {wanted}")
+        rows = [row for row in rows if any(_is_called(row, wanted) for wanted in arguments.jobs)]
+    print_rows(arguments, columns, "vjobs", rows)
+    return 0
+
+
+def _is_called(row: Row, wanted: str) -> bool:
+    """Whether a user who says ``wanted`` means this vjob: by its id, or by that of its whole array."""
+    display = str(row.get("display_id"))
+    return wanted in (display, display.partition("_")[0], str(row.get("job_id")))
+
+
+def _vms(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, VM_FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/vms")
+    print_rows(arguments, columns, "vms", _rows(answer, "vms"))
+    return 0
+
+
+def _nodes(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, NODE_FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/nodes")
+    print_rows(arguments, columns, "nodes", _rows(answer, "nodes"))
+    return 0
+
+
+def _events(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, EVENT_FIELDS)
+    client = connect(read_settings(arguments.config))
+    rows = _read_events(client, arguments.vjob, arguments.since, arguments.limit)
+    if not arguments.follow:
+        print_rows(arguments, columns, "events", rows)
+        return 0
+    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    last = arguments.since
+    while True:
+        _print_batch(arguments, table, rows)
+        last = max([last, *(int(row["id"]) for row in rows)])
+        time.sleep(_FOLLOW_S)
+        rows = _await_events(client, arguments.vjob, last)
+
+
+def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[dict[str, Any]]) -> None:
+    lines: Iterable[str] = (json.dumps(row) for row in rows) if arguments.json else table.lines(rows)
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
+
+
+def _read_events(client: EngineClient, vjob: str | None, since: int, limit: int) -> list[dict[str, Any]]:
+    query = {"since": str(since), "limit": str(limit)} | ({"vjob": vjob} if vjob else {})
+    return _rows(client.request("GET", f"/v1/events?{urllib.parse.urlencode(query)}"), "events")
+
+
+def _await_events(client: EngineClient, vjob: str | None, since: int) -> list[dict[str, Any]]:
+    """Read on; an engine that is being restarted is waited for, as `tail -F` waits for a file."""
+    complained = False
+    while True:
+        try:
+            return _read_events(client, vjob, since, _FOLLOW_LIMIT)
+        except UnavailableError as error:
+            if not complained:
+                print(f"rmsplugin events: {error}; waiting for it", file=sys.stderr)
+            complained = True
+            time.sleep(_FOLLOW_S)
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/status")
+    if arguments.json:
+        print(json.dumps(answer, indent=1))
+        return 0
+    started = answer.get("started")
+    since = f", started {local_time(started)}" if isinstance(started, int | float) else ""
+    print(printable(f"engine {answer.get('version', '?')}{since}"))
+    cycle = answer.get("last_cycle")
+    if cycle and cycle["time"]:
+        took = f"{local_time(cycle['time'])} ({cycle['seconds']:.1f} s)"
+        print(printable(f"last cycle {took}: {cycle['sentence']}"))
+    else:
+        print("no cycle yet")
+    for problem in answer.get("problems", []):
+        print(printable(f"problem: {problem}"))
+    return 0

@@ -1,0 +1,86 @@
+"""Command line program ``rmsplugin``: finds the command, runs it, and turns every error into one line and a status.
+
+Exit status: 0 done; 1 could not be done; 2 wrong usage or wrong input; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rmsplugin import __version__
+from rmsplugin.cli import listings, operations, service, session
+from rmsplugin.cli.table import FormatError
+from rmsplugin.errors import RmspluginError, SettingsError
+
+_DESCRIPTION = """\
+Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
+
+Jobs are submitted with sbatch, as ever, to a partition that runs its jobs in virtual machines. These commands show
+what becomes of them, and act on them.
+"""
+
+_EPILOG = """\
+`rmsplugin COMMAND --help` describes a command, with examples.
+
+exit status:
+  0    done
+  1    could not be done; one line on standard error says why
+  2    wrong usage or wrong input; standard error says where, and what is wrong there
+  130  interrupted from the keyboard
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="rmsplugin",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rmsplugin {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    listings.add_commands(commands)
+    operations.add_commands(commands)
+    session.add_command(commands)
+    service.add_command(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    own_words, command_words = session.split_command(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser().parse_args(own_words, argparse.Namespace(words=command_words))
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe (`| head`) has seen enough. Nothing more can be written there, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (SettingsError, FormatError) as error:
+        return _complain(arguments, error, 2)
+    except RmspluginError as error:
+        return _complain(arguments, error, 1)
+    except Exception as error:
+        if os.environ.get("RMSPLUGIN_DEBUG"):
+            raise
+        text = f"{type(error).__name__}: {error}"
+        return _complain(arguments, f"unexpected {text} (with RMSPLUGIN_DEBUG=1 it says where; please report it)", 1)
+    return status
+
+
+def _complain(arguments: argparse.Namespace, error: object, status: int) -> int:
+    for line in str(error).splitlines() or ["failed"]:
+        print(f"rmsplugin {arguments.command}: {line}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

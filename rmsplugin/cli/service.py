@@ -1,0 +1,33 @@
+"""Service: the command that is the engine itself."""
+
+from __future__ import annotations
+
+import argparse
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import read_settings
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add engine to the command line."""
+    options.add_command(
+        commands,
+        "engine",
+        "run the engine in the foreground, as engine.user",
+        _engine,
+        """
+        The systemd unit contrib/systemd/rmsplugin-engine.service runs this. SIGTERM ends it; VMs and jobs run on, and
+        the next engine goes on where this one stopped.
+
+        examples:
+          rmsplugin engine
+          rmsplugin engine --config /etc/rmsplugin/rmsplugin.toml
+        """,
+    )
+
+
+def _engine(arguments: argparse.Namespace) -> int:
+    # OR-Tools, libvirt and the like are the engine's only: no other command waits for them.
+    from rmsplugin.engine import daemon
+
+    return daemon.main(read_settings(arguments.config))

@@ -1,0 +1,208 @@
+"""Table: rows of the engine's answers on standard output, in the style of Slurm's commands.
+
+Columns are as wide as what they hold; ``FIELD%WIDTH`` fixes a width, and what is longer is cut and ends in ``+``, as
+sacct does it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+_SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column that a listing can show."""
+
+    name: str  # as in --format, lower case
+    description: str
+    text: Callable[[Row], str]
+    right: bool = False  # numbers are aligned to the right
+
+    @property
+    def title(self) -> str:
+        """What stands above the column."""
+        return self.name.upper()
+
+
+@dataclass(slots=True)
+class Column:
+    """A field as it was asked for; without a fixed width it grows with what it holds."""
+
+    field: Field
+    right: bool
+    width: int = 0
+    fixed: bool = False
+
+    def cell(self, text: str) -> str:
+        """Return the text in the width of the column."""
+        if len(text) > self.width:
+            text = text[: self.width - 1] + "+" if self.width > 1 else text[: self.width]
+        return text.rjust(self.width) if self.right else text.ljust(self.width)
+
+
+class FormatError(ValueError):
+    """The argument of --format is wrong; the message says where."""
+
+
+def parse_format(text: str, fields: Sequence[Field]) -> list[Column]:
+    """Read ``FIELD[%WIDTH],...``; a negative width aligns to the left, as in sacct.
+
+    Raises:
+        FormatError: an unknown field, or a width that is none.
+    """
+    known = {field.name: field for field in fields}
+    columns = []
+    for part in text.split(","):
+        match = _SPEC.fullmatch(part.strip())
+        if match is None:
+            raise FormatError(f"--format: {part!r} is not FIELD or FIELD%WIDTH")
+        field = known.get(match[1].lower())
+        if field is None:
+            raise FormatError(f"--format: no field {match[1]!r}; there are {', '.join(known)}")
+        if match[2] is None:
+            columns.append(Column(field, field.right))
+            continue
+        width = int(match[2])
+        if width == 0:
+            raise FormatError(f"--format: {part!r}: the width must not be 0")
+        columns.append(Column(field, width > 0, abs(width), fixed=True))
+    return columns
+
+
+class Table:
+    """Renders rows; when it is given rows again (events that follow) the columns keep their places."""
+
+    def __init__(self, columns: Sequence[Column], *, header: bool = True, parsable: bool = False) -> None:
+        self._columns = columns
+        self._header = header
+        self._parsable = parsable
+
+    def lines(self, rows: Iterable[Row]) -> Iterator[str]:
+        """The lines of these rows; the first call begins with the header."""
+        cells = [[printable(column.field.text(row)) for column in self._columns] for row in rows]
+        if self._header:
+            cells.insert(0, [column.field.title for column in self._columns])
+            self._header = False
+        if self._parsable:
+            yield from ("|".join(line) for line in cells)
+            return
+        for index, column in enumerate(self._columns):
+            if not column.fixed:
+                column.width = max([column.width, *(len(line[index]) for line in cells)])
+        for line in cells:
+            texts = (column.cell(text) for column, text in zip(self._columns, line, strict=True))
+            yield " ".join(texts).rstrip()
+
+
+def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], default: str) -> None:
+    """Give a listing command the options that all of them share, and describe its fields in its help."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--noheader", action="store_true", help="leave the line of titles out")
+    group.add_argument("--parsable2", action="store_true", help="fields separated by |, none cut, none padded")
+    group.add_argument(
+        "--format",
+        metavar="FIELD[%WIDTH],...",
+        default=default,
+        help=f"what to show, in which width; a negative width aligns to the left (default: {default.replace('%', '%%')})",
+    )
+    group.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    described = "\n".join(f"  {field.name:<12} {field.description}" for field in fields)
+    parser.epilog = f"fields:\n{described}\n\n{textwrap.dedent(parser.epilog or '').strip()}\n"
+
+
+def columns_of(arguments: argparse.Namespace, fields: Sequence[Field]) -> list[Column]:
+    """The columns that the user asked for. Raises FormatError."""
+    return parse_format(arguments.format, fields)
+
+
+def print_rows(arguments: argparse.Namespace, columns: Sequence[Column], key: str, rows: Sequence[Row]) -> None:
+    """Print rows as the user asked for them."""
+    if arguments.json:
+        print(json.dumps({key: list(rows)}, indent=1))
+        return
+    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    for line in table.lines(rows):
+        print(line)
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor or break the line: names and messages come from other people."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def text_of(key: str) -> Callable[[Row], str]:
+    """Show a value as it is; what is missing or null as nothing."""
+
+    def text(row: Row) -> str:
+        value = row.get(key)
+        if isinstance(value, list):
+            return ",".join(str(part) for part in value)
+        return "" if value is None else str(value)
+
+    return text
+
+
+def time_of(key: str) -> Callable[[Row], str]:
+    """Show seconds since the epoch as Slurm shows a time."""
+
+    def text(row: Row) -> str:
+        value = row.get(key)
+        return local_time(value) if isinstance(value, int | float) and value > 0 else ""
+
+    return text
+
+
+def mebibytes_of(key: str) -> Callable[[Row], str]:
+    """Show a number of MiB as Slurm shows memory."""
+
+    def text(row: Row) -> str:
+        value = row.get(key)
+        return "" if value is None else f"{value}M"
+
+    return text
+
+
+def bytes_of(key: str) -> Callable[[Row], str]:
+    """Show a number of bytes in the unit that fits it; nothing for none."""
+
+    def text(row: Row) -> str:
+        value = row.get(key)
+        return short_bytes(value) if isinstance(value, int) and value > 0 else ""
+
+    return text
+
+
+def short_bytes(count: int) -> str:
+    """A number of bytes in the largest unit that leaves at least 1, as Slurm's tools print it."""
+    size = float(count)
+    for unit in ("", "K", "M", "G"):
+        if size < 1024:
+            return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.1f}{unit}"
+        size /= 1024
+    return f"{size:.1f}T"
+
+
+def local_time(seconds: float) -> str:
+    """A time in this host's time zone, as squeue prints it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
+
+
+def duration(seconds: float) -> str:
+    """A duration as squeue prints it: [D-]H:MM:SS, or M:SS."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{rest:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
