@@ -48,8 +48,8 @@ def add_commands(commands: options.Commands) -> None:
         "restore the VMs of a sleeping vjob, here or on another node",
         _run,
         """
-        For the vjob's user and for operators. Without --to the engine chooses the nodes, and prefers those that hold the
-        saved states.
+        For the vjob's user and for operators. Without --to the engine chooses the nodes, and prefers those
+        that hold the saved states.
 
         examples:
           rmsplugin resume 12
@@ -75,9 +75,7 @@ def add_commands(commands: options.Commands) -> None:
         command.add_argument("--to", metavar="NODE", type=options.node_name, help="the node to use")
     migrate.add_argument("--vm", metavar="VM", type=options.vm, help="only this VM: its name, or its number from 0 on")
     for command in (suspend, resume, migrate):
-        command.add_argument(
-            "--no-wait", action="store_true", help="do not wait for the end; print the operation's number"
-        )
+        command.add_argument("--no-wait", action="store_true", help="do not wait for the end")
         command.add_argument("--json", action="store_true", help="print the operation as JSON when it has ended")
 
 

@@ -114,7 +114,7 @@ def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], 
         "--format",
         metavar="FIELD[%WIDTH],...",
         default=default,
-        help=f"what to show, in which width; a negative width aligns to the left (default: {default.replace('%', '%%')})",
+        help=f"what to show, in which width; a negative width aligns to the left (default: {default})",
     )
     group.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
     described = "\n".join(f"  {field.name:<12} {field.description}" for field in fields)
