@@ -215,9 +215,9 @@ def install_modules(unpacked: Path, root: Path, work: Path) -> None:
         (target / name).write_text("")
     # depmod wants BASE/lib/modules; in the root, lib is a link to usr/lib.
     _run([_depmod(), "-b", str(root), release])
-    for path in target.iterdir():
-        if path.name.startswith("modules.") and path.name not in ("modules.dep", "modules.alias"):
-            path.unlink()
+    for made in target.glob("modules.*"):
+        if made.name not in ("modules.dep", "modules.alias"):
+            made.unlink()
 
 
 def _depmod() -> str:

@@ -64,8 +64,8 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
         head.result()
         progress("waiting for Slurm's nodes and for libvirt")
         _wait(pool, [lambda: slurm.wait_for_nodes(cluster), *_libvirt_waits(cluster)])
-    if cluster.engine and not engine.start(cluster):
-        progress(f"warning: no engine: {engine.COMMAND} is not installed")
+    if cluster.engine:
+        engine.start_and_wait(cluster, progress)
     cluster.ready = True
     cluster.save()
 
@@ -106,5 +106,5 @@ def refresh(cluster: Cluster, progress: Progress) -> None:
         if "engine" in daemons:
             hosts.request(cluster.head, op="restart", name="engine")
             progress("engine restarted")
-        elif engine.start(cluster):
-            progress("engine started")
+        else:
+            engine.start_and_wait(cluster, progress)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
 from minicluster_lib import hosts, settings_file
-from minicluster_lib.layout import MEMBER_VARIABLE, VENV, Cluster
+from minicluster_lib.layout import VENV, Cluster
 
 COMMAND = VENV / "bin" / "rmsplugin"
 
@@ -31,7 +35,23 @@ def start(cluster: Cluster) -> bool:
             "XDG_CONFIG_HOME": "/var/lib/rmsplugin/config",
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
-            MEMBER_VARIABLE: str(cluster.directory),
         },
     )
     return True
+
+
+def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 20) -> None:
+    """Start the engine and wait for its socket; an engine that does not come up is a warning, not a failure."""
+    if not start(cluster):
+        progress(f"warning: no engine: {COMMAND} is not installed")
+        return
+    progress("waiting for the engine")
+    socket = Path(f"/proc/{cluster.init_pids['head']}/root/run/rmsplugin/engine.sock")
+    deadline = time.monotonic() + timeout_s
+    while not socket.is_socket():
+        state = hosts.request(cluster.head, op="status")["daemons"]["engine"]
+        if state["pid"] is None or time.monotonic() > deadline:
+            how = f"ended with status {state['status']}" if state["pid"] is None else "has no socket yet"
+            progress(f"warning: the engine {how}; see: minicluster logs head engine")
+            return
+        time.sleep(0.1)

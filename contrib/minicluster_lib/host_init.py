@@ -232,11 +232,11 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            readable, _, _ = select.select([listener, wake_read], [], [])
+            readable, _, _ = select.select([listener.fileno(), wake_read], [], [])
             if wake_read in readable:
                 os.read(wake_read, 4096)
             self.reap()
-            if listener in readable:
+            if listener.fileno() in readable:
                 connection, _ = listener.accept()
                 with connection:
                     self._answer(connection)

@@ -191,11 +191,7 @@ def _sacctmgr(cluster: Cluster, command: str) -> bool:
 
 def start_controller(cluster: Cluster) -> None:
     """Start slurmctld."""
-    command = ["/usr/sbin/slurmctld", "-D"]
-    state = cluster.head.path("var/spool/slurm/ctld")
-    if not any(state.iterdir()):
-        command.append("-c")
-    hosts.start_daemon(cluster.head, "slurmctld", command, user="slurm")
+    hosts.start_daemon(cluster.head, "slurmctld", ["/usr/sbin/slurmctld", "-D"], user="slurm")
 
 
 def start_node(node: Host) -> None:

@@ -60,7 +60,8 @@ def _ancestry() -> set[int]:
     return pids
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended (and perhaps waits to be collected)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
     except OSError:
@@ -83,7 +84,7 @@ def members(directory: Path, known_namespaces: set[str] | None = None) -> dict[i
         namespaces |= _namespaces(pid) - own
     found = {}
     for pid in pids:
-        if pid in spared or _is_zombie(pid):
+        if pid in spared or is_zombie(pid):
             continue
         if pid in inits or _namespaces(pid) & namespaces or _has_member_variable(pid, directory):
             found[pid] = pid in inits
@@ -105,14 +106,14 @@ def end_processes(directory: Path, timeout_s: float = 30) -> int:
         for pid in sorted(found, key=lambda pid: not found[pid]):
             try:
                 # Look again: the PID may have been given to another process meanwhile.
-                if members_contains(pid, directory, namespaces):
+                if belongs(pid, directory, namespaces):
                     os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(0.05)
 
 
-def members_contains(pid: int, directory: Path, namespaces: set[str]) -> bool:
+def belongs(pid: int, directory: Path, namespaces: set[str]) -> bool:
     """Whether a process belongs to the cluster."""
     return bool(_namespaces(pid) & namespaces) or _has_member_variable(pid, directory) or _is_init(pid, directory)
 

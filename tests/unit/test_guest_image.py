@@ -1,0 +1,101 @@
+"""The parts of the guest image builder that need no kernel package; booting is tested in e2e/test_minicluster.py."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(REPOSITORY / "contrib"))
+
+from guest_image_lib import build  # noqa: E402
+from guest_image_lib.cpio import CpioWriter  # noqa: E402
+
+MODULES_DEP = """\
+kernel/drivers/virtio/virtio_ring.ko: kernel/drivers/virtio/virtio.ko
+kernel/drivers/virtio/virtio.ko:
+kernel/drivers/char/hw_random/virtio-rng.ko: kernel/drivers/virtio/virtio_ring.ko kernel/drivers/virtio/virtio.ko
+kernel/net/x.ko: kernel/drivers/virtio/virtio_ring.ko kernel/drivers/virtio/virtio.ko
+"""
+
+
+def archive_of(root: Path) -> bytes:
+    file = io.BytesIO()
+    writer = CpioWriter(file)
+    writer.add_tree(root)
+    writer.close()
+    return file.getvalue()
+
+
+def test_modules_come_after_what_they_need_and_once() -> None:
+    dependencies = build.parse_dependencies(MODULES_DEP)
+    names = [Path(path).name for path in build.closure(["virtio_rng", "x"], dependencies)]
+    assert names == ["virtio.ko", "virtio_ring.ko", "virtio-rng.ko", "x.ko"]
+
+
+def test_a_module_that_the_kernel_lacks_is_named() -> None:
+    with pytest.raises(build.BuildError, match="no_such"):
+        build.closure(["no_such"], build.parse_dependencies(MODULES_DEP))
+
+
+def test_shared_libraries_include_the_linker_and_not_the_vdso() -> None:
+    output = """\
+\tlinux-vdso.so.1 (0x00007f00)
+\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f01)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f02)
+"""
+    assert build.shared_libraries(output) == ["/lib/x86_64-linux-gnu/libz.so.1", "/lib64/ld-linux-x86-64.so.2"]
+
+
+def test_the_archive_depends_on_content_only(tmp_path: Path) -> None:
+    archives = []
+    for name, umask in (("one", 0o022), ("two", 0o077)):
+        root = tmp_path / name
+        old = os.umask(umask)
+        try:
+            for entry in ("b", "a") if name == "one" else ("a", "b"):
+                (root / entry).mkdir(parents=True)
+                (root / entry / "file").write_text(entry)
+            (root / "run").write_text("#!/bin/sh\n")
+            (root / "run").chmod(0o700)
+            (root / "link").symlink_to("a/file")
+        finally:
+            os.umask(old)
+        os.utime(root / "a/file", (len(archives), len(archives)))
+        archives.append(archive_of(root))
+    assert archives[0] == archives[1]
+
+
+def test_the_archive_is_one_that_cpio_reads(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "directory").mkdir(parents=True)
+    (root / "directory/odd").write_bytes(b"12345")
+    (root / "link").symlink_to("directory/odd")
+    listing = subprocess.run(["cpio", "-itv", "--quiet"], input=archive_of(root), capture_output=True, check=True)
+    lines = listing.stdout.decode().splitlines()
+    assert [line.split()[-1] for line in lines if "->" not in line] == ["directory", "directory/odd"]
+    assert any(line.endswith("link -> directory/odd") for line in lines)
+    assert all(" root " in line and "1970" in line for line in lines)
+
+
+def test_nothing_in_the_image_lets_anybody_in() -> None:
+    for line in build._FILES["etc/shadow"].splitlines():
+        assert line.split(":")[1] == "*"
+    assert not any("authorized_keys" in name or "host_key" in name for name in build._FILES)
+
+
+@pytest.mark.parametrize("script", ["init.sh", "announce.sh", "sshd.sh"])
+def test_the_guests_scripts_are_ones_that_busybox_reads(script: str) -> None:
+    path = REPOSITORY / "contrib/guest_image_lib" / script
+    subprocess.run(["busybox", "sh", "-n", str(path)], check=True)
+
+
+def test_the_configuration_is_never_evaluated() -> None:
+    text = (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text()
+    assert "eval" not in text.replace("never evaluated", "")
+    assert '. "$config"' not in text and "source" not in text
