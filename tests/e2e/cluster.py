@@ -1,0 +1,260 @@
+"""A running minicluster as the e2e tests see it: commands, jobs, vjobs, and waiting for what must happen."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MINICLUSTER = REPOSITORY / "contrib" / "minicluster"
+PROGRAM = REPOSITORY / ".venv" / "bin" / "rmsplugin"
+
+T = TypeVar("T")
+
+ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command on a host printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cluster:
+    """One minicluster; every wait is bounded and says what it waited for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    # -- commands ------------------------------------------------------------------------------------------------
+
+    def manage(self, *words: str, timeout_s: float = 300) -> Result:
+        """Run ``contrib/minicluster WORDS --dir DIR``."""
+        argv = [str(MINICLUSTER), words[0], "--dir", str(self.directory), *words[1:]]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def run(self, *argv: str, host: str = "head", user: str = "root", timeout_s: float = 120) -> Result:
+        """Run a command on a host; its failure is the caller's to judge."""
+        return self.manage("exec", "--user", user, host, "--", *argv, timeout_s=timeout_s)
+
+    def ok(self, *argv: str, host: str = "head", user: str = "root", timeout_s: float = 120) -> str:
+        """Run a command that must succeed; returns what it printed."""
+        result = self.run(*argv, host=host, user=user, timeout_s=timeout_s)
+        assert result.code == 0, f"{argv} as {user} on {host}: exit {result.code}\n{result.out}\n{result.err}"
+        return result.out
+
+    def plugin(self, *argv: str, user: str = "root", timeout_s: float = 180) -> Result:
+        """Run ``rmsplugin ARGV`` on the head."""
+        return self.run(str(PROGRAM), *argv, user=user, timeout_s=timeout_s)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def home(self, user: str = "alice") -> Path:
+        """A user's home, as this machine sees it."""
+        return self.directory / "shared" / "home" / user
+
+    def host_path(self, host: str, inside: str) -> Path:
+        """A host's private path, as this machine sees it."""
+        return self.directory / "hosts" / host / inside.lstrip("/")
+
+    def output(self, job: int | str, user: str = "alice", suffix: str = "out") -> str:
+        """What a job wrote so far into slurm-JOB.out."""
+        path = self.home(user) / f"slurm-{job}.{suffix}"
+        return path.read_text() if path.exists() else ""
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    def sbatch(self, script: str, *options: str, user: str = "alice", arguments: tuple[str, ...] = ()) -> int:
+        """Submit a script to the vjob partition from the user's home; returns the job id."""
+        result = self.submit(script, *options, user=user, arguments=arguments)
+        assert result.code == 0, result.err
+        return int(result.out.split(";")[0])
+
+    def submit(self, script: str, *options: str, user: str = "alice", arguments: tuple[str, ...] = ()) -> Result:
+        """Submit a script, which may be refused."""
+        path = self.home(user) / f"job-{time.monotonic_ns()}.sh"
+        path.write_text(script)
+        inside = f"/home/{user}/{path.name}"
+        words = ["sbatch", "--parsable", "-p", "vjob", "--mem=128", *options, inside, *arguments]
+        return self.run("sh", "-c", f"cd /home/{user} && exec {shlex.join(words)}", user=user)
+
+    def job(self, job: int | str) -> dict[str, str]:
+        """One job's fields as ``scontrol show job`` prints them."""
+        text = self.ok("scontrol", "-o", "show", "job", str(job))
+        return dict(re.findall(r"(\S+?)=(\S*)", text))
+
+    def wait_job(self, job: int | str, *states: str, timeout_s: float = 120) -> dict[str, str]:
+        """Wait until the job is in one of the states (default: ended)."""
+        wanted = set(states) or ENDED
+
+        def there() -> dict[str, str] | None:
+            fields = self.job(job)
+            return fields if fields["JobState"] in wanted else None
+
+        return self.wait(f"job {job} in {sorted(wanted)}", there, timeout_s, lambda: self.describe(job))
+
+    def sacct(self, job: int | str, fields: str, *options: str) -> list[dict[str, str]]:
+        """Accounting rows of the job's allocation."""
+        out = self.ok("sacct", "-X", "-P", "-j", str(job), "-o", fields, *options)
+        header, *rows = out.strip().splitlines()
+        return [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
+
+    # -- vjobs -------------------------------------------------------------------------------------------------------
+
+    def vjob(self, job: int | str) -> dict[str, Any] | None:
+        """The vjob as ``rmsplugin vjobs`` shows it, ended ones included."""
+        result = self.plugin("vjobs", "--json", "-a")
+        if result.code != 0:
+            return None  # the engine is down or starting
+        found = [
+            each for each in json.loads(result.out)["vjobs"] if str(job) in (str(each["job_id"]), each["display_id"])
+        ]
+        return found[0] if found else None
+
+    def wait_vjob(self, job: int | str, *states: str, timeout_s: float = 120) -> dict[str, Any]:
+        """Wait until the vjob is in one of the states."""
+
+        def there() -> dict[str, Any] | None:
+            vjob = self.vjob(job)
+            return vjob if vjob and vjob["state"] in states else None
+
+        return self.wait(f"vjob {job} in {states}", there, timeout_s, lambda: self.describe(job))
+
+    def wait_action(self, job: int | str, kind: str, timeout_s: float = 60) -> None:
+        """Wait until an action of that kind on a VM of the vjob is under way; read from the ledger, to be quick."""
+        path = self.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
+
+        def under_way() -> bool:
+            ledger = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
+            try:
+                sql = "select 1 from actions where state = 'running' and kind = ? and vm like ?"
+                return ledger.execute(sql, [kind, f"vjob{job}-%"]).fetchone() is not None
+            finally:
+                ledger.close()
+
+        self.wait(f"{kind} of vjob {job} under way", under_way, timeout_s, lambda: self.describe(job), every_s=0.02)
+
+    def wait_output(self, job: int | str, pattern: str, timeout_s: float = 90) -> str:
+        """Wait until the job's output has a match."""
+
+        def there() -> str | None:
+            text = self.output(job)
+            return text if re.search(pattern, text, re.M) else None
+
+        return self.wait(f"{pattern!r} in output of {job}", there, timeout_s, lambda: self.describe(job))
+
+    def qemus(self, job: int | str, host: str | None = None) -> list[str]:
+        """Hosts on which a QEMU of the vjob runs (seen in the process list, not asked of libvirt)."""
+        found = []
+        for process in Path("/proc").iterdir():
+            if not process.name.isdecimal():
+                continue
+            try:
+                command = (process / "cmdline").read_bytes()
+                if b"qemu-system" not in command.split(b"\0")[0] or f"guest=vjob{job}-".encode() not in command:
+                    continue
+                mounts = (process / "environ").read_bytes() + (process / "mountinfo").read_bytes()
+            except OSError:
+                continue
+            if str(self.directory).encode() not in mounts:
+                continue
+            found += [name for name in self.nodes if self.same_network(process, name)]
+        return [name for name in found if host in (None, name)]
+
+    def same_network(self, process: Path, host: str) -> bool:
+        """Whether a process is in the host's network namespace."""
+        init = self.status()["hosts"][host]["init_pid"]
+        try:
+            return (process / "ns/net").readlink() == Path(f"/proc/{init}/ns/net").readlink()
+        except OSError:
+            return False
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the compute nodes."""
+        return [name for name in self.status()["hosts"] if name != "head"]
+
+    def status(self) -> dict[str, Any]:
+        """``minicluster status --json``."""
+        return json.loads(self.manage("status", "--json").out)
+
+    def leftovers(self, job: int | str) -> list[str]:
+        """Whatever still exists of a vjob: QEMUs, files on nodes, tap devices without a VM, live rows."""
+        left = [f"QEMU on {host}" for host in self.qemus(job)]
+        for host in self.nodes:
+            root = self.host_path(host, "/var/lib/rmsplugin")
+            left += [f"{host}: {path}" for path in root.rglob(f"vjob{job}-*")]
+            vms = self.ok("virsh", "-q", "list", "--all", "--name", host=host).split()
+            taps = re.findall(r"^\d+: (vnet\d+)", self.ok("ip", "-o", "link", host=host), re.M)
+            left += [f"{host}: domain {name}" for name in vms if name.startswith(f"vjob{job}-")]
+            if len(taps) > len(vms):
+                left.append(f"{host}: taps {taps} for VMs {vms}")
+        vjob = self.vjob(job)
+        if vjob is not None and vjob["state"] != "terminated":
+            left.append(f"vjob is {vjob['state']}")
+        return left
+
+    def wait_gone(self, job: int | str, timeout_s: float = 60) -> None:
+        """Wait until nothing of the vjob is left."""
+        self.wait(
+            f"nothing left of vjob {job}", lambda: not self.leftovers(job), timeout_s, lambda: self.leftovers(job)
+        )
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def kill(self, host: str, daemon: str) -> None:
+        """SIGKILL a daemon."""
+        result = self.manage("kill", host, daemon)
+        assert result.code == 0, result.err
+
+    def start(self, host: str, daemon: str) -> None:
+        """Start a daemon that has ended."""
+        result = self.manage("start", host, daemon)
+        assert result.code == 0, result.err
+
+    def restart_engine(self) -> None:
+        """Start the engine again and wait until it answers."""
+        self.start("head", "engine")
+        self.wait("the engine to answer", lambda: self.plugin("status", "--json").code == 0, 30)
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        what: str,
+        condition: Callable[[], T | None],
+        timeout_s: float,
+        explain: Callable[[], object] = lambda: "",
+        every_s: float = 0.25,
+    ) -> T:
+        """Wait until the condition gives something true; fail with an explanation at the time-out."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            value = condition()
+            if value:
+                return value
+            assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}: {explain()}"
+            time.sleep(every_s)
+
+    def describe(self, job: int | str) -> str:
+        """All that helps to understand a job that is not where it should be."""
+        parts = [
+            self.run("scontrol", "show", "job", str(job)).out,
+            json.dumps(self.vjob(job), indent=1),
+            self.plugin("events", "--vjob", str(job)).out,
+            self.manage("logs", "head").out[-3000:],
+            self.output(job)[-500:],
+        ]
+        return "\n".join(parts)

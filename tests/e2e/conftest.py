@@ -1,0 +1,37 @@
+"""One minicluster for all e2e tests of a session, of two users and three nodes, with the engine running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A minicluster that is up. RMSPLUGIN_E2E_DIR names one that is up already and is left up."""
+    kept = os.environ.get("RMSPLUGIN_E2E_DIR")
+    if kept:
+        yield Cluster(Path(kept))
+        return
+    cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{os.getpid()}")
+    try:
+        result = cluster.manage("up", "--nodes", "3", "--cycle-s", "1")
+        assert result.code == 0, result.err
+        yield cluster
+    finally:
+        cluster.manage("down")
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No job outlives the test that submitted it."""
+    yield
+    if "cluster" in request.fixturenames:
+        cluster: Cluster = request.getfixturevalue("cluster")
+        cluster.run("scancel", "--user", "alice")
+        cluster.run("scancel", "--user", "bob")
+        cluster.wait("an empty queue", lambda: not cluster.ok("squeue", "-h").strip(), 90, lambda: cluster.ok("squeue"))

@@ -1,0 +1,99 @@
+"""Suspend, resume elsewhere, migrate live, requeue: nothing is lost (issue 2, 6.3 and 6.6)."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from e2e.cluster import Cluster
+
+pytestmark = pytest.mark.e2e
+
+COUNT = """#!/bin/sh
+i=0
+while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 1; done
+"""
+
+
+def numbers(text: str) -> list[int]:
+    return [int(line) for line in text.splitlines() if re.fullmatch(r"\d+", line)]
+
+
+def seconds(elapsed: str) -> int:
+    """Slurm's [DD-]HH:MM:SS."""
+    parts = re.split(r"[-:]", elapsed)
+    return sum(int(part) * unit for part, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
+
+
+def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster: Cluster) -> None:
+    # Each VM takes all CPUs of a node, so that the second job can only run in the room of the first.
+    job = cluster.sbatch(COUNT.format(numbers=45), "-c", "2", "--mem=1536")
+    cluster.wait_output(job, r"^3$")
+    home_node = cluster.vjob(job)["nodes"][0]
+
+    assert cluster.plugin("suspend", str(job)).code == 0
+    assert cluster.job(job)["JobState"] == "SUSPENDED"
+    assert cluster.qemus(job) == []
+    state = cluster.host_path(home_node, f"/var/lib/rmsplugin/store/vjob{job}-0.state")
+    assert state.stat().st_size > 10 << 20
+    assert state.stat().st_mode & 0o077 == 0
+    slept_from = time.time()
+    printed = numbers(cluster.output(job))
+
+    others = [cluster.sbatch("#!/bin/sh\nhostname; sleep 3\n", "-c", "2", "--mem=1536") for _ in range(3)]
+    for other in others:
+        assert cluster.wait_job(other, timeout_s=180)["JobState"] == "COMPLETED"
+    ran_on = {node for other in others for node in re.findall(r"\bn\d\b", str(cluster.sacct(other, "NodeList")))}
+    assert home_node in ran_on, "another job ran in the room of the sleeping one"
+    assert numbers(cluster.output(job)) == printed, "nothing is printed while it sleeps"
+
+    target = next(node for node in cluster.nodes if node != home_node)
+    resumed = cluster.plugin("resume", str(job), "--to", target)
+    assert resumed.code == 0, resumed.err
+    slept_s = time.time() - slept_from
+    assert cluster.qemus(job) == [target]
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    assert not state.exists()
+
+    third = next(node for node in cluster.nodes if node not in (home_node, target))
+    migrated = cluster.plugin("migrate", str(job), "--to", third)
+    assert migrated.code == 0, migrated.err
+    assert cluster.qemus(job) == [third]
+
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED"
+    assert numbers(cluster.output(job)) == list(range(1, 46))
+    cluster.wait("accounting", lambda: cluster.sacct(job, "End")[0]["End"] != "Unknown", 20)
+    [row] = cluster.sacct(job, "Elapsed,Suspended")
+    assert seconds(row["Suspended"]) >= slept_s - 5
+    assert 40 <= seconds(row["Elapsed"]) <= 45 + 60
+    cluster.wait_gone(job)
+
+
+def test_the_clock_of_a_resumed_guest_is_right(cluster: Cluster) -> None:
+    job = cluster.sbatch("#!/bin/sh\nwhile :; do date +%s; sleep 1; done\n")
+    cluster.wait_output(job, r"^\d{10}$")
+    assert cluster.plugin("suspend", str(job)).code == 0
+    time.sleep(10)
+    before = len(cluster.output(job).splitlines())
+    assert cluster.plugin("resume", str(job)).code == 0
+    cluster.wait("new output", lambda: len(cluster.output(job).splitlines()) > before + 3, 30)
+    assert abs(int(cluster.output(job).splitlines()[-1]) - time.time()) < 5
+
+
+@pytest.mark.parametrize("sleeping", [False, True], ids=["running", "sleeping"])
+def test_requeue_loses_nothing(cluster: Cluster, sleeping: bool) -> None:
+    job = cluster.sbatch("#!/bin/sh\necho started >> started.$SLURM_JOB_ID\n" + COUNT.format(numbers=25)[10:])
+    cluster.wait_output(job, r"^4$")
+    if sleeping:
+        assert cluster.plugin("suspend", str(job)).code == 0
+    cluster.ok("scontrol", "requeue", str(job))
+    if sleeping:
+        cluster.wait_job(job, "PENDING")
+        cluster.wait("completing to end", lambda: "COMPLETING" not in cluster.ok("squeue", "-h", "-o", "%T"), 60)
+        resumed = cluster.plugin("resume", str(job))
+        assert resumed.code == 0, resumed.err
+    fields = cluster.wait_job(job, timeout_s=180)
+    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1")
+    assert numbers(cluster.output(job)) == list(range(1, 26))
+    assert (cluster.home() / f"started.{job}").read_text() == "started\n"

@@ -1,0 +1,62 @@
+"""Stores that are full and states that are corrupt (issue 2, 6.7)."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.cluster import Cluster
+
+pytestmark = pytest.mark.e2e
+
+COUNT = """#!/bin/sh
+echo started >> started.$SLURM_JOB_ID
+i=0
+while [ $i -lt 25 ]; do i=$((i + 1)); echo $i; sleep 1; done
+"""
+
+
+def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> None:
+    job = cluster.sbatch(COUNT)
+    cluster.wait_output(job, "^3$")
+    node = cluster.vjob(job)["nodes"][0]
+    store = "/var/lib/rmsplugin/store"
+    cluster.ok("mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", store, host=node)
+    try:
+        result = cluster.plugin("suspend", str(job))
+        assert result.code == 1
+        assert "space" in result.err
+        assert "Traceback" not in result.err
+        assert cluster.vjob(job)["state"] == "running"
+        assert cluster.job(job)["JobState"] == "RUNNING"
+        assert cluster.qemus(job) == [node]
+        assert cluster.ok("ls", store, host=node) == ""
+    finally:
+        cluster.ok("umount", store, host=node)
+    cluster.wait_job(job)
+    assert [line for line in cluster.output(job).splitlines() if line.isdecimal()] == [str(i) for i in range(1, 26)]
+    assert "space" in cluster.plugin("events", "--vjob", str(job)).out
+
+
+def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Cluster) -> None:
+    neighbour = cluster.sbatch(COUNT)
+    job = cluster.sbatch(COUNT)
+    cluster.wait_output(job, "^3$")
+    node = cluster.vjob(job)["nodes"][0]
+    assert cluster.plugin("suspend", str(job)).code == 0
+    path = cluster.host_path(node, f"/var/lib/rmsplugin/store/vjob{job}-0.state")
+    with path.open("r+b") as state:
+        state.seek(path.stat().st_size // 2)
+        state.write(b"corrupt" * 100)
+    result = cluster.plugin("resume", str(job))
+    assert result.code == 1
+    assert "lost" in result.err
+    cluster.wait(
+        "the job to begin again",
+        lambda: cluster.output(job).startswith("1\n") and cluster.vjob(job)["losses"] == 1,
+        120,
+    )
+    assert cluster.wait_job(job, timeout_s=180)["JobState"] == "COMPLETED"
+    assert (cluster.home() / f"started.{job}").read_text() == "started\n" * 2
+    assert cluster.wait_job(neighbour)["JobState"] == "COMPLETED"
+    assert (cluster.home() / f"started.{neighbour}").read_text() == "started\n"
+    events = cluster.plugin("events", "--vjob", str(job)).out
+    assert "state-lost" in events
