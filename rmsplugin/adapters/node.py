@@ -78,6 +78,16 @@ class NodeCheck:
     version: str
     directories: Mapping[str, Mapping[str, Any]]  # by setting, e.g. "store": path, exists, owner, mode, free_bytes
     images: Mapping[str, bool]  # path -> readable there
+    time: float  # the node's clock, seconds since the epoch
+    bridge: bool  # whether the guests' bridge is there
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whether one node can reach another, as copies and migrations need it: what is wrong, or nothing."""
+
+    agent: str
+    libvirt: str
 
 
 class Nodes(Protocol):
@@ -142,6 +152,10 @@ class Nodes(Protocol):
 
     def check(self, node: str) -> NodeCheck:
         """Version, directories and images of the node."""
+        ...
+
+    def reach(self, node: str, other: str) -> Reach:
+        """Try the other node's agent and libvirt from ``node``."""
         ...
 
     def close(self) -> None:
@@ -342,8 +356,13 @@ class NodeAgents:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         answer = self._call(node, ["check"])
-        directories = {name: value for name, value in answer.items() if name not in ("version", "images")}
-        return NodeCheck(answer["version"], directories, answer["images"])
+        directories = {name: value for name, value in answer.items() if isinstance(value, dict) and name != "images"}
+        return NodeCheck(answer["version"], directories, answer["images"], answer["time"], answer["bridge"])
+
+    def reach(self, node: str, other: str) -> Reach:
+        """See ``Nodes``."""
+        answer = self._call(node, ["reach", other])
+        return Reach(answer["agent"], answer["libvirt"])
 
     def close(self) -> None:
         """See ``Nodes``."""
@@ -550,7 +569,12 @@ class SimulatedNodes:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         self._enter("check", node)
-        return NodeCheck("simulated", {}, {})
+        return NodeCheck("simulated", {}, {}, 0.0, True)
+
+    def reach(self, node: str, other: str) -> Reach:
+        """See ``Nodes``."""
+        self._enter("reach", node, other)
+        return Reach("", f"{other} is cut off" if other in self._unreachable else "")
 
     def close(self) -> None:
         """See ``Nodes``."""

@@ -88,6 +88,12 @@ def _send(agent: Agent, rest: list[str]) -> Answer:
     return transfer.send(agent, VMName(rest[0]), _node(rest[1]), _size(rest[2]), _blake2b(rest[3]), _report)
 
 
+def _reach(agent: Agent, rest: list[str]) -> Answer:
+    from rmsplugin.node_agent import transfer
+
+    return transfer.reach(agent, _node(rest[0]))
+
+
 def _receive(agent: Agent, rest: list[str]) -> Answer:
     from rmsplugin.node_agent import transfer
 
@@ -109,6 +115,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
     ("drop-state", 1): lambda agent, rest, shared: agent.drop_state(VMName(rest[0]), shared),
     ("list", 0): lambda agent, rest, shared: agent.list_files(shared),
     ("space", 0): lambda agent, rest, shared: agent.space(shared),
+    ("reach", 1): lambda agent, rest, shared: _reach(agent, rest),
     ("check", 0): lambda agent, rest, shared: agent.check(),
 }
 _SHARED = frozenset({"stat", "digest", "seal", "verify", "drop-state", "list", "space"})

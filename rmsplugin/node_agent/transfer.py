@@ -1,4 +1,7 @@
-"""Transfer: the copy of a saved state from one node's store to another's, over ssh, digested at both ends."""
+"""Transfer: the copy of a saved state from one node's store to another's, over ssh, digested at both ends.
+
+``reach`` tries the ways that copies and migrations will take, for ``rmsplugin check``.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,17 @@ from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.verbs import Agent, Answer, VMName
 
 _PROGRESS_INTERVAL_S = 0.5
+_REACH_TIMEOUT_S = 12.0
+
+#: Connects in a process of its own: libvirt's connect blocks in C for as long as the other side pleases.
+_CONNECT = """
+import sys, libvirt
+libvirt.registerErrorHandler(lambda context, error: None, None)
+try:
+    libvirt.openReadOnly(sys.argv[1]).close()
+except libvirt.libvirtError as error:
+    sys.exit(str(error))
+"""
 
 
 def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: Callable[[Answer], None]) -> Answer:
@@ -42,6 +56,34 @@ def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: C
         if sent is not None and sent != blake2b:
             raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
     return _answer(node, output, errors)
+
+
+def reach(agent: Agent, node: str) -> Answer:
+    """Try the other node's agent and its libvirt from here; what is wrong with each, or nothing."""
+    uri = agent.config.migrate_uri.replace("{node}", node)
+    return {
+        "agent": _attempt([*_ssh(agent), node, "space"]),
+        "libvirt": _attempt([sys.executable, "-c", _CONNECT, uri]),
+    }
+
+
+def _attempt(command: list[str]) -> str:
+    """Run a command; return the last line of its errors when it fails, else nothing."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_REACH_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_REACH_TIMEOUT_S:g} s"
+    if done.returncode == 0:
+        return ""
+    said = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+    return said or f"exit status {done.returncode}"
 
 
 def _ssh(agent: Agent) -> list[str]:

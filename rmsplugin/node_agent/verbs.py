@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,8 @@ class Agent:
         config = self._config
         return {
             "version": __version__,
+            "time": time.time(),
+            "bridge": os.path.isdir(os.path.join("/sys/class/net", os.path.basename(config.bridge), "bridge")),
             "store": _describe(config.store),
             "vm_dir": _describe(config.vm_dir),
             "shared_store": _describe(config.shared_store) if config.shared_store else None,
