@@ -92,9 +92,11 @@ class LibvirtHypervisor:
         """See ``base.Hypervisor``."""
 
         def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str]:
-            _, memory_mib, cpus, *_ = conn.getInfo()
+            # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out what was plugged in later.
+            memory_kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)["total"]
+            cpus = conn.getInfo()[2]
             versions = f"QEMU {_version(conn.getVersion())}, libvirt {_version(conn.getLibVersion())}"
-            return cpus, memory_mib, versions, _offered_domain_type(conn.getCapabilities())
+            return cpus, memory_kib // 1024, versions, _offered_domain_type(conn.getCapabilities())
 
         cpus, memory_mib, versions, offered = self._query(node, "describing the host", ask)
         return HostInfo(node, cpus, memory_mib, versions, self._chosen(offered))
@@ -258,8 +260,8 @@ class LibvirtHypervisor:
         try:
             self._watch(call, source, name, timeout_s, progress)
         except RmspluginError:
-            # A VM that is paused here may be about to run there: only what is not there may run on here.
-            if self._find(destination, name) is None:
+            # A VM that is paused here may be about to run there (I1).
+            if self._is_gone(destination, name):
                 self._keep_running(source, name, before)
             raise
         if self._find(destination, name) is not before or self._find(source, name) is not None:
@@ -323,6 +325,13 @@ class LibvirtHypervisor:
                 self.unpause(node, name, timeout_s=self._call_timeout_s)
         except RmspluginError:
             return  # The failure itself is what the caller has to know; the engine looks at the VM in any case.
+
+    def _is_gone(self, node: str, name: str) -> bool:
+        """Whether the VM certainly does not exist on the node."""
+        try:
+            return self._find(node, name) is None
+        except RmspluginError:
+            return False
 
     def _leave_none(self, node: str, name: str) -> None:
         """After a failed start: end what libvirt may have left."""
@@ -410,7 +419,13 @@ def _exists(state: int) -> bool:
 
 def _operation(domain: libvirt.virDomain) -> int | None:
     """What is under way in the VM; None if nothing is."""
-    statistics = domain.jobStats()
+    try:
+        statistics = domain.jobStats()
+    except libvirt.libvirtError as error:
+        # What libvirt says on the destination of a migration: it has figures only at the source.
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
+            return int(libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN)
+        raise
     if statistics["type"] == libvirt.VIR_DOMAIN_JOB_NONE:
         return None
     return int(statistics.get("operation", libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN))

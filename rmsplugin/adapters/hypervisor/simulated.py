@@ -144,13 +144,13 @@ class SimulatedHypervisor:
             nodes: name -> (CPUs, memory in MiB).
             clock: the time, in seconds.
             sleep: called with seconds while an action lasts; no lock is held then.
-            durations_s: how long each of the acting methods takes; 0 where not given.
+            durations_s: how long each of the acting methods takes; 0 where not given. May change on the way.
             files: the nodes' state files, shared with SimulatedNodes.
         """
         self._capacity = dict(nodes)
         self._clock = clock
         self._sleep = sleep
-        self._durations_s = dict(durations_s or {})
+        self._durations_s = durations_s if durations_s is not None else {}
         self.files = files or SimulatedFiles()
         self.violations: list[str] = []
         self.calls: list[tuple[str, ...]] = []

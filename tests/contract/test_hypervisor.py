@@ -1,0 +1,575 @@
+"""The contract of ``adapters.hypervisor.base.Hypervisor``, on the simulated hypervisor and on libvirt.
+
+The libvirt half needs a minicluster of two nodes and runs in its head's network: ``test_on_libvirt`` brings one up (or
+takes the one in $RMSPLUGIN_TEST_MINICLUSTER) and runs this file again in there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import in_head
+import pytest
+
+from rmsplugin.adapters.hypervisor.base import Hypervisor, KernelImage, VMPower, VMSpec
+from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor, SimulatedState
+from rmsplugin.adapters.node import Digest, NodeAgents, Nodes, SimulatedNodes
+from rmsplugin.errors import (
+    CorruptStateError,
+    NoSpaceError,
+    NotFoundError,
+    OperationFailedError,
+    TimedOutError,
+    UnavailableError,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+A, B = "n1", "n2"
+VM = "vjob9001-0"
+MEMORY_MIB = 96
+INSIDE = os.environ.get(in_head.VARIABLE)
+#: No call may keep its caller much longer than it was told to, whatever the other side does.
+SLACK_S = 15.0
+
+
+def spec(name: str = VM, **changes: object) -> VMSpec:
+    job, index = name.removeprefix("vjob").split("-")
+    values: dict[str, object] = {
+        "name": name,
+        "uuid": f"00000000-0000-4000-8000-{int(job) * 100 + int(index):012x}",
+        "cpus": 1,
+        "memory_mib": MEMORY_MIB,
+        "mac": f"52:54:00:{int(job) >> 8 & 255:02x}:{int(job) & 255:02x}:{int(index):02x}",
+        "bridge": "br0",
+        "image": KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img"),
+        "config_path": f"/var/lib/rmsplugin/vm/{name}.config",
+        "console_log": f"/var/lib/rmsplugin/vm/{name}.console",
+    }
+    return VMSpec(**{**values, **changes})  # type: ignore[arg-type]
+
+
+class World(Protocol):
+    """Two nodes, and what tests do to them behind the hypervisor's back."""
+
+    hypervisor: Hypervisor
+    nodes: Nodes
+
+    def state_path(self, vm: str) -> str: ...
+
+    def exists(self, node: str, path: str) -> bool: ...
+
+    def damage(self, node: str, path: str, how: str) -> None: ...
+
+    def leave_room(self, node: str, mib: int) -> contextlib.AbstractContextManager[None]: ...
+
+    def silenced(self, node: str) -> contextlib.AbstractContextManager[None]: ...
+
+    def ended(self, node: str) -> contextlib.AbstractContextManager[None]: ...
+
+    def up(self, node: str, vm: str) -> bool: ...
+
+    def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
+
+
+class SimulatedWorld:
+    def __init__(self) -> None:
+        self.files = SimulatedFiles()
+        self.durations_s: dict[str, float] = {}
+        self.hypervisor = SimulatedHypervisor(
+            {A: (2, 2048), B: (2, 2048)},
+            clock=time.monotonic,
+            sleep=time.sleep,
+            durations_s=self.durations_s,
+            files=self.files,
+        )
+        self.nodes = SimulatedNodes(self.files)
+
+    def state_path(self, vm: str) -> str:
+        return f"/store/{vm}.state"
+
+    def exists(self, node: str, path: str) -> bool:
+        return self.files.get(node, path) is not None
+
+    def damage(self, node: str, path: str, how: str) -> None:
+        if how == "garbage":
+            self.files.put(node, path, SimulatedState("", 1000, 1))
+        else:
+            self.files.damage(node, path)
+
+    @contextlib.contextmanager
+    def leave_room(self, node: str, mib: int) -> Iterator[None]:
+        self.files.set_capacity(mib << 20)
+        yield
+        self.files.set_capacity(1 << 50)
+
+    @contextlib.contextmanager
+    def silenced(self, node: str) -> Iterator[None]:
+        self.hypervisor.set_reachable(node, False)
+        yield
+        self.hypervisor.set_reachable(node, True)
+
+    ended = silenced
+
+    def up(self, node: str, vm: str) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def slow(self, node: str, vm: str) -> Iterator[None]:
+        self.durations_s.update(save=1.0, migrate=1.0)
+        yield
+        self.durations_s.clear()
+
+
+class LibvirtWorld:
+    def __init__(self, directory: Path) -> None:
+        from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
+
+        self._directory = directory
+        etc = directory / "hosts/head/etc/rmsplugin"
+        self.hypervisor = LibvirtHypervisor(
+            f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
+            "qemu+tls://{node}/system",
+            domain_type="qemu",
+            connect_timeout_s=2,
+            call_timeout_s=2,
+        )
+        self.nodes = NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts")
+
+    def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command, *rest = words
+        return subprocess.run(
+            [str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
+        return self.minicluster("exec", node, "--", *command)
+
+    def state_path(self, vm: str) -> str:
+        return f"/var/lib/rmsplugin/store/{vm}.state"
+
+    def exists(self, node: str, path: str) -> bool:
+        return self.on(node, "test", "-e", path).returncode == 0
+
+    def damage(self, node: str, path: str, how: str) -> None:
+        size = "5000" if how == "header" else "-20M"
+        if how == "garbage":
+            done = self.on(node, "dd", "if=/dev/urandom", f"of={path}", "bs=1M", "count=2")
+        else:
+            done = self.on(node, "truncate", "-s", size, path)
+        assert done.returncode == 0, done.stderr
+
+    @contextlib.contextmanager
+    def leave_room(self, node: str, mib: int) -> Iterator[None]:
+        store = "/var/lib/rmsplugin/store"
+        assert self.on(node, "mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "none", store).returncode == 0
+        try:
+            yield
+        finally:
+            assert self.on(node, "umount", store).returncode == 0
+
+    @contextlib.contextmanager
+    def silenced(self, node: str) -> Iterator[None]:
+        assert self.minicluster("kill", node, "libvirtd", "--signal", "STOP").returncode == 0
+        try:
+            yield
+        finally:
+            assert self.minicluster("kill", node, "libvirtd", "--signal", "CONT").returncode == 0
+
+    @contextlib.contextmanager
+    def ended(self, node: str) -> Iterator[None]:
+        assert self.minicluster("kill", node, "libvirtd").returncode == 0
+        try:
+            yield
+        finally:
+            assert self.minicluster("restart", node, "libvirtd").returncode == 0
+            eventually(lambda: self.hypervisor.host_info(node) is not None)
+
+    def up(self, node: str, vm: str) -> bool:
+        return self.on(node, "grep", "-q", "Run /init", spec(vm).console_log).returncode == 0
+
+    @contextlib.contextmanager
+    def slow(self, node: str, vm: str) -> Iterator[None]:
+        # Slows migrations only; a save of a booted guest takes some tenths of a second by itself.
+        assert self.on(node, "virsh", "migrate-setspeed", vm, "8").returncode == 0
+        yield
+
+    def close(self) -> None:
+        self.hypervisor.close()
+        self.nodes.close()
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if not INSIDE:
+        yield SimulatedWorld()
+        return
+    world = LibvirtWorld(Path(INSIDE))
+    try:
+        yield world
+    finally:
+        for node in (A, B):
+            for name in world.hypervisor.list_vms(node):
+                world.hypervisor.stop(node, name, timeout_s=20)
+            files = world.nodes.list_files(node)
+            for name in files.configs:
+                world.nodes.drop_config(node, name)
+            for name in files.states | files.partials:
+                world.nodes.drop_state(node, name)
+        world.close()
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(UnavailableError):
+            if condition():
+                return
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def boot(world: World, node: str = A, vm: VMSpec | None = None) -> None:
+    vm = vm or spec()
+    for each in (A, B):
+        world.nodes.put_config(each, vm.name, b"key=value\n")
+    world.hypervisor.boot(node, vm, timeout_s=30)
+
+
+def boot_up(world: World, node: str = A, vm: VMSpec | None = None) -> None:
+    """Boot, and wait for the guest's init: only then has the VM memory of some size."""
+    boot(world, node, vm)
+    eventually(lambda: world.up(node, (vm or spec()).name))
+
+
+def power(world: World, node: str, name: str = VM) -> VMPower | None:
+    info = world.hypervisor.list_vms(node).get(name)
+    return info.power if info else None
+
+
+def saved(world: World, node: str = A, name: str = VM) -> Digest:
+    """Suspend the VM as the engine does: save, digest, seal."""
+    world.hypervisor.save(node, name, world.state_path(name) + ".partial", timeout_s=60)
+    digest = world.nodes.digest(node, name, timeout_s=60)
+    world.nodes.seal(node, name, digest)
+    return digest
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < seconds
+
+
+# Boot, stop, observation.
+
+
+def test_boot_stop_and_list(world: World) -> None:
+    assert world.hypervisor.list_vms(A) == {}
+    boot(world)
+    world.hypervisor.boot(A, spec(), timeout_s=30)
+    listed = world.hypervisor.list_vms(A)
+    assert list(listed) == [VM]
+    assert (listed[VM].power, listed[VM].uuid, listed[VM].job_running) == (VMPower.RUNNING, spec().uuid, False)
+    assert world.hypervisor.list_vms(B) == {}
+    world.hypervisor.stop(A, VM, timeout_s=20)
+    assert world.hypervisor.list_vms(A) == {}
+    world.hypervisor.stop(A, VM, timeout_s=20)
+    world.hypervisor.stop(B, VM, timeout_s=20)
+
+
+def test_host_info_and_statistics(world: World) -> None:
+    host = world.hypervisor.host_info(A)
+    assert host.cpus >= 1
+    assert host.memory_mib >= 1024
+    assert host.domain_type == "qemu"
+    assert world.hypervisor.statistics(A) == {}
+    boot(world)
+    first = world.hypervisor.statistics(A)[VM]
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_demand(VM, 0.5)
+    time.sleep(1)
+    second = world.hypervisor.statistics(A)[VM]
+    assert first.cpu_time_ns is not None and second.cpu_time_ns is not None
+    assert second.cpu_time_ns > first.cpu_time_ns
+    assert second.vcpu_delay_ns is not None
+    assert second.memory_current_kib == MEMORY_MIB * 1024
+    assert second.memory_rss_kib
+
+
+# Save and restore.
+
+
+def test_save_and_restore_on_the_same_node(world: World) -> None:
+    boot(world)
+    saved(world)
+    assert power(world, A) is None
+    path = world.state_path(VM)
+    assert world.exists(A, path)
+    world.hypervisor.restore(A, spec(), path, timeout_s=60)
+    assert power(world, A) is VMPower.PAUSED
+    world.hypervisor.restore(A, spec(), path, timeout_s=60)
+    assert power(world, A) is VMPower.PAUSED
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    assert power(world, A) is VMPower.RUNNING
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    world.hypervisor.restore(A, spec(), path, timeout_s=60)
+    assert power(world, A) is VMPower.RUNNING
+    assert world.exists(A, path), "a state is kept until its VM was seen running"
+
+
+def test_restore_on_another_node(world: World) -> None:
+    boot(world)
+    digest = saved(world)
+    done: list[tuple[int, int]] = []
+    world.nodes.send(A, B, VM, digest, timeout_s=60, progress=lambda *step: done.append(step))
+    world.nodes.send(A, B, VM, digest, timeout_s=60)
+    world.nodes.verify(B, VM, digest, timeout_s=60)
+    world.hypervisor.restore(B, spec(), world.state_path(VM), timeout_s=60)
+    world.hypervisor.unpause(B, VM, timeout_s=20)
+    assert power(world, B) is VMPower.RUNNING
+    assert power(world, A) is None
+
+
+def test_save_of_a_paused_vm_stays_paused_when_it_fails(world: World) -> None:
+    boot_up(world)
+    saved(world)
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+    with world.leave_room(A, 20), pytest.raises(NoSpaceError):
+        world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
+    assert power(world, A) is VMPower.PAUSED
+
+
+def test_failed_save_leaves_the_vm_running_and_no_file(world: World) -> None:
+    boot_up(world)
+    path = world.state_path(VM) + ".partial"
+    with world.leave_room(A, 20):
+        with pytest.raises(NoSpaceError):
+            world.hypervisor.save(A, VM, path, timeout_s=60)
+        assert not world.exists(A, path)
+    info = world.hypervisor.list_vms(A)[VM]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    saved(world)
+
+
+def test_save_past_its_time_is_aborted(world: World) -> None:
+    big = spec("vjob9002-0", memory_mib=512)
+    boot_up(world, A, big)
+    path = world.state_path(big.name) + ".partial"
+    with world.slow(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
+        world.hypervisor.save(A, big.name, path, timeout_s=0.02)
+    assert power(world, A, big.name) is VMPower.RUNNING
+    assert not world.exists(A, path)
+
+
+def test_abort_of_a_save(world: World) -> None:
+    big = spec("vjob9003-0", memory_mib=512)
+    boot_up(world, A, big)
+    world.hypervisor.abort_job(A, big.name)
+    world.hypervisor.abort_job(A, "vjob9999-0")
+    failures: list[Exception] = []
+
+    def save() -> None:
+        try:
+            world.hypervisor.save(A, big.name, world.state_path(big.name) + ".partial", timeout_s=60)
+        except Exception as error:
+            failures.append(error)
+
+    with world.slow(A, big.name):
+        thread = threading.Thread(target=save)
+        thread.start()
+        eventually(lambda: world.hypervisor.list_vms(A)[big.name].job_running)
+        world.hypervisor.abort_job(A, big.name)
+        thread.join(30)
+    assert [type(error) for error in failures] == [OperationFailedError]
+    assert power(world, A, big.name) is VMPower.RUNNING
+
+
+@pytest.mark.parametrize("how", ["garbage", "header", "truncated"])
+def test_unusable_state_is_never_restored(world: World, how: str) -> None:
+    boot(world)
+    saved(world)
+    path = world.state_path(VM)
+    world.damage(A, path, how)
+    with pytest.raises(CorruptStateError):
+        world.hypervisor.restore(A, spec(), path, timeout_s=60)
+    assert world.hypervisor.list_vms(A) == {}
+    assert world.exists(A, path), "it is for the engine to decide what becomes of it"
+
+
+def test_state_of_another_vm_is_refused(world: World) -> None:
+    boot(world)
+    saved(world)
+    with pytest.raises(CorruptStateError):
+        world.hypervisor.restore(A, spec("vjob9002-0"), world.state_path(VM), timeout_s=60)
+    assert world.hypervisor.list_vms(A) == {}
+
+
+def test_what_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFoundError):
+        world.hypervisor.save(A, VM, world.state_path(VM), timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.hypervisor.unpause(A, VM, timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.hypervisor.migrate(VM, A, B, timeout_s=20)
+    assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)
+
+
+# Migration.
+
+
+def test_live_migration(world: World) -> None:
+    boot(world)
+    steps: list[tuple[int, int]] = []
+    world.hypervisor.migrate(VM, A, B, timeout_s=60, progress=lambda *step: steps.append(step))
+    assert power(world, A) is None
+    assert power(world, B) is VMPower.RUNNING
+    assert steps and all(0 <= done <= total for done, total in steps)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert power(world, B) is VMPower.RUNNING
+    world.hypervisor.migrate(VM, B, A, timeout_s=60)
+    assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+
+
+@pytest.mark.parametrize("fault", ["ended", "silenced"])
+def test_migration_to_an_unreachable_node(world: World, fault: str) -> None:
+    boot(world)
+    with getattr(world, fault)(B), at_most(SLACK_S), pytest.raises(UnavailableError):
+        world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert power(world, A) is VMPower.RUNNING
+    assert world.hypervisor.list_vms(B) == {}
+
+
+def test_migration_past_its_time_is_aborted(world: World) -> None:
+    big = spec("vjob9004-0", memory_mib=512)
+    boot_up(world, A, big)
+    with world.slow(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
+        world.hypervisor.migrate(big.name, A, B, timeout_s=0.1)
+    info = world.hypervisor.list_vms(A)[big.name]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    eventually(lambda: world.hypervisor.list_vms(B) == {})
+
+
+# Nodes that do not answer.
+
+
+@pytest.mark.parametrize("fault", ["ended", "silenced"])
+def test_unreachable_hypervisor(world: World, fault: str) -> None:
+    boot(world)
+    path = world.state_path(VM)
+    calls: list[Callable[[], object]] = [
+        lambda: world.hypervisor.host_info(A),
+        lambda: world.hypervisor.list_vms(A),
+        lambda: world.hypervisor.statistics(A),
+        lambda: world.hypervisor.save(A, VM, path, timeout_s=5),
+        lambda: world.hypervisor.stop(A, VM, timeout_s=5),
+        lambda: world.hypervisor.boot(A, spec("vjob9005-0"), timeout_s=5),
+        lambda: world.hypervisor.abort_job(A, VM),
+    ]
+    with getattr(world, fault)(A):
+        for call in calls:
+            with at_most(SLACK_S), pytest.raises(UnavailableError):
+                call()
+        assert world.hypervisor.list_vms(B) == {}
+    eventually(lambda: power(world, A) is VMPower.RUNNING)
+
+
+# What only libvirt can get wrong.
+
+only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs in test_on_libvirt")
+
+
+@only_libvirt
+def test_silence_does_not_pile_up_threads(world: World) -> None:
+    world.hypervisor.list_vms(A)
+    with world.silenced(A):
+        for _ in range(2):
+            with pytest.raises(UnavailableError):
+                world.hypervisor.list_vms(A)
+        before = threading.active_count()
+        for _ in range(20):
+            with contextlib.suppress(UnavailableError):
+                world.hypervisor._link(A)._connect_timeout_s = 0.1  # type: ignore[attr-defined]
+                world.hypervisor.list_vms(A)
+        assert threading.active_count() <= before
+    world.hypervisor._link(A)._connect_timeout_s = 2  # type: ignore[attr-defined]
+    eventually(lambda: world.hypervisor.list_vms(A) == {})
+
+
+@only_libvirt
+def test_restore_that_qemu_refuses_leaves_nothing(world: World) -> None:
+    boot(world)
+    saved(world)
+    lost = spec(image=KernelImage("/nowhere/vmlinuz", "/nowhere/initrd"))
+    with pytest.raises(OperationFailedError):
+        world.hypervisor.restore(A, lost, world.state_path(VM), timeout_s=60)
+    assert world.hypervisor.list_vms(A) == {}
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+
+
+@only_libvirt
+def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot(world)
+    saved(world)
+    assert world.on(A, "cp", "-r", "/var/lib/rmsplugin-images", "/tmp/images").returncode == 0
+    assert world.on(A, "cp", spec().config_path, "/tmp/config").returncode == 0
+    moved = spec(
+        image=KernelImage("/tmp/images/vmlinuz", "/tmp/images/initrd.img", "quiet"),
+        config_path="/tmp/config",
+        console_log="/tmp/console",
+    )
+    world.nodes.drop_config(A, VM)
+    world.hypervisor.restore(A, moved, world.state_path(VM), timeout_s=60)
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    arguments = world.on(A, "ps", "axww", "-o", "args").stdout
+    assert all(path in arguments for path in ("/tmp/images/vmlinuz", "/tmp/images/initrd.img", "/tmp/config"))
+    assert "/var/lib/rmsplugin" not in arguments
+    assert world.exists(A, "/tmp/console")
+
+
+@only_libvirt
+def test_nothing_secret_is_on_the_command_line(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot(world)
+    listing = world.on(A, "ps", "axww", "-o", "args").stdout
+    assert f"guest={VM}" in listing
+    assert "key=value" not in listing
+
+
+# The other half.
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(bool(INSIDE), reason="this is the inside")
+def test_on_libvirt(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    kept = os.environ.get("RMSPLUGIN_TEST_MINICLUSTER")
+    directory = Path(kept) if kept else tmp_path_factory.mktemp("minicluster") / "mc"
+    minicluster = str(REPOSITORY / "contrib/minicluster")
+    try:
+        if not kept:
+            up = [minicluster, "up", "--no-engine", "--nodes", "2", "--dir", str(directory)]
+            subprocess.run(up, check=True, stdin=subprocess.DEVNULL)
+        done = in_head.run_pytest(directory, ["--durations=8", __file__], timeout_s=300)
+    finally:
+        if not kept:
+            subprocess.run([minicluster, "down", "--dir", str(directory)], check=True, stdin=subprocess.DEVNULL)
+    print(done.stdout)
+    assert done.returncode == 0, "the contract is broken on libvirt, see above"
