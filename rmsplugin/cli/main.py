@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import listings, operations, service, session
+from rmsplugin.cli import checking, listings, operations, service, session
 from rmsplugin.cli.table import FormatError
 from rmsplugin.errors import RmspluginError, SettingsError
 
@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     listings.add_commands(commands)
     operations.add_commands(commands)
     session.add_command(commands)
+    checking.add_command(commands)
     service.add_command(commands)
     return parser
 

@@ -1,0 +1,146 @@
+"""Rules for the host of the engine: its files, munge, and the addresses for VMs."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class FileFact:
+    """A file or directory as it is; ``owner`` is empty when it does not exist."""
+
+    path: str
+    owner: str = ""
+    mode: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What was seen on this host."""
+
+    user: str  # who looked
+    settings_file: FileFact
+    state_dir: FileFact
+    agent_key: FileFact
+    known_hosts: FileFact
+    known_hosts_text: str
+    engine: str  # "" when the engine answers, else why not
+    munge: str  # "" when a credential can be made and read, else why not
+
+
+def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpus: int) -> Iterator[Finding]:
+    """Judge this host; ``nodes`` and ``cpus`` are those of the vjob partitions."""
+    user = settings.engine.user
+    yield from _settings_file(facts.settings_file, user)
+    yield from _private(facts.state_dir, user, f"install -d -o {user} -m 700 {facts.state_dir.path}")
+    yield from _private(
+        facts.agent_key,
+        user,
+        f"ssh-keygen -t ed25519 -N '' -f {facts.agent_key.path}; chown {user} {facts.agent_key.path}",
+    )
+    yield from _known_hosts(facts, nodes)
+    if facts.engine:
+        yield warning("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
+    else:
+        yield ok("engine", f"answers at {settings.engine.socket}")
+    if facts.munge:
+        yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
+    else:
+        yield ok("munge", "makes and reads credentials")
+    yield from _listen(settings)
+    yield from _pool(settings, cpus)
+
+
+def _settings_file(file: FileFact, user: str) -> Iterator[Finding]:
+    if file.owner not in ("root", user) or file.mode & 0o022:
+        yield error(
+            file.path,
+            f"others than its owner may change it (owner {file.owner}, mode {file.mode:04o})",
+            f"chown root {file.path}; chmod 644 {file.path}",
+        )
+    elif not file.mode & 0o004:
+        yield error(
+            file.path,
+            f"not readable by all (mode {file.mode:04o}): the wrapper reads it as the job's user",
+            f"chmod 644 {file.path} (it holds no secret)",
+        )
+    else:
+        yield ok(file.path, "is valid")
+
+
+def _private(file: FileFact, user: str, make: str) -> Iterator[Finding]:
+    if not file.owner:
+        yield error(file.path, "does not exist, or cannot be looked at", make)
+    elif file.owner != user or file.mode & 0o077:
+        yield error(
+            file.path,
+            f"belongs to {file.owner} with mode {file.mode:04o}; it has to be {user}'s alone",
+            f"chown {user} {file.path}; chmod go= {file.path}",
+        )
+    else:
+        yield ok(file.path, f"belongs to {user} alone")
+
+
+def _known_hosts(facts: HostFacts, nodes: tuple[str, ...]) -> Iterator[Finding]:
+    path = facts.known_hosts.path
+    if not facts.known_hosts.owner:
+        yield error(path, "does not exist", f"ssh-keyscan NODE... on a network you trust, into {path}")
+        return
+    if facts.known_hosts.mode & 0o022:
+        yield error(
+            path, f"others than its owner may change it (mode {facts.known_hosts.mode:04o})", f"chmod 644 {path}"
+        )
+    named = {name for line in facts.known_hosts_text.splitlines() for name in line.split(" ")[0].split(",")}
+    hashed = any(name.startswith("|1|") for name in named)
+    missing = [node for node in nodes if node not in named]
+    if missing and not hashed:
+        yield error(
+            path,
+            f"has no host key of {', '.join(missing)}",
+            f"add a line `NODE KEYTYPE KEY` for each, with the NODE's /etc/ssh/ssh_host_ed25519_key.pub, to {path}",
+        )
+    elif nodes:
+        yield ok(path, "has the host keys of the nodes" if not hashed else "has host keys (hashed names)")
+
+
+def _listen(settings: Settings) -> Iterator[Finding]:
+    engine = settings.engine
+    if not engine.listen or not engine.url:
+        yield error(
+            "engine.listen",
+            "wrappers on other hosts cannot reach the engine: engine.listen or engine.url is not set",
+            'set listen = "ADDRESS:6830" and url = "http://ADDRESS:6830" in [engine] (munge authenticates both sides)',
+        )
+
+
+def _pool(settings: Settings, cpus: int) -> Iterator[Finding]:
+    network = settings.network
+    first, last = network.pool_bounds
+    size = int(last) - int(first) + 1
+    subject = "network.pool"
+    subnet = ipaddress.IPv4Network((int(first), network.prefix_length), strict=False)
+    if last not in subnet:
+        yield error(
+            subject,
+            f"{network.pool} does not lie in one network of prefix length {network.prefix_length}",
+            "choose a pool inside one network, or a shorter network.prefix_length",
+        )
+    elif network.gateway and ipaddress.ip_address(network.gateway) not in subnet:
+        yield error(
+            subject,
+            f"the gateway {network.gateway} is not in {subnet}, the network of the pool",
+            "put network.gateway and network.pool into one network",
+        )
+    elif cpus and size < cpus:
+        yield warning(
+            subject,
+            f"{size} addresses for nodes of {cpus} CPUs in all: sleeping VMs keep theirs, so vjobs may wait for one",
+            "give more addresses to network.pool",
+        )
+    else:
+        yield ok(subject, f"{size} addresses")

@@ -1,0 +1,165 @@
+"""Rules for the nodes: libvirt, the node agent, files, clocks, and the ways between the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rmsplugin import __version__
+from rmsplugin.adapters.hypervisor.base import HostInfo
+from rmsplugin.adapters.node import NodeCheck, Reach
+from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.settings import Settings
+
+#: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
+_SKEW_WARNING_S = 2.0
+_SKEW_ERROR_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What was seen of one node; a text instead of a fact says why it could not be seen."""
+
+    name: str
+    hypervisor: HostInfo | str
+    agent: NodeCheck | str
+    skew_s: float = 0.0  # its clock minus ours
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """Whether one node can reach another; a text says why that could not be tried."""
+
+    source: str
+    destination: str
+    reach: Reach | str
+
+
+def judge_node(settings: Settings, facts: NodeFacts) -> Iterator[Finding]:
+    """Judge one node."""
+    subject = f"node {facts.name}"
+    yield from _hypervisor(settings, subject, facts)
+    if isinstance(facts.agent, str):
+        yield error(
+            subject,
+            f"node agent: {facts.agent}",
+            f"authorise the public half of {settings.nodes.agent_key} for {settings.nodes.agent_user} there, with "
+            'restrict,command="/usr/bin/rmsplugin-node"; see docs/operator-guide.md',
+        )
+        return
+    yield from _agent(settings, subject, facts.agent, facts.hypervisor)
+    yield from _clock(subject, facts.skew_s)
+
+
+def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[Finding]:
+    info = facts.hypervisor
+    if isinstance(info, str):
+        uri = settings.hypervisor.uri.replace("{node}", facts.name)
+        yield error(
+            subject,
+            f"libvirt: {info}",
+            f"as {settings.engine.user}, `virsh -c '{uri}' version` has to work: libvirtd there? certificates?",
+        )
+        return
+    yield ok(subject, f"{info.hypervisor}: {info.cpus} CPUs, {info.memory_mib} MiB")
+    if info.domain_type != "kvm":
+        yield warning(
+            subject,
+            "VMs are emulated, not virtualised (no KVM): they work, at a tenth of the speed or less",
+            "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
+        )
+
+
+def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | str) -> Iterator[Finding]:
+    if agent.version != __version__:
+        yield warning(subject, f"has rmsplugin {agent.version}, here is {__version__}", "install the same release")
+    stores = ["shared_store"] if settings.nodes.shared_store else ["store"]
+    for name in stores:
+        yield from _store(subject, agent.directories.get(name, {}), info)
+    yield from _directory(subject, agent.directories.get("vm_dir", {}), forbidden=0o066)
+    yield from _node_key(subject, agent.directories.get("node_key", {}))
+    for path, readable in sorted(agent.images.items()):
+        if not readable:
+            yield error(subject, f"image file {path} is not there, or not readable", f"copy it to {path} on this node")
+    if agent.images and all(agent.images.values()):
+        yield ok(subject, f"has all {len(agent.images)} image files")
+    if not agent.bridge:
+        yield error(
+            subject,
+            f"has no bridge {settings.network.bridge}, which VMs plug into",
+            f"make the bridge {settings.network.bridge} with the node's interface in it, or set network.bridge",
+        )
+
+
+def _store(subject: str, found: Any, info: HostInfo | str) -> Iterator[Finding]:
+    yield from _directory(subject, found, forbidden=0o077)
+    if not found.get("exists") or isinstance(info, str):
+        return
+    free_mib = int(found["free_bytes"]) >> 20
+    if free_mib < info.memory_mib:
+        yield warning(
+            subject,
+            f"{found['path']} has {free_mib} MiB free, less than the node's memory ({info.memory_mib} MiB): "
+            "not all VMs of the node could be saved there at once",
+            "give the store a larger file system",
+        )
+    else:
+        yield ok(subject, f"{found['path']} has {free_mib} MiB free")
+
+
+def _directory(subject: str, found: Any, *, forbidden: int) -> Iterator[Finding]:
+    if not found:
+        yield error(subject, "the node agent does not know a directory of the settings", "copy rmsplugin.toml there")
+    elif not found["exists"]:
+        yield error(subject, f"{found['path']} does not exist", f"install -d -m 700 {found['path']} on this node")
+    elif found["owner"] != "root" or int(found["mode"], 8) & forbidden:
+        yield error(
+            subject,
+            f"{found['path']} belongs to {found['owner']} with mode {found['mode']}: it holds the memory of VMs",
+            f"chown root {found['path']}; chmod 700 {found['path']} on this node",
+        )
+
+
+def _node_key(subject: str, found: Any) -> Iterator[Finding]:
+    if not found or not found["exists"]:
+        yield error(
+            subject,
+            "has no key for the other nodes (nodes.node_key): a saved VM can be resumed only where it was saved",
+            "ssh-keygen there, and authorise its public half on all other nodes as that of the engine",
+        )
+    elif int(found["mode"], 8) & 0o077:
+        yield error(subject, f"others may read {found['path']} (mode {found['mode']})", f"chmod 600 {found['path']}")
+
+
+def _clock(subject: str, skew_s: float) -> Iterator[Finding]:
+    if abs(skew_s) >= _SKEW_ERROR_S:
+        yield error(
+            subject, f"its clock is off by {skew_s:+.0f} s: munge will refuse it", "run chrony or ntpd everywhere"
+        )
+    elif abs(skew_s) >= _SKEW_WARNING_S:
+        yield warning(subject, f"its clock is off by {skew_s:+.1f} s", "run chrony or ntpd everywhere")
+
+
+def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
+    """Judge the way from one node to another."""
+    subject = f"{facts.source} -> {facts.destination}"
+    if isinstance(facts.reach, str):
+        yield error(subject, f"could not be tried: {facts.reach}", f"mend the node agent of {facts.source} first")
+        return
+    if facts.reach.agent:
+        yield error(
+            subject,
+            f"no saved state can be copied: {facts.reach.agent}",
+            f"authorise {facts.source}'s {settings.nodes.node_key}.pub on {facts.destination}, and put "
+            f"{facts.destination}'s host key into {settings.nodes.known_hosts} on {facts.source}",
+        )
+    if facts.reach.libvirt:
+        uri = settings.hypervisor.migrate_uri.replace("{node}", facts.destination)
+        yield error(
+            subject,
+            f"no VM can be migrated: {facts.reach.libvirt}",
+            f"as root on {facts.source}, `virsh -c '{uri}' version` has to work: name service, certificates, firewall",
+        )
+    if not facts.reach.agent and not facts.reach.libvirt:
+        yield ok(subject, "states can be copied and VMs migrated")

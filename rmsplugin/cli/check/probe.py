@@ -1,0 +1,195 @@
+"""Probe: gathers the facts that the rules judge. Changes nothing but this process's own user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from pathlib import Path
+from typing import TypeVar
+
+from rmsplugin.adapters import munge
+from rmsplugin.adapters.hypervisor.base import Hypervisor
+from rmsplugin.adapters.node import Nodes
+from rmsplugin.cli.check.host import FileFact, HostFacts
+from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
+from rmsplugin.cli.check.slurm import SITE_FILE, SlurmFacts, hook_paths, job_submit_path
+from rmsplugin.cli.connection import connect
+from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
+from rmsplugin.settings import Settings
+
+T = TypeVar("T")
+
+_AT_ONCE = 16
+
+
+def become_engine_user(settings: Settings) -> None:
+    """Look with the engine's eyes: root sees, and may do, what the engine cannot.
+
+    Raises:
+        RefusedError: we are neither root nor the engine's user.
+    """
+    name = settings.engine.user
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise RefusedError(f"there is no account {name}, which engine.user names; Slurm's packages make it") from None
+    if os.geteuid() not in (0, account.pw_uid):
+        raise RefusedError(f"the check has to be run as root or as {name}: try sudo rmsplugin check")
+    if os.geteuid() == 0 and account.pw_uid != 0:
+        os.initgroups(name, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+        os.environ.update(HOME=str(settings.engine.state_dir), USER=name, LOGNAME=name)
+        for variable in ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+            os.environ.pop(variable, None)
+
+
+def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
+    """Look at this host."""
+    known_hosts = settings.nodes.known_hosts
+    return HostFacts(
+        user=pwd.getpwuid(os.geteuid()).pw_name,
+        settings_file=_file(settings_file),
+        state_dir=_file(settings.engine.state_dir),
+        agent_key=_file(settings.nodes.agent_key),
+        known_hosts=_file(known_hosts),
+        known_hosts_text=_text(str(known_hosts)) or "",
+        engine=_failure(lambda: connect(settings).request("GET", "/v1/status")),
+        munge=_failure(lambda: munge.decode(munge.encode(b"rmsplugin check"))),
+    )
+
+
+def probe_slurm(settings: Settings) -> SlurmFacts:
+    """Ask slurmctld, and read what lies beside its configuration."""
+    try:
+        config = parse_config(_scontrol(settings, ["show", "config"]))
+        partitions = parse_partitions(_scontrol(settings, ["--oneliner", "show", "partition"]))
+        vjob = [partitions[name] for name in settings.slurm.partitions if name in partitions]
+        lists = [found["Nodes"] for found in vjob if found.get("Nodes", "(null)") not in ("", "(null)")]
+        nodes = _scontrol(settings, ["show", "hostnames", ",".join(lists)]).split() if lists else []
+    except RmspluginError as error:
+        return SlurmFacts(unreachable=str(error))
+    hooks = ("PrologSlurmctld", "EpilogSlurmctld", "Prolog", "Epilog")
+    paths = [job_submit_path(config), SITE_FILE, *(path for hook in hooks for path in hook_paths(config, hook))]
+    return SlurmFacts(
+        config=config,
+        partitions=partitions,
+        nodes=tuple(dict.fromkeys(nodes)),
+        cpus=max((int(found.get("TotalCPUs", "0")) for found in vjob), default=0),
+        texts={path: _text(path) for path in paths},
+    )
+
+
+def probe_nodes(
+    hypervisor: Hypervisor, agents: Nodes, names: Iterable[str], *, done: Callable[[str], None]
+) -> list[NodeFacts]:
+    """Look at each node; ``done`` is told when one has been looked at."""
+
+    def look(name: str) -> NodeFacts:
+        info = _value_or_reason(lambda: hypervisor.host_info(name))
+        before = time.time()
+        agent = _value_or_reason(lambda: agents.check(name))
+        middle = (before + time.time()) / 2
+        done(name)
+        return NodeFacts(name, info, agent, 0.0 if isinstance(agent, str) else agent.time - middle)
+
+    return _all(look, names)
+
+
+def probe_pairs(agents: Nodes, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:
+    """Try the way from each node to each other one."""
+
+    def look(pair: tuple[str, str]) -> PairFacts:
+        source, destination = pair
+        reach = _value_or_reason(lambda: agents.reach(source, destination))
+        done(f"{source} -> {destination}")
+        return PairFacts(source, destination, reach)
+
+    return _all(look, permutations(names, 2))
+
+
+K = TypeVar("K")
+
+
+def _all(look: Callable[[K], T], keys: Iterable[K]) -> list[T]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(look, keys))
+
+
+def _value_or_reason(ask: Callable[[], T]) -> T | str:
+    try:
+        return ask()
+    except RmspluginError as error:
+        return str(error)
+
+
+def _failure(attempt: Callable[[], object]) -> str:
+    """Why the attempt failed; nothing if it did not."""
+    try:
+        attempt()
+    except RmspluginError as error:
+        return str(error)
+    return ""
+
+
+def _file(path: Path) -> FileFact:
+    try:
+        found = path.stat()
+    except OSError:
+        return FileFact(str(path))
+    try:
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        owner = str(found.st_uid)
+    return FileFact(str(path), owner, stat.S_IMODE(found.st_mode))
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _scontrol(settings: Settings, words: list[str]) -> str:
+    program = f"{settings.slurm.bin_dir}/scontrol" if settings.slurm.bin_dir else "scontrol"
+    try:
+        done = subprocess.run(
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=settings.slurm.command_timeout_s,
+        )
+    except OSError as error:
+        raise UnavailableError(f"{program} cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"scontrol did not answer within {settings.slurm.command_timeout_s:g} s") from None
+    if done.returncode != 0:
+        reason = " ".join((done.stderr or done.stdout).split())
+        raise UnavailableError(f"scontrol {' '.join(words)} failed: {reason}")
+    return done.stdout
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Read `scontrol show config`: KEY = VALUE lines; the first of a key counts (cgroup.conf's part comes last)."""
+    config: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            config.setdefault(key.strip(), value.strip())
+    return config
+
+
+def parse_partitions(text: str) -> dict[str, dict[str, str]]:
+    """Read `scontrol --oneliner show partition`."""
+    rows = (dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines())
+    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}

@@ -1,0 +1,107 @@
+"""Checking: look at everything that the plugin needs of a site, and say for each fault how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.table import printable
+from rmsplugin.errors import SettingsError
+
+if TYPE_CHECKING:
+    from rmsplugin.cli.check.finding import Finding
+    from rmsplugin.settings import Settings
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add check to the command line."""
+    parser = options.add_command(
+        commands,
+        "check",
+        "look at everything that the plugin needs, and say how to mend what is wrong",
+        _check,
+        """
+        Run it on the controller as root (it goes on as engine.user) or as engine.user. It changes nothing. The exit
+        status is 1 when there is an error, 0 when there are warnings only.
+
+        examples:
+          sudo rmsplugin check
+          sudo rmsplugin check --quick --json
+        """,
+    )
+    parser.add_argument("--quick", action="store_true", help="do not try the ways between all pairs of nodes")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from rmsplugin.cli.check.finding import Level, error
+
+    try:
+        findings = _look(read_settings(arguments.config), arguments)
+    except SettingsError as fault:
+        # Without settings there is nothing else to look at.
+        findings = [error("settings", line, "see docs/settings.md") for line in str(fault).splitlines()]
+    if arguments.json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1))
+    else:
+        for finding in findings:
+            print(printable(f"{finding.level:<8}{finding.subject}: {finding.what}"))
+            if finding.remedy:
+                print(printable(f"{'':8}  remedy: {finding.remedy}"))
+        counts = [sum(finding.level is level for finding in findings) for level in (Level.ERROR, Level.WARNING)]
+        print(f"{counts[0]} errors, {counts[1]} warnings, {len(findings) - sum(counts)} in order")
+    return 1 if any(finding.level is Level.ERROR for finding in findings) else 0
+
+
+def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
+    from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
+    from rmsplugin.adapters.node import NodeAgents
+    from rmsplugin.cli.check import probe
+    from rmsplugin.cli.check.host import judge_host
+    from rmsplugin.cli.check.nodes import judge_node, judge_pair
+    from rmsplugin.cli.check.slurm import judge_slurm
+    from rmsplugin.settings import settings_path
+
+    probe.become_engine_user(settings)
+    with _display() as show:
+        show("Slurm")
+        slurm = probe.probe_slurm(settings)
+        show("this host")
+        host = probe.probe_host(settings, settings_path(arguments.config))
+        found = [*judge_host(settings, host, slurm.nodes, slurm.cpus), *judge_slurm(settings, slurm)]
+        wanted, agent = settings.hypervisor, settings.nodes
+        hypervisor = LibvirtHypervisor(
+            wanted.uri,
+            wanted.migrate_uri,
+            domain_type=wanted.domain_type,
+            connect_timeout_s=wanted.connect_timeout_s,
+        )
+        agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
+        try:
+            for node in probe.probe_nodes(hypervisor, agents, slurm.nodes, done=show):
+                found += judge_node(settings, node)
+            for pair in [] if arguments.quick else probe.probe_pairs(agents, slurm.nodes, done=show):
+                found += judge_pair(settings, pair)
+        finally:
+            agents.close()
+            hypervisor.close()
+    return found
+
+
+@contextmanager
+def _display() -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is being looked at."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("looking") as status:
+        yield lambda what: status.update(f"looking at {what}")
