@@ -1,7 +1,7 @@
 """Runs pytest where the head of a minicluster stands: in its network and with its host names.
 
 Not inside the head altogether, because the tests also have to reach into the nodes (``contrib/minicluster exec`` and
-``kill``), which works only from outside. The mount namespace is a private one, so that nothing of this is seen elsewhere.
+``kill``), which works only from outside. The mount namespace is private, so that nothing of this is seen elsewhere.
 """
 
 from __future__ import annotations

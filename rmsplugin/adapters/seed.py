@@ -1,0 +1,67 @@
+"""Seed: the ISO image that tells cloud-init in a disk-image guest who it is (data source NoCloud)."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pycdlib import PyCdlib
+
+#: cloud-init looks for a file system of this name.
+_VOLUME = "CIDATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Identity of one guest. The host key is made by the engine, so that it can verify the guest it talks to."""
+
+    instance_id: str  # the VM's UUID: cloud-init sets a guest up once for each
+    hostname: str
+    mac: str
+    address: ipaddress.IPv4Interface
+    gateway: ipaddress.IPv4Address | None
+    root_authorized_key: str
+    host_private_key: str  # OpenSSH form, ed25519
+    host_public_key: str
+
+
+def seed_iso(seed: Seed) -> bytes:
+    """The image. It holds the guest's host key, so it is as secret as that."""
+    files = {
+        "meta-data": {"instance-id": seed.instance_id, "local-hostname": seed.hostname},
+        "network-config": _network(seed),
+        "user-data": _user(seed),
+    }
+    iso = PyCdlib()
+    iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=_VOLUME)
+    for number, (name, document) in enumerate(files.items()):
+        # JSON is YAML, and escapes every value for us.
+        content = ("#cloud-config\n" if name == "user-data" else "") + json.dumps(document, indent=1) + "\n"
+        data = content.encode()
+        iso.add_fp(io.BytesIO(data), len(data), f"/FILE{number}.;1", rr_name=name, joliet_path=f"/{name}")
+    image = io.BytesIO()
+    iso.write_fp(image)
+    iso.close()
+    return image.getvalue()
+
+
+def _network(seed: Seed) -> dict[str, Any]:
+    interface: dict[str, Any] = {"match": {"macaddress": seed.mac}, "addresses": [str(seed.address)]}
+    if seed.gateway is not None:
+        interface["routes"] = [{"to": "0.0.0.0/0", "via": str(seed.gateway)}]
+    return {"version": 2, "ethernets": {"vjob": interface}}
+
+
+def _user(seed: Seed) -> dict[str, Any]:
+    return {
+        "hostname": seed.hostname,
+        "users": [],  # not the image's default user either: the engine makes the accounts
+        "disable_root": False,
+        "ssh_pwauth": False,
+        "ssh_authorized_keys": [seed.root_authorized_key],
+        "ssh_deletekeys": True,
+        "ssh_keys": {"ed25519_private": seed.host_private_key, "ed25519_public": seed.host_public_key},
+    }

@@ -1,0 +1,169 @@
+"""The domain XML against libvirt's own schema, and against hostile values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, domain_xml, with_paths_of
+
+#: Comes with Debian's package libvirt0.
+SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
+
+KERNEL = KernelImage("/images/vmlinuz", "/images/initrd.img", "quiet")
+DISK = DiskImage("/vm/vjob12-1.qcow2", "/vm/vjob12-1.iso")
+SPEC = VMSpec(
+    name="vjob12-1",
+    uuid="00000000-0000-4000-8000-000000000001",
+    cpus=2,
+    memory_mib=512,
+    mac="52:54:00:00:00:01",
+    bridge="br0",
+    image=KERNEL,
+    config_path="/vm/vjob12-1.config",
+    console_log="/vm/vjob12-1.console",
+)
+TCG, KVM = Machine("qemu"), Machine("kvm")
+
+
+def parse(xml: str) -> etree._Element:
+    return etree.fromstring(xml.encode())
+
+
+@pytest.fixture(scope="module")
+def schema() -> etree.RelaxNG:
+    assert SCHEMA.exists(), "libvirt's schemas are missing (package libvirt0)"
+    return etree.RelaxNG(etree.parse(str(SCHEMA)))
+
+
+@pytest.mark.parametrize("machine", [TCG, KVM, Machine("kvm", "pc", "Skylake-Server")])
+@pytest.mark.parametrize("image", [KERNEL, DISK])
+@pytest.mark.parametrize("console", ["/vm/console", ""])
+def test_is_valid_for_libvirt(
+    schema: etree.RelaxNG, image: KernelImage | DiskImage, machine: Machine, console: str
+) -> None:
+    schema.assertValid(parse(domain_xml(replace(SPEC, image=image, console_log=console), machine)))
+
+
+def test_schema_would_notice(schema: etree.RelaxNG) -> None:
+    domain = parse(domain_xml(SPEC, TCG))
+    etree.SubElement(domain, "on_whim").text = "destroy"
+    assert not schema.validate(domain)
+
+
+def test_what_the_vm_is() -> None:
+    domain = parse(domain_xml(SPEC, TCG))
+    assert domain.get("type") == "qemu"
+    assert domain.findtext("name") == "vjob12-1"
+    assert (domain.findtext("memory"), domain.findtext("vcpu")) == ("512", "2")
+    vjob = domain.find(f"metadata/{{{NAMESPACE}}}vjob")
+    assert vjob is not None and dict(vjob.attrib) == {"job": "12", "index": "1"}
+    assert domain.findtext("os/cmdline") == "console=ttyS0 quiet"
+    assert {domain.findtext(event) for event in ("on_poweroff", "on_reboot", "on_crash")} == {"destroy"}
+    # No second way in, and nothing that could not be migrated.
+    assert not domain.findall("devices/graphics") and not domain.findall("devices/channel")
+    assert domain.find("devices/controller[@type='usb']").get("model") == "none"  # type: ignore[union-attr]
+    assert domain.find("devices/interface/rom").get("enabled") == "no"  # type: ignore[union-attr]
+
+
+def test_config_goes_by_file_and_never_by_value() -> None:
+    entry = parse(domain_xml(SPEC, TCG)).find("sysinfo/entry")
+    assert entry is not None
+    assert dict(entry.attrib) == {"name": "opt/org.rmsplugin/config", "file": "/vm/vjob12-1.config"}
+    assert not entry.text
+
+
+def test_cpu_model() -> None:
+    def cpu(machine: Machine) -> tuple[str | None, str | None]:
+        element = parse(domain_xml(SPEC, machine)).find("cpu")
+        assert element is not None
+        return element.get("mode"), element.findtext("model")
+
+    assert cpu(KVM) == ("host-model", None)
+    assert cpu(TCG) == ("custom", "qemu64")
+    assert cpu(Machine("kvm", cpu_model="Haswell")) == ("custom", "Haswell")
+
+
+def test_disk_image() -> None:
+    domain = parse(domain_xml(replace(SPEC, image=DISK), TCG))
+    disks = {disk.find("target").get("dev"): disk for disk in domain.findall("devices/disk")}  # type: ignore[union-attr]
+    assert disks["vda"].find("source").get("file") == DISK.overlay  # type: ignore[union-attr]
+    assert disks["vda"].find("driver").get("type") == "qcow2"  # type: ignore[union-attr]
+    assert disks["vdb"].find("source").get("file") == DISK.seed  # type: ignore[union-attr]
+    assert disks["vdb"].find("readonly") is not None
+    assert disks["vda"].find("readonly") is None
+    assert domain.find("os/kernel") is None
+
+
+def test_hostile_values_are_escaped() -> None:
+    cmdline = """a="<&>'" </cmdline><kernel>/evil</kernel>"""
+    path = "/images/<&'\"> kernel"
+    domain = parse(domain_xml(replace(SPEC, image=KernelImage(path, "/images/i", cmdline)), TCG))
+    assert domain.findtext("os/cmdline") == f"console=ttyS0 {cmdline}"
+    assert [element.text for element in domain.iter("kernel")] == [path]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "vjob12-1</name>"},
+        {"name": "../vjob12-1"},
+        {"name": "n1"},
+        {"uuid": "x"},
+        {"mac": "52:54:00:00:00:01'/>"},
+        {"bridge": "br0,script=/evil"},
+        {"bridge": ""},
+        {"cpus": 0},
+        {"memory_mib": 0},
+        {"config_path": "relative"},
+        {"config_path": "/vm/a,file=/etc/shadow"},
+        {"config_path": ""},
+        {"console_log": "console"},
+        {"image": KernelImage("", "/i")},
+        {"image": KernelImage("/k\n", "/i")},
+        {"image": KernelImage("/k", "/i", "a\0b")},
+        {"image": DiskImage("json:{}", "/s")},
+    ],
+    ids=str,
+)
+def test_impossible_values_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        domain_xml(replace(SPEC, **changes), TCG)  # type: ignore[arg-type]
+
+
+def saved_form(spec: VMSpec) -> str:
+    """What libvirt keeps with a state: exact machine, addresses."""
+    domain = parse(domain_xml(spec, TCG))
+    domain.find("os/type").set("machine", "pc-q35-7.2")  # type: ignore[union-attr]
+    etree.SubElement(domain.find("devices/interface"), "address", type="pci", bus="0x01")  # type: ignore[arg-type]
+    return etree.tostring(domain, encoding="unicode")
+
+
+@pytest.mark.parametrize("image", [KERNEL, DISK])
+def test_restored_elsewhere_it_has_the_paths_of_there_and_the_hardware_of_then(image: KernelImage | DiskImage) -> None:
+    saved = saved_form(replace(SPEC, image=image))
+    elsewhere: KernelImage | DiskImage
+    elsewhere = KernelImage("/b/k", "/b/i") if isinstance(image, KernelImage) else DiskImage("/b/o", "/b/s")
+    there = replace(SPEC, image=elsewhere, config_path="/b/c", console_log="/b/l", bridge="br7")
+    xml = with_paths_of(saved, there)
+    domain = parse(xml)
+    for old in ("/images/", "/vm/", "br0", "quiet"):
+        assert old not in xml
+    assert domain.find("os/type").get("machine") == "pc-q35-7.2"  # type: ignore[union-attr]
+    assert domain.find("devices/interface/address") is not None
+    assert domain.find("devices/serial/log").get("file") == "/b/l"  # type: ignore[union-attr]
+
+
+def test_state_of_another_vm_is_refused() -> None:
+    with pytest.raises(ValueError, match="not of vjob12-2"):
+        with_paths_of(saved_form(SPEC), replace(SPEC, name="vjob12-2"))
+    with pytest.raises(ValueError):
+        with_paths_of(saved_form(SPEC), replace(SPEC, uuid=SPEC.uuid[:-1] + "f"))
+    with pytest.raises(ValueError):
+        with_paths_of(saved_form(SPEC), replace(SPEC, image=DISK))
+    with pytest.raises(ValueError):
+        with_paths_of("<domain", SPEC)

@@ -1,0 +1,82 @@
+"""The seed of a disk-image guest, read back."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import json
+from dataclasses import replace
+
+import pytest
+from pycdlib import PyCdlib
+
+from rmsplugin.adapters.seed import Seed, seed_iso
+
+SEED = Seed(
+    instance_id="00000000-0000-4000-8000-000000000001",
+    hostname="vjob12-0",
+    mac="52:54:00:00:00:01",
+    address=ipaddress.IPv4Interface("10.77.1.10/16"),
+    gateway=ipaddress.IPv4Address("10.77.0.1"),
+    root_authorized_key="ssh-ed25519 AAAA engine",
+    host_private_key="-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\n",
+    host_public_key="ssh-ed25519 BBBB vjob12-0",
+)
+
+
+def read(image: bytes, name: str, by: str) -> str:
+    iso = PyCdlib()
+    iso.open_fp(io.BytesIO(image))
+    content = io.BytesIO()
+    iso.get_file_from_iso_fp(content, **{by: f"/{name}"})
+    iso.close()
+    return content.getvalue().decode()
+
+
+def test_volume_name() -> None:
+    iso = PyCdlib()
+    iso.open_fp(io.BytesIO(seed_iso(SEED)))
+    assert iso.pvd.volume_identifier.strip() == b"CIDATA"
+
+
+@pytest.mark.parametrize("by", ["rr_path", "joliet_path"])
+def test_who_it_is(by: str) -> None:
+    image = seed_iso(SEED)
+    assert json.loads(read(image, "meta-data", by)) == {
+        "instance-id": SEED.instance_id,
+        "local-hostname": "vjob12-0",
+    }
+    network = json.loads(read(image, "network-config", by))
+    assert network == {
+        "version": 2,
+        "ethernets": {
+            "vjob": {
+                "match": {"macaddress": "52:54:00:00:00:01"},
+                "addresses": ["10.77.1.10/16"],
+                "routes": [{"to": "0.0.0.0/0", "via": "10.77.0.1"}],
+            }
+        },
+    }
+
+
+def test_keys_and_no_passwords() -> None:
+    text = read(seed_iso(SEED), "user-data", "rr_path")
+    head, _, document = text.partition("\n")
+    assert head == "#cloud-config"
+    user = json.loads(document)
+    assert user["ssh_keys"] == {"ed25519_private": SEED.host_private_key, "ed25519_public": SEED.host_public_key}
+    assert user["ssh_authorized_keys"] == [SEED.root_authorized_key]
+    assert (user["users"], user["disable_root"], user["ssh_pwauth"]) == ([], False, False)
+    assert "passw" not in text and "chpasswd" not in user
+
+
+def test_no_gateway_no_route() -> None:
+    network = json.loads(read(seed_iso(replace(SEED, gateway=None)), "network-config", "rr_path"))
+    assert "routes" not in network["ethernets"]["vjob"]
+
+
+def test_hostile_value_stays_a_value() -> None:
+    key = 'ssh-ed25519 AAAA x"\nruncmd: [reboot]\n#'
+    user = json.loads(read(seed_iso(replace(SEED, root_authorized_key=key)), "user-data", "rr_path").partition("\n")[2])
+    assert user["ssh_authorized_keys"] == [key]
+    assert "runcmd" not in user
