@@ -9,6 +9,10 @@
 
 local rmsplugin = {}
 
+-- Slurm does not look at the dependencies of a held job. So a job with some is kept back by a begin time instead: the
+-- user's own, or now, plus ten years. rmsplugin/adapters/rms/slurm_text.py knows this number, and takes it off again.
+local GATE_S = 3650 * 86400
+
 -- The kernel cuts the interpreter's line off behind 255 bytes.
 local MAX_WRAPPER_LINE = 250
 
@@ -176,6 +180,9 @@ local function check_options(job_desc)
   if text(job_desc.req_nodes) or text(job_desc.exc_nodes) then
     refuse("VMs move between nodes: leave out --nodelist and --exclude")
   end
+  if job_desc.begin_time ~= nil and job_desc.begin_time >= os.time() + GATE_S then
+    refuse("--begin is more than ten years ahead")
+  end
   if job_desc.priority == 0 then
     refuse("jobs of this partition are held and released by the plugin, so --hold has no effect: leave it out, or use"
       .. " --begin or --dependency")
@@ -191,7 +198,12 @@ local function wrap(job_desc, geometry, image, config)
     error("the path of the wrapper is too long: " .. config.wrapper)
   end
   job_desc.script = line .. "\n" .. job_desc.script
-  job_desc.priority = 0
+  if text(job_desc.dependency) then
+    local begin = job_desc.begin_time or 0
+    job_desc.begin_time = math.max(begin, os.time()) + GATE_S
+  else
+    job_desc.priority = 0
+  end
   job_desc.pn_min_memory = config.slurm_memory_mib
   -- --exclusive asks for what every VM has; on Slurm's side it would take whole nodes.
   job_desc.shared = slurm.NO_VAL16
@@ -227,11 +239,15 @@ local FIXED_TEXT = {
   { "cpus_per_tres", "CpusPerTres" }, { "mem_per_tres", "MemPerTres" },
 }
 
-local function check_changes(job_desc)
+local function check_changes(job_desc, job_rec)
   -- `scontrol release` asks for the priority INFINITE, one more than what means nothing was asked.
   if job_desc.priority ~= nil and job_desc.priority ~= slurm.NO_VAL then
     refuse("jobs that run in VMs are held and released by the plugin alone: use --begin or --dependency to have one"
       .. " wait, or cancel it")
+  end
+  if job_rec.priority ~= 0 and job_desc.begin_time ~= nil and job_desc.begin_time ~= 0 then
+    refuse("the start time of a job that runs in VMs and waits for another job cannot be changed: cancel it and submit it"
+      .. " anew")
   end
   for _, entry in ipairs(FIXED) do
     if entry[3](job_desc[entry[1]]) then
@@ -336,15 +352,17 @@ function rmsplugin.new(site)
     if not was_ours and not (moves and count_ours(partitions_of(job_desc.partition)) > 0) then
       return slurm.SUCCESS
     end
-    return guarded("job_modify", function()
+    local result = guarded("job_modify", function()
       if moves then
         refuse("a job cannot be moved into, out of or between partitions whose jobs run in VMs: cancel it and submit it"
           .. " anew")
       end
       if modify_uid ~= 0 and modify_uid ~= config.slurm_uid then
-        check_changes(job_desc)
+        check_changes(job_desc, job_rec)
       end
     end)
+    -- scontrol shows the code's words only, not the message (Slurm 22.05): these fit a refusal best.
+    return result == slurm.SUCCESS and result or (slurm.ESLURM_ACCESS_DENIED or slurm.ERROR)
   end
 
   return vjobs
