@@ -30,7 +30,8 @@ class VMName:
     """A VM name that was checked, with what it consists of."""
 
     def __init__(self, name: str) -> None:
-        identity = parse_vm_name(name)
+        # ASCII: other scripts have digits too, and two names must not mean one VM.
+        identity = parse_vm_name(name) if name.isascii() else None
         if identity is None:
             raise AgentError("failed", f"not the name of a VM: {name[:80]!r}")
         self.name = name

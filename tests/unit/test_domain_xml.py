@@ -113,6 +113,7 @@ def test_hostile_values_are_escaped() -> None:
         {"name": "vjob12-1</name>"},
         {"name": "../vjob12-1"},
         {"name": "n1"},
+        {"name": "vjob12-٣"},
         {"uuid": "x"},
         {"mac": "52:54:00:00:00:01'/>"},
         {"bridge": "br0,script=/evil"},

@@ -100,7 +100,7 @@ def check_spec(spec: VMSpec) -> None:
     Raises:
         ValueError: with the value.
     """
-    if parse_vm_name(spec.name) is None:
+    if not spec.name.isascii() or parse_vm_name(spec.name) is None:
         raise ValueError(f"not the name of a VM: {spec.name!r}")
     for value, pattern, what in (
         (spec.uuid, _UUID, "UUID"),

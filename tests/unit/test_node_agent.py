@@ -1,0 +1,477 @@
+"""The node agent, run as sshd runs it: a program of its own, its words in SSH_ORIGINAL_COMMAND."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmsplugin.node_agent.files import STATE_MAGIC
+
+VM = "vjob12-0"
+AGENT = [sys.executable, "-m", "rmsplugin.node_agent.main"]
+CONTENT = STATE_MAGIC + bytes(range(256)) * 20_000
+DIGEST = hashlib.blake2b(CONTENT).hexdigest()
+
+
+class Node:
+    """The directories of one node, and calls to its agent."""
+
+    def __init__(self, root: Path, extra: str = "") -> None:
+        self.root = root
+        self.store, self.vm_dir, self.shared = root / "lib/store", root / "lib/vm", root / "shared"
+        root.mkdir(exist_ok=True)
+        self.config = root / "rmsplugin.toml"
+        self.config.write_text(
+            f'[nodes]\nstore = "{self.store}"\nvm_dir = "{self.vm_dir}"\nshared_store = "{self.shared}"\n'
+            f'node_key = "/etc/key"\nknown_hosts = "/etc/known"\n{extra}'
+        )
+
+    def start(self, words: str, prefix: list[str] | None = None, **environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*(prefix or []), *AGENT, "--config", str(self.config)],
+            env={**os.environ, "SSH_ORIGINAL_COMMAND": words, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def call(
+        self, words: str, content: bytes = b"", prefix: list[str] | None = None, **environment: str
+    ) -> dict[str, Any]:
+        with self.start(words, prefix, **environment) as process:
+            output, errors = process.communicate(content, timeout=30)
+        assert errors == b""
+        answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+        assert process.returncode == (1 if "error" in answer else 0)
+        return answer
+
+    def put_partial(self, content: bytes = CONTENT, vm: str = VM) -> Path:
+        """As libvirt leaves it."""
+        self.call("space")
+        path = self.store / f"{vm}.state.partial"
+        path.write_bytes(content)
+        return path
+
+    @property
+    def final(self) -> Path:
+        return self.store / f"{VM}.state"
+
+    @property
+    def partial(self) -> Path:
+        return self.store / f"{VM}.state.partial"
+
+    def files(self) -> list[str]:
+        """Everything below the root but the settings and the locks."""
+        return sorted(
+            str(path.relative_to(self.root))
+            for path in self.root.rglob("*")
+            if path.is_file() and path != self.config and path.name != ".lock"
+        )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path / "n1")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# Configuration files.
+
+
+def test_put_and_drop_config(node: Node) -> None:
+    assert node.call(f"put-config {VM}", b"secret\n") == {"bytes": 7}
+    config = node.vm_dir / f"{VM}.config"
+    assert config.read_bytes() == b"secret\n"
+    assert node.call(f"put-config {VM}", b"other\n") == {"bytes": 6}
+    assert config.read_bytes() == b"other\n"
+    assert mode(config) == 0o600
+    assert mode(node.vm_dir / f"{VM}.console") == 0o600
+    assert mode(node.vm_dir) == 0o711
+    node.call("put-config vjob12-01", b"another VM's")
+    (node.vm_dir / f"{VM}.console.0").write_bytes(b"rotated")
+    assert node.call(f"drop-config {VM}") == {}
+    assert node.call(f"drop-config {VM}") == {}
+    assert node.files() == ["lib/vm/vjob12-01.config", "lib/vm/vjob12-01.console"]
+
+
+def test_put_config_keeps_the_console_log(node: Node) -> None:
+    node.call(f"put-config {VM}", b"a")
+    (node.vm_dir / f"{VM}.console").write_bytes(b"boot messages")
+    node.call(f"put-config {VM}", b"b")
+    assert (node.vm_dir / f"{VM}.console").read_bytes() == b"boot messages"
+
+
+@pytest.mark.parametrize(("verb", "limit"), [("put-config", 64 << 10), ("put-seed", 4 << 20)])
+def test_size_is_limited(node: Node, verb: str, limit: int) -> None:
+    assert node.call(f"{verb} {VM}", bytes(limit)) == {"bytes": limit}
+    assert node.call(f"{verb} {VM}", bytes(limit + 1))["kind"] == "failed"
+    assert node.call(f"{verb} {VM}", b"")["kind"] == "failed"
+    name = f"{VM}.config" if verb == "put-config" else f"{VM}.iso"
+    assert (node.vm_dir / name).stat().st_size == limit
+
+
+def test_overlay(tmp_path: Path) -> None:
+    base = tmp_path / "base.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(base), "10M"], check=True)
+    node = Node(tmp_path / "n1", f'[image.disk]\nkind = "qcow2"\nbase = "{base}"\n')
+    assert node.call(f"make-overlay {VM} {base}") == {}
+    overlay = node.vm_dir / f"{VM}.qcow2"
+    described = json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(overlay)]))
+    assert (described["backing-filename"], described["backing-filename-format"]) == (str(base), "qcow2")
+    assert mode(overlay) == 0o600
+    inode = overlay.stat().st_ino
+    assert node.call(f"make-overlay {VM} {base}") == {}
+    assert overlay.stat().st_ino == inode, "the disk of a VM that may be running was replaced"
+    assert node.call(f"make-overlay {VM} /etc/shadow")["kind"] == "failed"
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "put-config",
+        "put-config ../../etc/passwd",
+        "put-config vjob12-0/../x",
+        "put-config /etc/passwd",
+        f"put-config {VM} extra",
+        f"put-config {VM}; rm -rf /",
+        f"put-config {VM}\nspace",
+        f"put-config '{VM}\n'",
+        "put-config $(id)",
+        "put-config vjob12-0.",
+        "put-config vjob12-٣",
+        f"put-config {VM} --shared",
+        f"put-config '{VM}",
+        f"PUT-CONFIG {VM}",
+        "sh -c id",
+        f"stat {VM} --shared --shared",
+        f"seal {VM} short",
+        f"verify {VM} -1 {DIGEST}",
+        f"send {VM} -oProxyCommand=id 5 {DIGEST}",
+        f"send {VM} n1;id 5 {DIGEST}",
+        f"send {VM} root@n1 5 {DIGEST}",
+        f"receive {VM} 5 {DIGEST} --shared",
+        f"make-overlay {VM} /etc/passwd",
+        "space " + "x" * 5000,
+    ],
+)
+def test_hostile_words_are_refused_and_leave_nothing(node: Node, words: str) -> None:
+    answer = node.call(words, b"x")
+    assert answer["kind"] == "failed"
+    assert node.files() == []
+
+
+def test_words_come_from_ssh_alone(node: Node) -> None:
+    done = subprocess.run(
+        [*AGENT, "--config", str(node.config), "put-config", VM],
+        env={**os.environ, "SSH_ORIGINAL_COMMAND": "space"},
+        input=b"x",
+        capture_output=True,
+    )
+    assert json.loads(done.stdout)["kind"] == "failed"
+    assert node.files() == []
+
+
+def test_settings_that_cannot_be_read(tmp_path: Path, node: Node) -> None:
+    node.config.write_text("[nodes\n")
+    assert "rmsplugin.toml" in node.call("space")["error"]
+    node.config.write_text('[nodes]\nstore = "relative"\n')
+    assert "not an absolute path" in node.call("space")["error"]
+    node.config.unlink()
+    assert node.call("space")["kind"] == "failed"
+
+
+# States.
+
+
+def test_life_of_a_state(node: Node) -> None:
+    assert node.call(f"stat {VM}")["final"] is None
+    node.put_partial()
+    found = node.call(f"stat {VM}")
+    assert (found["final"], found["partial"]) == (None, {"bytes": len(CONTENT), "complete": True})
+    assert found["free_bytes"] > 0
+    assert node.call(f"digest {VM}") == {"bytes": len(CONTENT), "blake2b": DIGEST}
+    assert node.call(f"seal {VM} {DIGEST}") == {}
+    assert node.call(f"seal {VM} {DIGEST}") == {}
+    assert node.files() == [f"lib/store/{VM}.state"]
+    assert node.call(f"verify {VM} {len(CONTENT)} {DIGEST}") == {}
+    assert node.call("list") == {"states": [VM], "partials": [], "configs": []}
+    assert node.call(f"drop-state {VM}") == {}
+    assert node.call(f"drop-state {VM}") == {}
+    assert node.files() == []
+    assert mode(node.store) == 0o700
+
+
+def test_shared_store_is_another_one(node: Node) -> None:
+    node.call("space --shared")
+    (node.shared / f"{VM}.state").write_bytes(CONTENT)
+    assert node.call(f"stat {VM} --shared")["final"] == {"bytes": len(CONTENT)}
+    assert node.call(f"stat {VM}")["final"] is None
+    node.config.write_text(node.config.read_text().replace("shared_store", "#"))
+    assert node.call(f"stat {VM} --shared")["kind"] == "failed"
+
+
+def test_incomplete_state_is_not_sealed(node: Node) -> None:
+    node.put_partial(b"LibvirtQemudPart" + CONTENT[16:])
+    assert node.call(f"stat {VM}")["partial"]["complete"] is False
+    assert node.call(f"digest {VM}")["kind"] == "corrupt"
+    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "corrupt"
+    assert not node.final.exists()
+
+
+def test_seal_takes_only_what_was_digested(node: Node) -> None:
+    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "not_found"
+    assert node.call(f"digest {VM}")["kind"] == "not_found"
+    node.put_partial(CONTENT + b"more")
+    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "corrupt"
+    assert not node.final.exists() and node.partial.exists()
+
+
+def test_seal_replaces_an_older_state(node: Node) -> None:
+    node.put_partial()
+    node.final.write_bytes(STATE_MAGIC + b"of an earlier suspend")
+    assert node.call(f"seal {VM} {DIGEST}") == {}
+    assert node.final.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT + b"x", b"X" + CONTENT[1:], CONTENT[:-1] + b"\0", b""])
+def test_verify_notices_every_change(node: Node, damage: bytes) -> None:
+    words = f"verify {VM} {len(CONTENT)} {DIGEST}"
+    assert node.call(words)["kind"] == "not_found"
+    node.final.write_bytes(damage)
+    assert node.call(words)["kind"] == "corrupt"
+
+
+def test_list(node: Node) -> None:
+    node.put_partial()
+    node.put_partial(vm="vjob7-1")
+    (node.store / "vjob7-1.state").write_bytes(CONTENT)
+    (node.store / "notes.txt").write_text("of the operator")
+    node.call("put-config vjob3-0", b"x")
+    assert node.call("list") == {"states": ["vjob7-1"], "partials": [VM, "vjob7-1"], "configs": ["vjob3-0"]}
+
+
+def test_store_that_others_own_is_refused(node: Node) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    node.store.mkdir(parents=True)
+    os.chown(node.store, 65534, 65534)
+    assert "belongs to uid 65534" in node.call("space")["error"]
+
+
+def test_store_that_others_may_read_is_closed(node: Node) -> None:
+    node.store.mkdir(parents=True, mode=0o755)
+    node.call("space")
+    assert mode(node.store) == 0o700
+
+
+def test_check_describes_and_changes_nothing(node: Node, tmp_path: Path) -> None:
+    kernel = tmp_path / "vmlinuz"
+    kernel.write_bytes(b"")
+    with node.config.open("a") as file:
+        file.write(f'[image.default]\nkind = "kernel"\nkernel = "{kernel}"\ninitrd = "/nowhere/initrd"\n')
+    answer = node.call("check")
+    assert answer["images"] == {str(kernel): True, "/nowhere/initrd": False}
+    assert answer["store"] == {"path": str(node.store), "exists": False}
+    assert not node.store.exists()
+    node.call("space")
+    assert node.call("check")["store"]["mode"] == "0700"
+    assert answer["version"]
+
+
+# Copies.
+
+
+def receive(size: int = len(CONTENT), digest: str = DIGEST) -> str:
+    return f"receive {VM} {size} {digest}"
+
+
+def test_receive(node: Node) -> None:
+    assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
+    assert node.final.read_bytes() == CONTENT
+    assert mode(node.final) == 0o600
+    assert node.files() == [f"lib/store/{VM}.state"]
+    inode = node.final.stat().st_ino
+    assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
+    assert node.final.stat().st_ino == inode, "what is there already was copied again"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (CONTENT[:-1], "failed"),
+        (CONTENT[:5], "failed"),
+        (b"", "failed"),
+        (CONTENT + b"x", "failed"),
+        (CONTENT[:-1] + b"\0", "corrupt"),
+        (b"x" + CONTENT[1:], "corrupt"),
+    ],
+)
+def test_receive_of_something_else_leaves_nothing(node: Node, content: bytes, kind: str) -> None:
+    assert node.call(receive(), content)["kind"] == kind
+    assert node.files() == []
+
+
+def test_receive_replaces_a_damaged_copy(node: Node) -> None:
+    node.call("space")
+    node.final.write_bytes(CONTENT[:-1] + b"\0")
+    assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
+    assert node.final.read_bytes() == CONTENT
+
+
+def test_killed_receive_leaves_only_a_partial_that_is_not_complete(node: Node) -> None:
+    with node.start(receive()) as process:
+        assert process.stdin
+        process.stdin.write(CONTENT[: 2 << 20])
+        process.stdin.flush()
+        wait_for(lambda: node.partial.exists() and node.partial.stat().st_size >= 1 << 20)
+        process.send_signal(signal.SIGKILL)
+    assert node.files() == [f"lib/store/{VM}.state.partial"]
+    assert node.call(f"stat {VM}")["partial"]["complete"] is False
+    assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
+    assert node.files() == [f"lib/store/{VM}.state"]
+
+
+def test_calls_for_one_vm_wait_for_each_other_and_others_do_not(node: Node) -> None:
+    with node.start(receive()) as first:
+        assert first.stdin
+        first.stdin.write(CONTENT[: 2 << 20])
+        first.stdin.flush()
+        wait_for(node.partial.exists)
+        with node.start(receive()) as second:
+            time.sleep(0.5)
+            assert second.poll() is None, "two copies are written at once"
+            assert node.call("drop-state vjob12-1") == {}
+            assert node.call(f"stat {VM}")["final"] is None
+            first.stdin.write(CONTENT[2 << 20 :])
+            first.stdin.close()
+            output = second.communicate(CONTENT, timeout=30)[0]
+        assert first.stdout and json.loads(first.stdout.read()) == {"bytes": len(CONTENT)}
+    assert json.loads(output) == {"bytes": len(CONTENT)}
+    assert node.final.read_bytes() == CONTENT
+
+
+FAKE_SSH = """#!/bin/sh
+# Takes ssh's words apart as sshd would: the last one is the command, the one before it the host.
+printf '%s\\n' "$@" >"{log}"
+for word; do host=$command; command=$word; done
+[ "$host" = n2 ] || { echo "ssh: no route to $host" >&2; exit 255; }
+SSH_ORIGINAL_COMMAND=$command exec {agent} --config "{config}"
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Node, Node, dict[str, str]]:
+    """Two nodes, and an environment in which `ssh` leads from the first to the second."""
+    source, destination = Node(tmp_path / "n1"), Node(tmp_path / "n2")
+    script = tmp_path / "bin/ssh"
+    script.parent.mkdir()
+    text = FAKE_SSH.replace("{log}", str(tmp_path / "ssh-words")).replace("{agent}", " ".join(AGENT))
+    script.write_text(text.replace("{config}", str(destination.config)))
+    script.chmod(0o755)
+    source.put_partial()
+    source.call(f"seal {VM} {DIGEST}")
+    return source, destination, {"PATH": f"{script.parent}:{os.environ['PATH']}"}
+
+
+def send(node: str = "n2", size: int = len(CONTENT), digest: str = DIGEST) -> str:
+    return f"send {VM} {node} {size} {digest}"
+
+
+def test_send(pair: tuple[Node, Node, dict[str, str]], tmp_path: Path) -> None:
+    source, destination, path = pair
+    assert source.call(send(), **path) == {}
+    assert destination.final.read_bytes() == CONTENT
+    assert source.final.read_bytes() == CONTENT
+    assert source.call(send(), **path) == {}
+    words = (tmp_path / "ssh-words").read_text().splitlines()
+    for option in ("StrictHostKeyChecking=yes", "UserKnownHostsFile=/etc/known", "BatchMode=yes", "/etc/key"):
+        assert option in words
+    assert words[-5:] == ["-l", "root", "--", "n2", f"receive {VM} {len(CONTENT)} {DIGEST}"]
+
+
+def test_send_of_a_damaged_state(pair: tuple[Node, Node, dict[str, str]]) -> None:
+    source, destination, path = pair
+    source.final.write_bytes(CONTENT[:-1] + b"\0")
+    assert source.call(send(), **path)["kind"] == "corrupt"
+    source.final.write_bytes(CONTENT[:-1])
+    assert source.call(send(), **path)["kind"] == "corrupt"
+    source.final.unlink()
+    assert source.call(send(), **path)["kind"] == "not_found"
+    assert destination.files() == []
+
+
+def test_send_to_a_node_that_cannot_be_reached(pair: tuple[Node, Node, dict[str, str]]) -> None:
+    source, _, path = pair
+    answer = source.call(send("n3"), **path)
+    assert (answer["kind"], "no route to n3" in answer["error"]) == ("failed", True)
+
+
+# No space.
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> tuple[Node, list[str]]:
+    """A node whose store is a file system of 1 MiB, and the words to run its agent there."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    node = Node(tmp_path / "n1")
+    for directory in (node.store, node.vm_dir):
+        directory.mkdir(parents=True)
+    mount = 'mount -t tmpfs -o size=1m,mode=700 none "$1" && mount -t tmpfs -o size=4k,nr_inodes=4,mode=711 none "$2"'
+    shell = ["unshare", "-m", "sh", "-c", mount + ' && shift 2 && "$@"', "sh", str(node.store), str(node.vm_dir)]
+    return node, shell
+
+
+def test_no_space(tiny: tuple[Node, list[str]]) -> None:
+    node, prefix = tiny
+    assert node.call(receive(), CONTENT, prefix)["kind"] == "no_space"
+    assert node.call(f"put-config {VM}", bytes(60_000), prefix)["kind"] == "no_space"
+    assert 0 < node.call("space", prefix=prefix)["free_bytes"] <= 1 << 20
+
+
+def test_send_tells_that_the_other_side_is_full(pair: tuple[Node, Node, dict[str, str]]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    source, destination, path = pair
+    destination.call("space")
+    shell = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=1m,mode=700 none "$1" && shift && exec "$@"', "sh"]
+    answer = source.call(send(), prefix=[*shell, str(destination.store)], **path)
+    assert answer["kind"] == "no_space"
+    assert source.final.exists()
+
+
+# Speed.
+
+
+def test_starts_quickly(node: Node) -> None:
+    def once() -> float:
+        started = time.monotonic()
+        node.call("space")
+        return time.monotonic() - started
+
+    assert min(once() for _ in range(5)) < 0.15
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
