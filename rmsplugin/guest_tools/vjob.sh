@@ -1,0 +1,39 @@
+# shellcheck shell=sh
+# vjob: what the tools inside the guest know of the vjob that this VM belongs to. Sourced by them; changes nothing.
+# shellcheck disable=SC2034  # the variables are for those who source this
+
+bin=/run/rmsplugin/bin
+etc=/run/rmsplugin/etc
+job=/run/rmsplugin/job
+login=/run/rmsplugin/login
+
+# vjob_value KEY: the value of KEY in the file that the engine wrote; it is read, never evaluated.
+vjob_value() {
+    while IFS= read -r line; do
+        case $line in
+        "$1="*)
+            printf '%s\n' "${line#*=}"
+            return 0
+            ;;
+        esac
+    done <"$etc/vjob"
+    return 1
+}
+
+# process_state PID: sets `state`, `session`, `threads` and `exit_code` from /proc; fails when there is no such process.
+process_state() {
+    read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+    # The name of the program comes second, in parentheses, and may hold anything: count from behind it.
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    state=$1 session=$4 threads=${18} exit_code=${50}
+}
+
+# signal_session SIGNAL SESSION: sends SIGNAL to each process of the session.
+signal_session() {
+    for process in /proc/[0-9]*; do
+        if process_state "${process#/proc/}" && [ "$session" = "$2" ]; then
+            kill -s "$1" "${process#/proc/}" 2>/dev/null
+        fi
+    done
+}
