@@ -1,0 +1,122 @@
+"""Story: one job is suspended, another runs in its place, the first goes on elsewhere, moves, and nothing is lost."""
+
+from __future__ import annotations
+
+from quickstart_lib.stage import Stage, check
+
+_DIRECTORY = "/home/alice/quickstart"
+_COUNTER = f"{_DIRECTORY}/counter.sh"
+_OUTPUT = f"{_DIRECTORY}/counter.out"
+_LAST_NUMBER = 30
+_SCRIPT = f"""\
+#!/bin/bash
+# Prints a number each second; each has to arrive, once.
+for number in $(seq 1 {_LAST_NUMBER}); do
+    echo "$number"
+    sleep 1
+done
+"""
+
+
+def tell(stage: Stage) -> None:
+    """Tell it; every sentence is checked."""
+    busy = [row["display_id"] for row in stage.ask("vjobs") if row["state"] != "terminated"]
+    check(not busy, f"vjobs {', '.join(busy)} are on this cluster; let them end, or name another with --dir")
+    nodes = stage.await_("the engine to see the nodes", lambda: stage.ask("nodes") or None)
+    check(len(nodes) >= 2, "a cluster with at least two nodes is needed")
+    cpus = str(int(nodes[0]["cpus"]))
+    stage.run(["mkdir", "-p", _DIRECTORY], user="alice")
+    stage.run(["dd", f"of={_COUNTER}", "status=none"], user="alice", stdin=_SCRIPT)
+    stage.run(["rm", "-f", _OUTPUT], user="alice")
+
+    stage.say("Alice, an ordinary user, submits with plain sbatch: a job that counts, and one for each other node.")
+    options = ["--partition=vjob", f"--cpus-per-task={cpus}", "--mem=256", f"--chdir={_DIRECTORY}"]
+    counter = _submit(stage, [*options, "--output=counter.out", _COUNTER])
+    others = [_submit(stage, [*options, "--wrap=sleep 12"]) for _ in nodes[1:]]
+    stage.await_("the VMs to boot", lambda: all(_state(stage, job) == "running" for job in [counter, *others]) or None)
+    stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
+    stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
+    home = _node(stage, counter)
+
+    stage.say("Each job runs in a virtual machine of its own. Another job finds no room: it waits, and is told why.")
+    successor = _submit(stage, [*options, "--wrap=hostname; sleep 3"])
+    stage.await_("the engine to look at it", lambda: _state(stage, successor) == "waiting" or None)
+    stage.await_("its reason", lambda: "needs" in str(_vjob(stage, successor)["reason"]) or None)
+    stage.show(["rmsplugin", "vjobs", successor, "--format=jobid,state,reason"])
+
+    stage.say("Alice suspends the counting job: its VM is saved to a file, and the memory is free.")
+    stage.show(["rmsplugin", "suspend", counter])
+    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.10T %N"])
+    check(_state(stage, counter) == "sleeping", f"vjob {counter} is not sleeping")
+    slurm_state = stage.run(["squeue", "-h", "-j", counter, "-o", "%T"]).strip()
+    check(slurm_state == "SUSPENDED", f"Slurm says {slurm_state} of job {counter}, not SUSPENDED")
+    running = stage.run(["virsh", "list", "--name"], host=home).split()
+    check(f"vjob{counter}-0" not in running, f"the VM of vjob {counter} still runs on {home}")
+    before = _numbers(stage)
+
+    stage.say(f"The waiting job runs in its place on {home}, as soon as its VM has booted.")
+    stage.await_("it to run", lambda: _state(stage, successor) in ("running", "stopping", "terminated") or None)
+    stage.show(["rmsplugin", "vms", "--format=name,vjob,state,node,image,imagesize"])
+
+    stage.say("When another node is free, the counting job is resumed there, not where it was.")
+    stage.await_("room elsewhere", lambda: all(_state(stage, job) == "terminated" for job in others) or None)
+    check(_numbers(stage) == before, "the sleeping job went on counting")
+    elsewhere = next(row["name"] for row in nodes if row["name"] != home)
+    stage.show(["rmsplugin", "resume", counter, "--to", elsewhere])
+    check(_node(stage, counter) == elsewhere, f"vjob {counter} is not on {elsewhere}")
+    seen = len(_numbers(stage))
+    stage.await_("the next numbers", lambda: len(_numbers(stage)) >= seen + 2 or None)
+
+    stage.say(f"An operator moves it back to {home} while it runs; the job does not notice.")
+    stage.await_(f"room on {home}", lambda: _state(stage, successor) == "terminated" or None)
+    stage.show(["rmsplugin", "migrate", counter, "--to", home], user="root")
+    check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
+    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.10T %N"])
+
+    stage.say(f"It counts on to {_LAST_NUMBER} and ends; every number has arrived once, in order.")
+    stage.await_("its end", lambda: _state(stage, counter) == "terminated" or None)
+    numbers = stage.await_("its last number", lambda: _complete(_numbers(stage)), timeout_s=15)
+    print(f"  {' '.join(numbers)}")
+    check(numbers == [str(number) for number in range(1, _LAST_NUMBER + 1)], f"counter.out has {' '.join(numbers)}")
+
+    stage.say("What the plugin and Slurm's accounting say; Elapsed leaves out the time it slept.")
+    stage.show(["rmsplugin", "vjobs", "--all", "--format=jobid,user,state,submitted,reason"])
+    jobs = [counter, *others, successor]
+    fields = "--format=JobID,JobName,State,ExitCode,Elapsed,Suspended"
+    stage.await_("the accounting", lambda: _accounted(stage, jobs), timeout_s=30)
+    stage.show(["sacct", "-X", "-j", ",".join(jobs), fields])
+    stage.say("All of it was as it should be.")
+
+
+def _submit(stage: Stage, words: list[str]) -> str:
+    return stage.show(["sbatch", "--parsable", *words]).strip()
+
+
+def _vjob(stage: Stage, job: str) -> dict[str, object]:
+    return next((row for row in stage.ask("vjobs") if row["display_id"] == job), {"state": "", "reason": ""})
+
+
+def _state(stage: Stage, job: str) -> str:
+    return str(_vjob(stage, job)["state"])
+
+
+def _node(stage: Stage, job: str) -> str:
+    return next((str(row["node"]) for row in stage.ask("vms") if row["vjob"] == job), "")
+
+
+def _numbers(stage: Stage) -> list[str]:
+    return stage.run(["sh", "-c", f"cat {_OUTPUT} 2>/dev/null || :"], user="alice").split()
+
+
+def _complete(numbers: list[str]) -> list[str] | None:
+    return numbers if len(numbers) >= _LAST_NUMBER else None
+
+
+def _accounted(stage: Stage, jobs: list[str]) -> bool | None:
+    """Whether all jobs have ended well, as Slurm's database has it; None while it does not know."""
+    text = stage.run(["sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "State,ExitCode"])
+    rows = text.split()
+    if len(rows) < len(jobs) or any(row.split("|")[0] in ("RUNNING", "COMPLETING", "PENDING") for row in rows):
+        return None
+    check(set(rows) == {"COMPLETED|0:0"}, f"not all jobs are COMPLETED with exit code 0: {' '.join(rows)}")
+    return True
