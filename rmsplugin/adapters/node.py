@@ -135,7 +135,7 @@ class Nodes(Protocol):
         timeout_s: float,
         progress: Progress | None = None,
     ) -> None:
-        """Copy the final file from one node's store to another's, verified at both ends."""
+        """Copy the final file from one node's store to another's, verified where it arrives."""
         ...
 
     def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:

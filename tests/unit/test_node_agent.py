@@ -153,6 +153,7 @@ def test_overlay(tmp_path: Path) -> None:
         f"put-config {VM} extra",
         f"put-config {VM}; rm -rf /",
         f"put-config {VM}\nspace",
+        f"put-config {VM}\n",
         f"put-config '{VM}\n'",
         "put-config $(id)",
         "put-config vjob12-0.",
