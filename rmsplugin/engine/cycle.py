@@ -48,6 +48,7 @@ class Cycle:
         self._placing = placing
         self._first_sight = FirstSight(context)
         self._missing_before: set[str] = set()
+        self._started = context.clock.now()
         self.report = CycleReport()
         self.seen: Observation | None = None
 
@@ -100,7 +101,9 @@ class Cycle:
             missing_now |= {vm.name for vm in missing}
             # Believed only when seen twice: one look at several hypervisors is no look at one instant.
             missing = [vm for vm in missing if vm.name in self._missing_before]
-            directive = reconcile(vjob, vms, job, missing, seen.taken, context.settings.engine.orphan_s)
+            # While the engine was down no wrapper could give a sign of life.
+            silent_s = seen.taken - max(vjob.wrapper_seen, self._started)
+            directive = reconcile(vjob, vms, job, missing, silent_s, context.settings.engine.orphan_s)
             if directive is not None:
                 self._follow(seen, vjob, job, directive, report)
         self._missing_before = missing_now

@@ -10,14 +10,17 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
 #: How long the VMs of an ended job are kept for its script to react to SIGTERM, should its wrapper say nothing.
 ENDED_GRACE_S = 120.0
 
-HELD_BY_US = "JobHeldAdmin"
+
+def _held_by_us(job: RmsJob) -> bool:
+    """Whether the hold is one that the job's owner cannot lift, and that lets its dependencies come true."""
+    return job.held and job.reason not in ("JobHeldUser", HELD_DEPENDENCY)
 
 
 class RmsAct(enum.StrEnum):
@@ -46,7 +49,7 @@ _AGAIN: dict[VJobState, OperationKind] = {
 
 
 def reconcile(
-    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, missing: Sequence[VMRow], now: float, orphan_s: float
+    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, missing: Sequence[VMRow], silent_s: float, orphan_s: float
 ) -> Directive | None:
     """Compare a vjob with its job (None: the RMS does not know it) and its VMs.
 
@@ -55,26 +58,26 @@ def reconcile(
         vms: its VMs, as the ledger has them.
         job: as the RMS has it.
         missing: its VMs that should be running and are nowhere.
-        now: seconds since the epoch.
-        orphan_s: how long a wrapper may be silent.
+        silent_s: for how long its wrapper gave no sign of life to a running engine.
+        orphan_s: how long it may be silent.
 
     Returns:
         What to do, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
-        return _ended(vjob, job, now)
+        return _ended(vjob, job, silent_s)
     if vjob.state is VJobState.STOPPING:
         return Directive(OperationKind.RESTART, "cleaning up what was lost")
     if vjob.state in _AGAIN:
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
-        return _running(vjob, vms, job, missing, now, orphan_s)
+        return _running(vjob, vms, job, missing, silent_s, orphan_s)
     if vjob.state is VJobState.SLEEPING:
         return _sleeping(job)
     return _waiting(vjob, job)
 
 
-def _ended(vjob: VJobRow, job: RmsJob | None, now: float) -> Directive | None:
+def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | None:
     what = f"its job has ended: {job.detail}" if job else "Slurm does not know its job any more"
     if vjob.state is VJobState.TERMINATED:
         return None
@@ -85,13 +88,13 @@ def _ended(vjob: VJobRow, job: RmsJob | None, now: float) -> Directive | None:
         and job is not None
         and job.completing
         and not vjob.finished
-        and now - vjob.wrapper_seen < ENDED_GRACE_S
+        and silent_s < ENDED_GRACE_S
     )
     return None if script_may_end else Directive(OperationKind.STOP, what)
 
 
 def _running(
-    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, missing: Sequence[VMRow], now: float, orphan_s: float
+    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, missing: Sequence[VMRow], silent_s: float, orphan_s: float
 ) -> Directive | None:
     if missing and not vjob.finished:
         names = ", ".join(vm.name for vm in missing)
@@ -102,15 +105,15 @@ def _running(
         return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
-    if job.state is JobState.RUNNING and not job.completing and now - vjob.wrapper_seen > orphan_s:
-        return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {now - vjob.wrapper_seen:.0f} s")
+    if job.state is JobState.RUNNING and not job.completing and silent_s > orphan_s:
+        return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {silent_s:.0f} s")
     return None
 
 
 def _sleeping(job: RmsJob) -> Directive | None:
     if job.state is JobState.RUNNING:
         return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
-    if job.state is JobState.PENDING and not job.completing and job.reason != HELD_BY_US:
+    if job.state is JobState.PENDING and not job.completing and not _held_by_us(job):
         return Directive(RmsAct.HOLD, "requeued while it sleeps: held until it is resumed")
     return None
 
@@ -119,7 +122,7 @@ def _waiting(vjob: VJobRow, job: RmsJob) -> Directive | None:
     if vjob.state is VJobState.TERMINATED:
         return Directive(RmsAct.RENEW, "its job is in the queue again")
     if job.state is JobState.PENDING:
-        if job.reason != HELD_BY_US and not job.completing and not job.reason.startswith("Dependency"):
+        if not _held_by_us(job) and not job.completing:
             return Directive(RmsAct.HOLD, "waits for the engine")
         return None
     return Directive(RmsAct.REQUEUE_HELD, "it was started by another hand than the engine's")

@@ -15,6 +15,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import Protocol
 
+#: RmsJob.reason of a held job with a dependency: nothing will come of the dependency until ``hold`` has seen the job.
+HELD_DEPENDENCY = "HeldDependency"
+
 
 class JobState(enum.StrEnum):
     """Base states of a job that matter to us. COMPLETING is a flag beside them, see RmsJob.completing."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
+import pwd
 
-from rmsplugin.adapters.guest import GuestConfig, GuestMount, GuestVM
-from rmsplugin.adapters.seed import Seed, build_seed
+from rmsplugin.adapters.guest import GuestConfig, GuestMount, GuestVM, KeyPair
+from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, first_sentence
-from rmsplugin.errors import RmspluginError
+from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Qcow2Image
 
@@ -55,16 +57,16 @@ def _put_files(task: Task, vm: VMRow) -> None:
     if isinstance(image, Qcow2Image):
         network = context.settings.network
         seed = Seed(
+            instance_id=vm.uuid,
             hostname=vm.name,
-            address=vm.address,
-            prefix_length=network.prefix_length,
-            gateway=network.gateway,
             mac=vm.mac,
+            address=ipaddress.IPv4Interface(f"{vm.address}/{network.prefix_length}"),
+            gateway=ipaddress.IPv4Address(network.gateway) if network.gateway else None,
             root_authorized_key=context.root_public_key,
-            host_key=vm.host_key,
-            host_key_public=vm.host_key_public,
+            host_private_key=vm.host_key,
+            host_public_key=vm.host_key_public,
         )
-        context.nodes.put_seed(vm.host, vm.name, build_seed(seed))
+        context.nodes.put_seed(vm.host, vm.name, seed_iso(seed))
         context.nodes.make_overlay(vm.host, vm.name, str(image.base))
 
 
@@ -86,19 +88,32 @@ def put_config(task: Task, vm: VMRow, node: str) -> None:
 
 def _guest_config(task: Task, vm: VMRow) -> GuestConfig:
     context, vjob = task.context, task.vjob()
+    account = _account(vjob.uid)
     return GuestConfig(
         job_id=vjob.job_id,
         index=vm.idx,
-        geometry=vjob.geometry,
-        user=vjob.user,
-        uid=vjob.uid,
+        cpus=vjob.geometry.cpus,
+        memory_mib=vjob.geometry.memory_mib,
+        ntasks=vjob.geometry.ntasks,
+        cpus_per_task=vjob.geometry.cpus_per_task,
+        user=account.pw_name,
+        uid=account.pw_uid,
+        gid=account.pw_gid,
+        home=account.pw_dir,
+        shell=account.pw_shell or "/bin/sh",
+        key=KeyPair(vjob.private_key, vjob.public_key),
         vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in task.vms()),
-        private_key=vjob.private_key,
-        public_key=vjob.public_key,
         mounts=tuple(
             GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in context.settings.guest.mounts
         ),
     )
+
+
+def _account(uid: int) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
 def _back_to_waiting(task: Task, reason: str, *, requeue: bool) -> None:

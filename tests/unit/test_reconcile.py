@@ -1,0 +1,124 @@
+"""Every disagreement of ledger, RMS and VMs has one answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.reconcile import ENDED_GRACE_S, RmsAct, reconcile
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.model.vjob import Geometry, VJobState
+
+SILENT_S = 1.0
+ORPHAN_S = 30.0
+
+VJOB = VJobRow(
+    job_id=7,
+    display_id="7",
+    user="alice",
+    uid=2001,
+    partition="vjob",
+    geometry=Geometry(1, 1, 128),
+    state=VJobState.RUNNING,
+    reason="",
+    submitted=1.0,
+    state_since=10.0,
+)
+VM = VMRow(name="vjob7-0", job_id=7, idx=0, uuid="u", mac="m", address="a", host="n1")
+JOB = RmsJob(
+    display_id="7",
+    job_id=7,
+    partition="vjob",
+    user="alice",
+    uid=2001,
+    name="job",
+    state=JobState.RUNNING,
+    detail="RUNNING",
+    reason="None",
+    held=False,
+    completing=False,
+    cpus=1,
+    memory_mib=16,
+    priority=0,
+    submit_time=1,
+    eligible=True,
+    nodes=("n1",),
+    batch_host="n1",
+    restarts=0,
+)
+
+PENDING = replace(JOB, state=JobState.PENDING, detail="PENDING", reason="JobHeldAdmin", held=True)
+USER_HELD = replace(PENDING, reason="JobHeldUser")
+SUSPENDED = replace(JOB, state=JobState.SUSPENDED, detail="SUSPENDED")
+CANCELLED = replace(JOB, state=JobState.ENDED, detail="CANCELLED")
+COMPLETING = replace(CANCELLED, completing=True)
+S = VJobState
+K = OperationKind
+
+CASES = [
+    ("running and seen: nothing", VJOB, [VM], JOB, [], None),
+    ("vm lost: from the start", VJOB, [VM], JOB, [VM], K.RESTART),
+    ("vm gone after the script's end: nothing is lost", replace(VJOB, finished=True), [VM], JOB, [VM], None),
+    ("an interrupted migration", VJOB, [replace(VM, destination="n2")], JOB, [], K.MIGRATE),
+    ("requeued by hand: attach again", VJOB, [VM], PENDING, [], K.REATTACH),
+    ("scontrol suspend by hand", VJOB, [VM], SUSPENDED, [], K.SUSPEND),
+    ("cancelled, the script may still react", VJOB, [VM], COMPLETING, [], None),
+    ("cancelled, the script has ended", replace(VJOB, finished=True), [VM], COMPLETING, [], K.STOP),
+    ("cancelled and cleaned up", VJOB, [VM], CANCELLED, [], K.STOP),
+    ("forgotten by Slurm", VJOB, [VM], None, [], K.STOP),
+    ("cancelled while waiting", replace(VJOB, state=S.WAITING), [], CANCELLED, [], RmsAct.FORGET),
+    ("cancelled while starting", replace(VJOB, state=S.STARTING), [VM], COMPLETING, [], K.STOP),
+    ("cancelled while sleeping", replace(VJOB, state=S.SLEEPING), [VM], COMPLETING, [], K.STOP),
+    ("stop taken up again", replace(VJOB, state=S.STOPPING), [VM], CANCELLED, [], K.STOP),
+    ("restart taken up again", replace(VJOB, state=S.STOPPING), [VM], JOB, [], K.RESTART),
+    ("start taken up again", replace(VJOB, state=S.STARTING), [VM], PENDING, [], K.START),
+    ("suspend taken up again", replace(VJOB, state=S.SUSPENDING), [VM], SUSPENDED, [], K.SUSPEND),
+    ("resume taken up again", replace(VJOB, state=S.RESUMING), [VM], SUSPENDED, [], K.RESUME),
+    ("sleeping: nothing", replace(VJOB, state=S.SLEEPING), [VM], SUSPENDED, [], None),
+    ("scontrol resume by hand", replace(VJOB, state=S.SLEEPING), [VM], JOB, [], K.RESUME),
+    ("requeued while sleeping", replace(VJOB, state=S.SLEEPING), [VM], USER_HELD, [], RmsAct.HOLD),
+    ("requeued while sleeping, held", replace(VJOB, state=S.SLEEPING), [VM], PENDING, [], None),
+    ("held by the user's hand only", replace(VJOB, state=S.WAITING), [], USER_HELD, [], RmsAct.HOLD),
+    ("waiting and held: nothing", replace(VJOB, state=S.WAITING), [], PENDING, [], None),
+    ("started by another hand", replace(VJOB, state=S.WAITING), [], JOB, [], RmsAct.REQUEUE_HELD),
+    ("ended and requeued", replace(VJOB, state=S.TERMINATED), [], PENDING, [], RmsAct.RENEW),
+    ("ended: nothing", replace(VJOB, state=S.TERMINATED), [], CANCELLED, [], None),
+]
+
+
+@pytest.mark.parametrize(
+    ("vjob", "vms", "job", "missing", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_reconcile(vjob, vms, job, missing, expected) -> None:
+    directive = reconcile(vjob, vms, job, missing, SILENT_S, ORPHAN_S)
+    assert (directive.what if directive else None) == expected
+    if directive:
+        assert directive.reason
+
+
+def test_a_silent_wrapper_is_replaced_but_not_while_its_job_completes() -> None:
+    directive = reconcile(VJOB, [VM], JOB, [], ORPHAN_S + 1, ORPHAN_S)
+    assert directive is not None
+    assert directive.what is RmsAct.REQUEUE
+    assert reconcile(VJOB, [VM], replace(JOB, completing=True), [], ORPHAN_S + 1, ORPHAN_S) is None
+
+
+def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
+    assert reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S - 1, ORPHAN_S) is None
+    directive = reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S, ORPHAN_S)
+    assert directive is not None
+    assert directive.what is K.STOP
+
+
+@pytest.mark.parametrize("state", list(VJobState))
+@pytest.mark.parametrize("job", [JOB, PENDING, USER_HELD, SUSPENDED, CANCELLED, COMPLETING, None])
+def test_every_combination_has_a_legal_answer(state: VJobState, job: RmsJob | None) -> None:
+    """Whatever is seen, the answer is a move that the life cycle has."""
+    from rmsplugin.engine.executor import _STATE_WHILE
+    from rmsplugin.model.vjob import check_transition
+
+    directive = reconcile(replace(VJOB, state=state), [VM], job, [], SILENT_S, ORPHAN_S)
+    if directive is not None and directive.what in _STATE_WHILE and _STATE_WHILE[directive.what] is not state:
+        check_transition("7", state, _STATE_WHILE[directive.what])
