@@ -85,9 +85,12 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
         )
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
         try:
-            for node in probe.probe_nodes(hypervisor, agents, slurm.nodes, done=show):
+            nodes = probe.probe_nodes(hypervisor, agents, slurm.nodes, done=show)
+            for node in nodes:
                 found += judge_node(settings, node)
-            for pair in [] if arguments.quick else probe.probe_pairs(agents, slurm.nodes, done=show):
+            # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
+            answering = [node.name for node in nodes if not isinstance(node.agent, str)]
+            for pair in [] if arguments.quick else probe.probe_pairs(agents, answering, done=show):
                 found += judge_pair(settings, pair)
         finally:
             agents.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import socket
 import stat
 import subprocess
 import time
@@ -79,6 +80,7 @@ def probe_slurm(settings: Settings) -> SlurmFacts:
     hooks = ("PrologSlurmctld", "EpilogSlurmctld", "Prolog", "Epilog")
     paths = [job_submit_path(config), SITE_FILE, *(path for hook in hooks for path in hook_paths(config, hook))]
     return SlurmFacts(
+        host=socket.gethostname(),
         config=config,
         partitions=partitions,
         nodes=tuple(dict.fromkeys(nodes)),

@@ -21,6 +21,7 @@ class SlurmFacts:
     """What Slurm said, and what lies beside its configuration on this host."""
 
     unreachable: str = ""  # why Slurm did not answer
+    host: str = ""  # name of this host
     config: Mapping[str, str] = field(default_factory=dict)  # scontrol show config
     partitions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # scontrol show partition
     nodes: tuple[str, ...] = ()  # of the vjob partitions
@@ -51,6 +52,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     if facts.unreachable:
         yield error("slurm", facts.unreachable, "start slurmctld, or set slurm.bin_dir to the directory of scontrol")
         return
+    yield from _controller(facts)
     yield from _release(facts.config)
     yield from _account(settings, facts.config)
     yield from _submission(settings, facts)
@@ -60,6 +62,17 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     for name in settings.slurm.partitions:
         yield from _partition(name, facts.partitions.get(name))
     yield from _times(settings, facts.config)
+
+
+def _controller(facts: SlurmFacts) -> Iterator[Finding]:
+    shown = (value for key, value in facts.config.items() if key.startswith("SlurmctldHost"))
+    controllers = [value.partition("(")[0] for value in shown]
+    if controllers and facts.host.partition(".")[0] not in {name.partition(".")[0] for name in controllers}:
+        yield warning(
+            "this host",
+            f"is {facts.host}, not the controller: what is said of files here does not count",
+            f"run the check on {' or '.join(controllers)}",
+        )
 
 
 def _release(config: Mapping[str, str]) -> Iterator[Finding]:
