@@ -24,18 +24,24 @@ _BYTES = re.compile(r"[0-9]{1,18}")
 
 
 def main() -> int:
-    """Do one verb."""
+    """Do one verb; return the exit status."""
     os.umask(0o077)
-    # In C.UTF-8 or not: what is printed is ASCII, what is read are bytes.
+    try:
+        return _answer_once()
+    except BrokenPipeError:
+        # Nobody listens any more. What was done stays done; Python must not try to flush again on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _answer_once() -> int:
     try:
         config_path, words = _words(sys.argv[1:])
         answer = _run(config_path, words)
     except AgentError as error:
         return _fail(error)
     except BrokenPipeError:
-        # Nobody listens any more. What was done stays done; Python must not try to flush again on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise
     except OSError as error:
         return _fail(AgentError.of(error))
     _report(answer)
