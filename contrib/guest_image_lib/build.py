@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,15 @@ from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
 TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash")
-PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert", "/usr/bin/dropbearkey")
+PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert")
 
 BOOT_MODULES = ("virtio_pci", "virtio_net", "qemu_fw_cfg", "virtio_balloon", "virtio_rng")
 """Loaded at once, with what they need, in this order."""
 
-LATER_MODULES = ("nfsv3", "nfs", "overlay")
+LATER_MODULES = ("nfsv3", "nfs")
 """In the image, with what they need, for modprobe and for the kernel's own requests."""
 
+_UNUSED_AFTER_S = 30 * 86400
 _HERE = Path(__file__).resolve().parent
 _SCRIPTS = {"init": "init.sh", "etc/rmsplugin/announce": "announce.sh", "etc/rmsplugin/sshd": "sshd.sh"}
 _FILES = {
@@ -117,12 +119,21 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
             except OSError:  # Another build was quicker; both are the same.
                 if not (image / "initrd.img").exists():
                     raise
+    os.utime(image)
+    _forget_unused(image.parent)
     if output is None:
         return image
     output.mkdir(parents=True, exist_ok=True)
     for name in ("vmlinuz", "initrd.img"):
         shutil.copyfile(image / name, output / name)
     return output
+
+
+def _forget_unused(images: Path) -> None:
+    """Remove images that were not asked for in a long time."""
+    for path in images.iterdir():
+        if time.time() - path.stat().st_mtime > _UNUSED_AFTER_S:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from minicluster_lib import hosts, requirements, teardown
 from minicluster_lib.bringup import Progress, bring_up, refresh
-from minicluster_lib.layout import HEAD, MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
+from minicluster_lib.layout import MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
 from minicluster_lib.state import daemon_states, describe
 
 _EXAMPLES = """\
@@ -111,7 +111,7 @@ def _lock(directory: Path) -> Iterator[None]:
 
 def _loaded(directory: Path) -> Cluster:
     cluster = Cluster.load(directory)
-    if cluster is None or not cluster.ready:
+    if cluster is None or not cluster.init_pids:
         raise RefusedError(f"no minicluster is up in {directory}; start one with: minicluster up --dir {directory}")
     return cluster
 
@@ -188,8 +188,11 @@ def _status(arguments: argparse.Namespace, directory: Path) -> int:
 def _exec(arguments: argparse.Namespace, directory: Path) -> int:
     requirements.check_root()
     cluster = _loaded(directory)
-    argv = arguments.argv or ["bash", "-i"]
-    command = hosts.enter_command(cluster, cluster.host(arguments.host), argv, user=arguments.user)
+    host = cluster.host(arguments.host)
+    # After a reboot of the machine the recorded PID may be another process's.
+    if not teardown.is_init(cluster.init_pids.get(host.name, 0), directory):
+        raise MiniclusterError(f"host {host.name} is not up")
+    command = hosts.enter_command(cluster, host, arguments.argv or ["bash", "-i"], user=arguments.user)
     sys.stdout.flush()
     os.execvp(command[0], command)
 
@@ -265,9 +268,12 @@ def main() -> int:
         print(f"minicluster: {error}", file=sys.stderr)
         if arguments.command == "up":
             print(
-                f"minicluster: look at the logs in {directory}/log; {HEAD} and nodes are left as they are",
+                f"minicluster: what is up is left for a look; the logs are in {directory}/log",
                 file=sys.stderr,
             )
+        return 1
+    except BrokenPipeError:  # minicluster status | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130

@@ -29,7 +29,7 @@ from minicluster_lib.layout import MEMBER_VARIABLE, SEARCH_PATH
 
 CONTROL_SOCKET = "control.sock"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "kvm", "net/tun")
-CGROUP_V1 = ("freezer", "memory", "cpuset", "cpu", "cpuacct", "devices")
+CGROUP_NAMES = ("systemd", "freezer", "memory", "cpuset", "cpu", "cpuacct", "devices")
 
 
 def build_root(host_directory: Path, binds: list[list[str]]) -> None:
@@ -40,7 +40,6 @@ def build_root(host_directory: Path, binds: list[list[str]]) -> None:
         binds: [source on the machine, path inside, "ro" or "rw"], mounted in this order.
     """
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    cgroup_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     root = host_directory / "rootfs"
     root.mkdir(exist_ok=True)
     kernel.mount("tmpfs", str(root), "tmpfs", kernel.MS_NODEV, "size=16m,mode=755")
@@ -60,7 +59,7 @@ def build_root(host_directory: Path, binds: list[list[str]]) -> None:
     kernel.mount("proc", str(root / "proc"), "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     kernel.mount("tmpfs", str(root / "run"), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     (root / "run/lock").mkdir(mode=0o755)
-    _mount_sys(root / "sys", cgroup_v2)
+    _mount_sys(root / "sys")
     _mount_dev(root / "dev")
     for source, inside_path, mode in binds:
         target = root / inside_path.lstrip("/")
@@ -73,20 +72,18 @@ def build_root(host_directory: Path, binds: list[list[str]]) -> None:
     kernel.pivot_root(str(root))
 
 
-def _mount_sys(sys_directory: Path, cgroup_v2: bool) -> None:
+def _mount_sys(sys_directory: Path) -> None:
     kernel.mount("sysfs", str(sys_directory), "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     cgroup = sys_directory / "fs/cgroup"
     if not cgroup.is_dir():
         return
-    if cgroup_v2:
-        kernel.mount("cgroup2", str(cgroup), "cgroup2")
-        return
-    # slurmd wants these hierarchies mounted even when it is told to use none of them.
+    # slurmd looks for version 1 hierarchies here even when it is told to use none of them. It gets one without any
+    # controller, of our own, and so has nothing to do with the machine's control groups, whatever their version.
     kernel.mount("tmpfs", str(cgroup), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
-    for name, options in [("systemd", "none,name=systemd"), *((name, name) for name in CGROUP_V1)]:
+    for name in CGROUP_NAMES:
         (cgroup / name).mkdir()
-        with contextlib.suppress(OSError):
-            kernel.mount("cgroup", str(cgroup / name), "cgroup", options=options)
+    with contextlib.suppress(OSError):
+        kernel.mount("cgroup", str(cgroup / CGROUP_NAMES[0]), "cgroup", options="none,name=rmsplugin")
 
 
 def _mount_dev(dev: Path) -> None:

@@ -22,7 +22,8 @@ from minicluster_lib.layout import MEMBER_VARIABLE, MiniclusterError, RefusedErr
 MARKER = ".rmsplugin-minicluster"
 
 
-def _is_init(pid: int, directory: Path) -> bool:
+def is_init(pid: int, directory: Path) -> bool:
+    """Whether a process is the first process of one of the cluster's hosts."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -79,7 +80,7 @@ def members(directory: Path, known_namespaces: set[str] | None = None) -> dict[i
     spared = _ancestry()
     own = _namespaces(os.getpid())
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    inits = {pid for pid in pids if pid not in spared and _is_init(pid, directory)}
+    inits = {pid for pid in pids if pid not in spared and is_init(pid, directory)}
     for pid in inits:
         namespaces |= _namespaces(pid) - own
     found = {}
@@ -115,7 +116,7 @@ def end_processes(directory: Path, timeout_s: float = 30) -> int:
 
 def belongs(pid: int, directory: Path, namespaces: set[str]) -> bool:
     """Whether a process belongs to the cluster."""
-    return bool(_namespaces(pid) & namespaces) or _has_member_variable(pid, directory) or _is_init(pid, directory)
+    return bool(_namespaces(pid) & namespaces) or _has_member_variable(pid, directory) or is_init(pid, directory)
 
 
 def check_removable(directory: Path) -> None:
