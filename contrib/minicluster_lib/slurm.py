@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from minicluster_lib import hosts
-from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, Cluster, Host, MiniclusterError
+from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
 from minicluster_lib.pki import write
 from minicluster_lib.waiting import wait_until
 
@@ -143,6 +143,7 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
             write(directory / name, source.read_bytes())
     if not (directory / "job_submit.lua").exists():
         write(directory / "job_submit.lua", _ACCEPTING_JOB_SUBMIT.encode())
+    _write_site_values(cluster)
     configured = {}
     for key, name in _HOOKS.items():
         source = REPOSITORY / "hooks" / name
@@ -151,6 +152,25 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
                 write(host.path(f"{HOOKS_DIRECTORY}/{name}"), source.read_bytes(), mode=0o755)
             configured[key] = f"{HOOKS_DIRECTORY}/{name}"
     return configured
+
+
+def _write_site_values(cluster: Cluster) -> None:
+    """What a site tells the Lua module and the hooks: where the plugin is, and what a node can host."""
+    programs = VENV / "bin"
+    overhead = 64  # nodes.memory_overhead_mib of the settings: a VM as large as a node would never start
+    room = cluster.memory_mib - overhead
+    site = f"""return {{
+  partitions = {{ "vjob" }},
+  wrapper = "{programs}/rmsplugin-job",
+  max_vm_cpus = {cluster.cpus},
+  max_vm_memory_mib = {room},
+  max_total_cpus = {cluster.cpus * cluster.nodes},
+  max_total_memory_mib = {room * cluster.nodes},
+}}
+"""
+    for host in cluster.hosts:
+        write(host.path("etc/rmsplugin/site.lua"), site.encode())
+        write(host.path("etc/rmsplugin/hooks.env"), f"RMSPLUGIN_BIN={programs}\n".encode())
 
 
 def start_munge(cluster: Cluster, host: Host) -> None:

@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsPartition
+from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.hostlist import expand
 
 #: A job with dependencies is not held, because Slurm would not look at them; it is kept back by a begin time this far
 #: behind its user's own (or the moment it was gated). lua/rmsplugin.lua has the same number.
 GATE_S = 3650 * 86400
 
-#: RmsJob.reason of a held job with a dependency: nothing will come of it until ``hold`` has gated the job.
-HELD_DEPENDENCY = "HeldDependency"
 
 # After a requeue Slurm itself delays a job by its credentials' lifetime (AuthInfo cred_expire, 120 s) plus one.
 _REQUEUE_DELAY_S = 125
