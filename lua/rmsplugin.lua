@@ -208,7 +208,7 @@ local function wrap(job_desc, geometry, image, config)
   -- --exclusive asks for what every VM has; on Slurm's side it would take whole nodes.
   job_desc.shared = slurm.NO_VAL16
   job_desc.ntasks_per_node = slurm.NO_VAL16
-  job_desc.pn_min_cpus = slurm.NO_VAL
+  job_desc.pn_min_cpus = slurm.NO_VAL16
   -- One node when one can hold all CPUs, so that accounting shows what was asked for; else as few as Slurm needs.
   local total = geometry.vms * geometry.cpus
   job_desc.min_cpus = total
