@@ -1,0 +1,587 @@
+"""The command line program as users run it: real processes, a fake engine behind a real unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmsplugin import __version__
+from rmsplugin.cli.main import build_parser
+from rmsplugin.cli.session import split_command
+
+PROGRAM = str(Path(sys.executable).parent / "rmsplugin")
+
+SETTINGS = """\
+[engine]
+socket = "{socket}"
+[slurm]
+partitions = ["vjob"]
+[network]
+pool = "10.77.1.10-10.77.1.20"
+prefix_length = 16
+[image.default]
+kind = "kernel"
+kernel = "/images/vmlinuz"
+initrd = "/images/initrd.img"
+"""
+
+VJOBS = [
+    {
+        "job_id": 12,
+        "display_id": "12",
+        "user": "alice",
+        "partition": "vjob",
+        "state": "running",
+        "reason": "all VMs answer",
+        "vms": 1,
+        "cpus": 2,
+        "memory_mib": 512,
+        "nodes": ["n1"],
+        "submitted": 1000000000.0,
+        "state_since": 1000000010.0,
+        "losses": 0,
+        "operation": {"id": 3, "kind": "migrate", "bytes_done": 25, "bytes_total": 100},
+    },
+    {
+        "job_id": 1014,
+        "display_id": "1012_3",
+        "user": "bob",
+        "partition": "vjob",
+        "state": "waiting",
+        "reason": "needs 2 VMs\x1b[31m\nof 4 CPUs",
+        "vms": 2,
+        "cpus": 4,
+        "memory_mib": 16384,
+        "nodes": [],
+        "submitted": 1000000001.0,
+        "state_since": 1000000001.0,
+        "losses": 0,
+        "operation": None,
+    },
+]
+
+Answer = tuple[int, dict[str, Any]]
+
+
+class FakeEngine:
+    """Answers every request with what a test laid ready for its path, and remembers what it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.requests: list[tuple[str, str, Any]] = []
+        self.answers: dict[str, Callable[[dict[str, str]], Answer]] = {}
+        engine = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def address_string(self) -> str:
+                return "unix"
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+            def _answer(self) -> None:
+                url = urllib.parse.urlsplit(self.path)
+                length = int(self.headers.get("Content-Length", 0))
+                engine.requests.append((self.command, self.path, json.loads(self.rfile.read(length) or b"null")))
+                query = dict(urllib.parse.parse_qsl(url.query))
+                found = engine.answers.get(url.path, lambda query: (404, {"error": "no such thing"}))
+                status, body = found(query)
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                with contextlib.suppress(BrokenPipeError):  # the caller was interrupted
+                    self.end_headers()
+                    self.wfile.write(data)
+
+            do_GET = do_POST = _answer
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+
+        self.server = Server(str(path), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def lay(self, path: str, body: dict[str, Any], status: int = 200) -> None:
+        self.answers[path] = lambda query: (status, body)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "rmsplugin.toml").write_text(SETTINGS.format(socket=tmp_path / "engine.sock"))
+    return tmp_path
+
+
+@pytest.fixture
+def engine(site: Path) -> Iterator[FakeEngine]:
+    fake = FakeEngine(site / "engine.sock")
+    fake.lay("/v1/vjobs", {"vjobs": VJOBS})
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def environment(site: Path, **more: str) -> dict[str, str]:
+    base = {key: value for key, value in os.environ.items() if not key.startswith("RMSPLUGIN")}
+    return {**base, "RMSPLUGIN_CONFIG": str(site / "rmsplugin.toml"), "TZ": "UTC", "COLUMNS": "80", **more}
+
+
+def run(site: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [PROGRAM, *words], env=environment(site, **more), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    return done
+
+
+# -- help and usage ------------------------------------------------------------------------------------------------
+
+
+def command_names() -> list[str]:
+    parser = build_parser()
+    action = next(action for action in parser._actions if hasattr(action, "choices") and action.choices)
+    assert action.choices is not None
+    return list(action.choices)
+
+
+def test_version(site: Path) -> None:
+    assert run(site, "--version").stdout == f"rmsplugin {__version__}\n"
+
+
+def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "rmsplugin.cli.main", "--help"],
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in command_names():
+        assert re.search(rf"^    {name} ", done.stdout, re.MULTILINE), name
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"pydantic", "libvirt", "rich", "ortools", "paramiko", "aiohttp", "sqlite_utils"}
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_command_has_help_with_examples_that_parse(site: Path, name: str) -> None:
+    text = run(site, name, "--help").stdout
+    examples = re.findall(rf"^  (?:sudo )?rmsplugin ({name}.*)$", text, re.MULTILINE)
+    assert examples, text
+    for example in examples:
+        own, _ = split_command(shlex.split(example))
+        build_parser().parse_args(own)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "required: COMMAND"),
+        (("fly",), "invalid choice: 'fly'"),
+        (("vjobs", "twelve"), "'twelve' is not a job id"),
+        (("vjobs", "12;rm"), "is not a job id"),
+        (("suspend",), "required: JOBID"),
+        (("suspend", "12", "--to", "n1"), "unrecognized arguments"),
+        (("resume", "12", "--to", "../n1"), "is not the name of a node"),
+        (("migrate", "12", "--vm", "-1"), "--vm"),
+        (("events", "-n", "0"), "at least 1"),
+        (("events", "--since", "x"), "is not a whole number"),
+        (("ssh", "12", "0", "uptime"), "unrecognized arguments: uptime"),
+    ],
+)
+def test_wrong_usage_is_status_2_and_says_what_is_wrong(site: Path, words: tuple[str, ...], complaint: str) -> None:
+    done = run(site, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("words", [("vjobs",), ("vms",), ("status",), ("suspend", "1"), ("ssh", "1"), ("engine",)])
+def test_wrong_settings_are_status_2_with_file_and_line(site: Path, words: tuple[str, ...]) -> None:
+    file = site / "rmsplugin.toml"
+    file.write_text(file.read_text() + "\n[engin]\nx = 1\n")
+    done = run(site, *words)
+    line = file.read_text().splitlines().index("[engin]") + 1
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"rmsplugin {words[0]}: {file}:{line}: engin: unknown key\n"
+
+
+def test_missing_settings_are_status_2(site: Path) -> None:
+    done = run(site, "vjobs", "--config", "/no/such/file")
+    assert done.returncode == 2
+    assert "/no/such/file" in done.stderr and "--config" in done.stderr
+
+
+# -- no engine, an engine that says no, an engine that is strange ----------------------------------------------------
+
+
+def test_no_engine_is_status_1_and_one_line(site: Path) -> None:
+    done = run(site, "vjobs")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "no engine on this host" in done.stderr and "engine.url" in done.stderr
+
+
+def test_a_dead_socket_is_status_1_and_one_line(site: Path, engine: FakeEngine) -> None:
+    engine.server.shutdown()
+    engine.server.server_close()
+    done = run(site, "vms")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "engine.sock cannot be reached" in done.stderr
+
+
+def test_unknown_account_of_the_engine_is_status_2(site: Path) -> None:
+    file = site / "rmsplugin.toml"
+    file.write_text(file.read_text().replace("[slurm]", 'url = "http://127.0.0.1:1"\nuser = "nobody-here"\n[slurm]'))
+    done = run(site, "vms")
+    assert done.returncode == 2
+    assert "nobody-here" in done.stderr
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500, 503])
+def test_a_refusal_is_status_1_with_the_engines_words(site: Path, engine: FakeEngine, status: int) -> None:
+    engine.lay("/v1/jobs/12/suspend", {"error": "vjob 12 is sleeping"}, status)
+    done = run(site, "suspend", "12")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "rmsplugin suspend: vjob 12 is sleeping\n"
+
+
+@pytest.mark.parametrize("body", [{}, {"vjobs": None}, {"vjobs": ["x"]}, {"vjobs": [{"state_since": "x"}]}])
+def test_an_answer_of_another_shape_is_one_line(site: Path, engine: FakeEngine, body: dict[str, Any]) -> None:
+    engine.lay("/v1/vjobs", body)
+    done = run(site, "vjobs")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_aligned_numbers_to_the_right(site: Path, engine: FakeEngine) -> None:
+    done = run(site, "vjobs", "--format=jobid,user,memory,nodes,operation,submitted")
+    assert done.stdout.splitlines() == [
+        " JOBID USER  MEMORY NODES OPERATION   SUBMITTED",
+        "    12 alice   512M n1    migrate 25% 2001-09-09T01:46:40",
+        "1012_3 bob   16384M                   2001-09-09T01:46:41",
+    ]
+
+
+def test_nothing_in_a_cell_moves_the_cursor_or_breaks_the_line(site: Path, engine: FakeEngine) -> None:
+    done = run(site, "vjobs", "--noheader", "--format=reason")
+    assert done.stdout.splitlines() == ["all VMs answer", "needs 2 VMs?[31m?of 4 CPUs"]
+
+
+def test_fixed_widths_cut_with_a_plus_and_negative_ones_align_left(site: Path, engine: FakeEngine) -> None:
+    done = run(site, "vjobs", "--format=JobID%-8,user%4,state%3")
+    assert done.stdout.splitlines() == ["JOBID    USER ST+", "12       ali+ ru+", "1012_3    bob wa+"]
+
+
+def test_parsable2_neither_pads_nor_cuts(site: Path, engine: FakeEngine) -> None:
+    done = run(site, "vjobs", "--parsable2", "--format=jobid,state%2,nodes")
+    assert done.stdout.splitlines() == ["JOBID|STATE|NODES", "12|running|n1", "1012_3|waiting|"]
+
+
+def test_noheader_of_an_empty_list_prints_nothing(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/vms", {"vms": []})
+    assert run(site, "vms", "--noheader").stdout == ""
+    assert run(site, "vms", "--format=name,node").stdout == "NAME NODE\n"
+
+
+def test_json_is_what_the_engine_said(site: Path, engine: FakeEngine) -> None:
+    assert json.loads(run(site, "vjobs", "--json").stdout) == {"vjobs": VJOBS}
+
+
+@pytest.mark.parametrize(
+    ("format", "complaint"),
+    [("jobid,nope", "no field 'nope'"), ("jobid%x", "'jobid%x'"), ("", "''"), ("jobid%0", "width must not be 0")],
+)
+def test_a_wrong_format_is_status_2(site: Path, engine: FakeEngine, format: str, complaint: str) -> None:
+    done = run(site, "vjobs", f"--format={format}")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("name", ["vjobs", "vms", "nodes", "events"])
+def test_every_documented_field_can_be_shown_of_an_empty_row(site: Path, engine: FakeEngine, name: str) -> None:
+    text = run(site, name, "--help").stdout
+    fields = re.findall(r"^  (\w+)  +\S", text[text.index("fields:") :], re.MULTILINE)
+    assert len(fields) > 5
+    engine.lay(f"/v1/{name}", {name: [{}]})
+    assert run(site, name, f"--format={','.join(fields)}").returncode == 0
+
+
+def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None:
+    def shown(*words: str) -> list[str]:
+        return run(site, "vjobs", "--noheader", "--format=jobid", *words).stdout.split()
+
+    assert shown("-u", "bob") == ["1012_3"]
+    assert shown("12") == ["12"]
+    assert shown("1012") == shown("1012_3") == shown("1014") == ["1012_3"]
+    assert ("GET", "/v1/vjobs?ended=1", None) in engine.requests
+    done = run(site, "vjobs", "13")
+    assert (done.returncode, done.stderr) == (1, "rmsplugin vjobs: no vjob 13\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/vjobs", {"vjobs": VJOBS * 3000})
+    command = f"{PROGRAM} vjobs | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], env=environment(site), capture_output=True, text=True, check=True)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
+
+
+def test_a_full_disk_is_one_line(site: Path, engine: FakeEngine) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [PROGRAM, "vjobs"], env=environment(site), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "No space left" in done.stderr
+
+
+def test_status_says_what_the_last_cycle_did(site: Path, engine: FakeEngine) -> None:
+    cycle = {"time": 1000000000.0, "seconds": 0.25, "sentence": "2 vjobs run"}
+    engine.lay("/v1/status", {"version": "1", "started": 999999999.0, "last_cycle": cycle, "problems": ["n3 is down"]})
+    assert run(site, "status").stdout.splitlines() == [
+        "engine 1, started 2001-09-09T01:46:39",
+        "last cycle 2001-09-09T01:46:40 (0.2 s): 2 vjobs run",
+        "problem: n3 is down",
+    ]
+
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+
+def event(number: int, message: str = "it happened") -> dict[str, Any]:
+    return {"id": number, "time": 1e9, "vjob": "12", "vm": "", "node": "", "kind": "note", "message": message}
+
+
+def test_events_pass_their_filters_on(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/events", {"events": [event(7)]})
+    run(site, "events", "--vjob", "12_3", "--since", "6", "-n", "5")
+    assert engine.requests == [("GET", "/v1/events?since=6&limit=5&vjob=12_3", None)]
+
+
+def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Path, engine: FakeEngine) -> None:
+    turns = iter([(200, {"events": [event(1)]}), (503, {"error": "busy"}), (200, {"events": [event(2)]})])
+    engine.answers["/v1/events"] = lambda query: next(turns, (200, {"events": []}))
+    process = subprocess.Popen(
+        [PROGRAM, "events", "--follow", "--noheader", "--format=id,message"],
+        env=environment(site),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["1 it happened\n", "2 it happened\n"]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == "rmsplugin events: busy; waiting for it\n"
+    assert [path for _, path, _ in engine.requests][-1].startswith("/v1/events?since=")
+
+
+# -- operations ----------------------------------------------------------------------------------------------------
+
+
+def lay_operation(engine: FakeEngine, *states: str, error: str = "") -> None:
+    turns = iter(states[:-1])
+    engine.lay("/v1/jobs/12/migrate", {"operation": 7})
+
+    def answer(query: dict[str, str]) -> Answer:
+        time.sleep(0.05)
+        state = next(turns, states[-1])
+        return 200, {"id": 7, "state": state, "error": error, "bytes_done": 94 << 20, "bytes_total": 94 << 20}
+
+    engine.answers["/v1/operations/7"] = answer
+
+
+def test_an_operation_is_awaited_without_a_word_in_a_pipe(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "running", "running", "done")
+    done = run(site, "migrate", "12", "--to", "n2", "--vm", "vjob12-0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"migrate 12: done in \d+\.\d s, 94\.0MB\n", done.stdout)
+    assert engine.requests[0] == ("POST", "/v1/jobs/12/migrate", {"to": "n2", "vm": "vjob12-0"})
+    assert len(engine.requests) == 4
+
+
+def test_a_vm_is_named_by_its_number(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "done")
+    engine.lay("/v1/vms", {"vms": [{"name": "vjob120-1", "vjob": "120"}, {"name": "vjob12-1", "vjob": "12"}]})
+    assert run(site, "migrate", "12", "--vm", "1").returncode == 0
+    assert ("POST", "/v1/jobs/12/migrate", {"vm": "vjob12-1"}) in engine.requests
+    done = run(site, "migrate", "12", "--vm", "2")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_failed_operation_is_status_1_with_its_error(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "running", "failed", error="n2 has no room")
+    done = run(site, "migrate", "12")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "rmsplugin migrate: n2 has no room\n")
+
+
+def test_no_wait_prints_the_operation(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "running")
+    assert run(site, "migrate", "12", "--no-wait").stdout == "operation 7\n"
+    assert json.loads(run(site, "migrate", "12", "--no-wait", "--json").stdout) == {"operation": 7}
+    assert all(method == "POST" for method, _, _ in engine.requests)
+
+
+def test_an_operation_outlives_a_restart_of_the_engine(site: Path, engine: FakeEngine) -> None:
+    turns = iter([503, 503])
+    engine.lay("/v1/jobs/12/suspend", {"operation": 8})
+    engine.answers["/v1/operations/8"] = lambda query: (next(turns, 200), {"state": "done", "error": "restarting"})
+    assert run(site, "suspend", "12").returncode == 0
+
+
+def test_an_interrupted_wait_says_that_the_operation_goes_on(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "running")
+    process = subprocess.Popen(
+        [PROGRAM, "migrate", "12"], env=environment(site), stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 10
+    while len(engine.requests) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == "operation 7 goes on in the engine; `rmsplugin vjobs` shows how far it is\n"
+
+
+def test_progress_is_shown_on_a_terminal(site: Path, engine: FakeEngine) -> None:
+    lay_operation(engine, "running", "done")
+    engine.answers["/v1/operations/7"] = slowly(engine.answers["/v1/operations/7"])
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "migrate", "12"],
+        env=environment(site, TERM="xterm"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+    )
+    os.close(terminal)
+    shown = b""
+    while chunk := read_terminal(master):
+        shown += chunk
+    assert process.wait(timeout=10) == 0
+    assert b"migrate 12" in shown and b"94.0/94.0 MiB" in shown
+
+
+def slowly(answer: Callable[[dict[str, str]], Answer]) -> Callable[[dict[str, str]], Answer]:
+    def slow(query: dict[str, str]) -> Answer:
+        time.sleep(0.4)
+        return answer(query)
+
+    return slow
+
+
+def read_terminal(master: int) -> bytes:
+    try:
+        return os.read(master, 65536)
+    except OSError:  # the other side is closed
+        return b""
+
+
+# -- ssh -----------------------------------------------------------------------------------------------------------
+
+FAKE_SSH = """\
+#!/bin/sh
+for word; do printf '%s\\n' "$word"; done >"$SEEN/words"
+for word; do
+    case $word in
+    IdentityFile=*) file=${word#*=}; cat "$file" >"$SEEN/key"; stat -c '%a' "$file" "${file%/*}" >"$SEEN/modes"
+        echo "${file%/*}" >"$SEEN/directory" ;;
+    UserKnownHostsFile=*) cat "${word#*=}" >"$SEEN/known_hosts" ;;
+    esac
+done
+[ -z "${LINGER:-}" ] || { : >"$SEEN/lingers"; exec sleep 30; }
+exit 42
+"""
+
+ACCESS = {
+    "state": "running",
+    "job_id": 12,
+    "user": "alice",
+    "vms": [
+        {"name": "vjob12-0", "address": "10.77.1.10", "host_key": "ssh-ed25519 AAAAzero"},
+        {"name": "vjob12-1", "address": "10.77.1.11", "host_key": "ssh-ed25519 AAAAone"},
+    ],
+    "private_key": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+    "start": 1,
+}
+
+
+@pytest.fixture
+def ssh(site: Path, engine: FakeEngine) -> dict[str, str]:
+    (site / "bin").mkdir()
+    (site / "bin/ssh").write_text(FAKE_SSH)
+    (site / "bin/ssh").chmod(0o755)
+    engine.lay("/v1/jobs/12/access", ACCESS)
+    return {"PATH": f"{site}/bin:{os.environ['PATH']}", "SEEN": str(site)}
+
+
+def test_ssh_verifies_the_host_uses_only_the_vjobs_key_and_passes_the_status_on(
+    site: Path, ssh: dict[str, str]
+) -> None:
+    done = run(site, "ssh", "12", "1", "--", "uptime", "-p", "--", "x y", **ssh)
+    assert (done.returncode, done.stderr) == (42, "")
+    words = (site / "words").read_text().splitlines()
+    assert words[-8:] == ["-l", "alice", "--", "10.77.1.11", "uptime", "-p", "--", "x y"]
+    assert words[:2] == ["-F", "none"]
+    for option in ("StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "IdentityAgent=none", "HostKeyAlias=vjob12-1"):
+        assert option in words
+    assert (site / "known_hosts").read_text() == "vjob12-1 ssh-ed25519 AAAAone\n"
+    assert (site / "key").read_text() == ACCESS["private_key"]
+    assert (site / "modes").read_text().split() == ["600", "700"]
+    assert not Path((site / "directory").read_text().strip()).exists()
+
+
+def test_ssh_takes_the_first_vm_and_a_shell_when_nothing_is_said(site: Path, ssh: dict[str, str]) -> None:
+    assert run(site, "ssh", "12", **ssh).returncode == 42
+    assert (site / "words").read_text().splitlines()[-2:] == ["--", "10.77.1.10"]
+    assert run(site, "ssh", "12", "--", "date", **ssh).returncode == 42
+    assert (site / "words").read_text().splitlines()[-2:] == ["10.77.1.10", "date"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_ssh_leaves_no_key_behind_whatever_signal_ends_it(
+    site: Path, ssh: dict[str, str], number: signal.Signals
+) -> None:
+    process = subprocess.Popen([PROGRAM, "ssh", "12"], env=environment(site, LINGER="1", **ssh), start_new_session=True)
+    deadline = time.monotonic() + 10
+    while not (site / "lingers").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, number)  # as a terminal does it
+    assert process.wait(timeout=10) == 128 + number
+    assert not Path((site / "directory").read_text().strip()).exists()
+
+
+def test_ssh_to_a_vjob_that_does_not_run_says_why(site: Path, ssh: dict[str, str], engine: FakeEngine) -> None:
+    engine.lay("/v1/jobs/12/access", {"state": "sleeping", "reason": "suspended by alice"})
+    done = run(site, "ssh", "12", **ssh)
+    assert done.returncode == 1
+    assert done.stderr == "rmsplugin ssh: vjob 12 is sleeping (suspended by alice): no VM to log in to\n"
+
+
+def test_ssh_to_a_vm_that_there_is_not(site: Path, ssh: dict[str, str]) -> None:
+    done = run(site, "ssh", "12", "2", **ssh)
+    assert done.returncode == 1
+    assert done.stderr == "rmsplugin ssh: vjob 12 has no VM 2; it has vjob12-0, vjob12-1\n"
+
+
+def test_without_openssh_one_line(site: Path, ssh: dict[str, str]) -> None:
+    done = run(site, "ssh", "12", **(ssh | {"PATH": "/nowhere"}))
+    assert done.returncode == 1
+    assert "openssh-client" in done.stderr and done.stderr.count("\n") == 1
