@@ -84,7 +84,7 @@ VM_FIELDS = (
 
 NODE_FIELDS = (
     Field("node", "name, as in Slurm", text_of("name")),
-    Field("state", "up, draining, down, unreachable", text_of("state")),
+    Field("state", "Slurm's word for its state, or `unreachable` when its libvirt does not answer", text_of("state")),
     Field("vms", "number of VMs on it", text_of("vms"), right=True),
     Field("cpus", "CPUs that VMs may take", text_of("cpus"), right=True),
     Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),

@@ -42,7 +42,7 @@ def become_engine_user(settings: Settings) -> None:
     except KeyError:
         raise RefusedError(f"there is no account {name}, which engine.user names; Slurm's packages make it") from None
     if os.geteuid() not in (0, account.pw_uid):
-        raise RefusedError(f"the check has to be run as root or as {name}: try sudo rmsplugin check")
+        raise RefusedError(f"the check has to be run by {name}, or by root: try sudo rmsplugin check")
     if os.geteuid() == 0 and account.pw_uid != 0:
         os.initgroups(name, account.pw_gid)
         os.setgid(account.pw_gid)
