@@ -1,0 +1,170 @@
+"""Dependencies point one way: model <- decision, planning <- engine -> adapters; the pure layers touch no world."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rmsplugin
+
+PACKAGE = Path(rmsplugin.__file__).parent
+
+#: Layer -> the layers and modules of ours that it may import, besides itself and `errors`.
+ALLOWED = {
+    "model": set(),
+    "decision": {"model"},
+    "planning": {"model"},
+    "adapters": {"model", "settings"},
+    "engine": {"model", "decision", "planning", "adapters", "settings", "client"},
+    "node_agent": {"model"},
+    "wrapper": {"model", "adapters", "client", "settings"},
+    "cli": {"adapters", "client", "engine", "model", "settings"},
+    "client": {"adapters"},
+    "hook": {"client"},
+    "settings": set(),
+    "errors": set(),
+}
+
+PURE = ("model", "decision", "planning")
+
+#: Clocks, chance, and the ways to the world.
+IMPURE = {
+    "asyncio",
+    "datetime",
+    "fcntl",
+    "getpass",
+    "glob",
+    "http",
+    "io",
+    "libvirt",
+    "logging",
+    "multiprocessing",
+    "os",
+    "paramiko",
+    "pathlib",
+    "pwd",
+    "pyslurm",
+    "random",
+    "secrets",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "sqlite_utils",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib",
+    "uuid",
+}
+
+#: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
+STANDARD_LIBRARY_ONLY = ("client", "hook", "node_agent", "model", "errors", "adapters/munge")
+
+#: Packages that are installed, and not of the standard library.
+INSTALLED = {
+    "aiohttp",
+    "apscheduler",
+    "cryptography",
+    "libvirt",
+    "lxml",
+    "ortools",
+    "paramiko",
+    "pycdlib",
+    "pydantic",
+    "pyslurm",
+    "rich",
+    "sdnotify",
+    "sqlite_utils",
+}
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py"))
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the file; only what TYPE_CHECKING guards is left out."""
+    tree = ast.parse(source)
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, *([base] if base else [])])
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    package = ".".join(["rmsplugin", *path.relative_to(PACKAGE).parent.parts])
+    return imports(path.read_text(), package)
+
+
+def faults(path: Path, found: Iterator[tuple[int, str]]) -> list[str]:
+    own = layer(path)
+    wrong = []
+    for line, name in found:
+        root, _, rest = name.partition(".")
+        if root == "rmsplugin":
+            target = rest.partition(".")[0]
+            if target in ALLOWED and target not in {own, "errors"} | ALLOWED[own]:
+                wrong.append(f"{path.name}:{line}: {own} imports {name}")
+        elif own in PURE and root in IMPURE:
+            wrong.append(f"{path.name}:{line}: {own} is pure and imports {name}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    if path.parent == PACKAGE and path.name == "__init__.py":
+        return
+    assert layer(path) in ALLOWED, f"say in ALLOWED what {layer(path)} may import"
+    assert faults(path, imports_of(path)) == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_others_wait_for_is_light(path: Path) -> None:
+    relative = str(path.relative_to(PACKAGE)).removesuffix(".py")
+    if not any(relative == light or relative.startswith(f"{light}/") for light in STANDARD_LIBRARY_ONLY):
+        return
+    heavy = [f"{path.name}:{line}: {name}" for line, name in imports_of(path) if name.split(".")[0] in INSTALLED]
+    assert heavy == []
+
+
+@pytest.mark.parametrize(
+    ("layer_name", "source", "count"),
+    [
+        ("model", "import time", 1),
+        ("decision", "def f():\n    from subprocess import run", 1),
+        ("planning", "import os.path", 1),
+        ("model", "from rmsplugin.decision import ffd", 1),
+        ("decision", "from rmsplugin import engine", 1),
+        ("decision", "from ..engine import cycle", 1),
+        ("adapters", "from rmsplugin.engine.ledger import Ledger", 1),
+        ("decision", "from rmsplugin.model.vjob import VJobState\nimport itertools", 0),
+        ("model", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import os", 0),
+    ],
+)
+def test_the_walk_finds_what_it_looks_for(layer_name: str, source: str, count: int) -> None:
+    path = PACKAGE / layer_name / "module.py"
+    assert len(faults(path, imports(source, f"rmsplugin.{layer_name}"))) == count

@@ -1,0 +1,172 @@
+"""The settings file: every fault is refused with the line it is on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rmsplugin.errors import SettingsError
+from rmsplugin.settings import DEFAULT_PATH, KernelImage, Qcow2Image, find_line, load, settings_path
+
+VALID = """\
+[engine]
+cycle_s = 5
+[slurm]
+partitions = ["vjob"]
+[nodes]
+memory_overhead_mib = 32
+[network]
+pool = "10.0.0.10 - 10.0.0.20"
+prefix_length = 24
+[[guest.mounts]]
+source = "10.0.0.1:/home"
+target = "/home"
+[image.default]
+kind = "kernel"
+kernel = "/k"
+initrd = "/i"
+[image.debian]
+kind = "qcow2"
+base = "/d.qcow2"
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "rmsplugin.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_valid_file_is_read(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, VALID))
+    assert settings.engine.cycle_s == 5
+    assert settings.engine.user == "slurm"
+    assert settings.slurm.partitions == ("vjob",)
+    assert [str(bound) for bound in settings.network.pool_bounds] == ["10.0.0.10", "10.0.0.20"]
+    assert settings.guest.mounts[0].type == "nfs"
+    assert isinstance(settings.image["default"], KernelImage)
+    assert isinstance(settings.image["debian"], Qcow2Image)
+
+
+def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, VALID))
+    with pytest.raises(ValueError, match="frozen"):
+        settings.engine.user = "root"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "words"),
+    [
+        ("cycle_s = 5", "cycles = 5", "engine.cycles", "unknown key"),
+        ("cycle_s = 5", "cycle_s = 0", "engine.cycle_s", "greater than 0"),
+        ("cycle_s = 5", 'cycle_s = "often"', "engine.cycle_s", "valid number"),
+        ("cycle_s = 5", "workers = 1.5", "engine.workers", "integer"),
+        ("[nodes]", "[node]", "node", "unknown key"),
+        ('partitions = ["vjob"]', "partitions = []", "slurm.partitions", "at least 1"),
+        ('partitions = ["vjob"]', 'partitions = ["vjob"]\nadapter = "rest"', "slurm.adapter", "'cli'"),
+        ("memory_overhead_mib = 32", "memory_overhead_mib = -1", "nodes.memory_overhead_mib", "greater than or equal"),
+        ("memory_overhead_mib = 32", "stor = 1", "nodes.stor", "unknown key"),
+        ('"10.0.0.10 - 10.0.0.20"', '"10.0.0.20-10.0.0.10"', "network.pool", "FIRST not above LAST"),
+        ('"10.0.0.10 - 10.0.0.20"', '"10.0.0.10"', "network.pool", "two IPv4 addresses"),
+        ('"10.0.0.10 - 10.0.0.20"', '"here-there"', "network.pool", "two IPv4 addresses"),
+        ("prefix_length = 24", "prefix_length = 33", "network.prefix_length", "less than or equal to 32"),
+        ("prefix_length = 24", 'prefix_length = 24\nbridge = "a b"', "network.bridge", "pattern"),
+        ("prefix_length = 24", 'prefix_length = 24\nmac_prefix = "52:54"', "network.mac_prefix", "pattern"),
+        ('target = "/home"', 'target = "/my home"', "guest.mounts.0.target", "pattern"),
+        ('target = "/home"', 'target = "/home"\nwhere = 1', "guest.mounts.0.where", "unknown key"),
+        ('kernel = "/k"', 'kernel = "/k"\nbase = "/b"', "image.default.base", "unknown key"),
+        ("[image.debian]", '[image."a/b"]', "image.a/b", "pattern"),
+    ],
+)
+def test_each_fault_is_refused_with_file_line_and_key(tmp_path: Path, old: str, new: str, key: str, words: str) -> None:
+    assert VALID.count(old) == 1
+    text = VALID.replace(old, new)
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    lines = str(caught.value).splitlines()
+    wanted = text[: text.index(new) + len(new)].count("\n") + 1
+    matching = [line for line in lines if words in line]
+    assert matching, lines
+    assert matching[0].startswith(f"{path}:{wanted}: {key}"), lines
+
+
+@pytest.mark.parametrize(
+    ("removed", "key", "section"),
+    [
+        ('partitions = ["vjob"]\n', "slurm.partitions", "[slurm]"),
+        ("prefix_length = 24\n", "network.prefix_length", "[network]"),
+        ('source = "10.0.0.1:/home"\n', "guest.mounts.0.source", "[[guest.mounts]]"),
+        ('initrd = "/i"\n', "image.default.initrd", "[image.default]"),
+        ('base = "/d.qcow2"\n', "image.debian.base", "[image.debian]"),
+    ],
+)
+def test_a_missing_key_is_refused_with_the_line_of_its_section(
+    tmp_path: Path, removed: str, key: str, section: str
+) -> None:
+    text = VALID.replace(removed, "")
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    line = text.splitlines().index(section) + 1
+    assert str(caught.value) == f"{path}:{line}: {key}: is required"
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    text = VALID.replace("cycle_s = 5", "cycle_s = -1").replace("prefix_length = 24", "prefix_length = 99")
+    with pytest.raises(SettingsError) as caught:
+        load(written(tmp_path, text))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_an_unknown_kind_of_image_is_refused_with_the_line_of_its_section(tmp_path: Path) -> None:
+    text = VALID.replace('kind = "qcow2"', 'kind = "vmdk"')
+    line = text.splitlines().index("[image.debian]") + 1
+    with pytest.raises(SettingsError, match=rf":{line}: image\.debian: .*'vmdk'.*'kernel', 'qcow2'"):
+        load(written(tmp_path, text))
+
+
+def test_an_image_named_default_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"add a section \[image\.default\]"):
+        load(written(tmp_path, VALID.replace("[image.default]", "[image.other]")))
+
+
+def test_what_is_no_toml_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "[engine]\ncycle_s = = 5\n")
+    with pytest.raises(SettingsError, match=r"rmsplugin\.toml: .*line 2"):
+        load(path)
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rmsplugin.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        load(path)
+
+
+@pytest.mark.parametrize("make", [lambda path: None, os.mkdir])
+def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path, make: object) -> None:
+    path = tmp_path / "rmsplugin.toml"
+    assert callable(make)
+    make(path)
+    with pytest.raises(SettingsError, match="name another file with --config"):
+        load(path)
+
+
+def test_which_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RMSPLUGIN_CONFIG", raising=False)
+    assert settings_path() == Path(DEFAULT_PATH)
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", "/from/environment")
+    assert settings_path() == Path("/from/environment")
+    assert settings_path("/from/argument") == Path("/from/argument")
+
+
+def test_find_line_knows_arrays_of_tables_dotted_and_quoted_keys() -> None:
+    text = '[a]\nb.c = 1\n"d" = 2\n[[e.f]]\nx = 1\n[[e.f]]\nx = 2\n'
+    assert find_line(text, ["a", "b", "c"]) == 2
+    assert find_line(text, ["a", "d"]) == 3
+    assert find_line(text, ["e", "f", 1, "x"]) == 7
+    assert find_line(text, ["e", "f", 0]) == 4
+    assert find_line(text, ["nothing"]) == 1
