@@ -122,7 +122,7 @@ class SimulatedWorld:
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
-        self.durations_s.update(save=1.0, migrate=1.0)
+        self.durations_s.update(boot=1.0, save=1.0, restore=1.0, migrate=1.0)
         yield
         self.durations_s.clear()
 
@@ -196,12 +196,13 @@ class LibvirtWorld:
             eventually(lambda: self.hypervisor.host_info(node) is not None)
 
     def up(self, node: str, vm: str) -> bool:
-        return self.on(node, "grep", "-q", "Run /init", spec(vm).console_log).returncode == 0
+        console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
+        return console.exists() and b"Run /init" in console.read_bytes()
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
-        # Slows migrations only; a save of a booted guest takes some tenths of a second by itself.
-        assert self.on(node, "virsh", "migrate-setspeed", vm, "8").returncode == 0
+        # Slows migrations only; a boot, and a save or restore of a booted guest, take some tenths of a second.
+        self.on(node, "virsh", "migrate-setspeed", vm, "8")
         yield
 
     def close(self) -> None:
@@ -396,9 +397,27 @@ def test_abort_of_a_save(world: World) -> None:
     assert power(world, A, big.name) is VMPower.RUNNING
 
 
+@pytest.mark.parametrize("start", ["boot", "restore"])
+def test_start_past_its_time_leaves_none(world: World, start: str) -> None:
+    boot(world)
+    saved(world)
+    with world.slow(A, VM), at_most(SLACK_S), pytest.raises(TimedOutError):
+        if start == "boot":
+            world.hypervisor.boot(A, spec(), timeout_s=0.05)
+        else:
+            world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=0.05)
+    assert world.hypervisor.list_vms(A) == {}
+    time.sleep(1)
+    assert world.hypervisor.list_vms(A) == {}, "it came after all"
+    assert world.exists(A, world.state_path(VM))
+
+
 @pytest.mark.parametrize("how", ["garbage", "header", "truncated"])
 def test_unusable_state_is_never_restored(world: World, how: str) -> None:
-    boot(world)
+    if how == "truncated":
+        boot_up(world)  # to be cut in the middle of the memory, not of the header
+    else:
+        boot(world)
     saved(world)
     path = world.state_path(VM)
     world.damage(A, path, how)
@@ -550,6 +569,81 @@ def test_nothing_secret_is_on_the_command_line(world: World) -> None:
     assert "key=value" not in listing
 
 
+# The node agents, which the states go through.
+
+
+def test_node_agent_tells_what_is_wrong(world: World) -> None:
+    with pytest.raises(NotFoundError):
+        world.nodes.digest(A, VM, timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.nodes.verify(A, VM, Digest(1, "0" * 128), timeout_s=20)
+    boot(world)
+    digest = saved(world)
+    world.nodes.seal(A, VM, digest)
+    assert world.nodes.stat(A, VM).final_bytes == digest.size_bytes
+    assert world.nodes.list_files(A).states == {VM}
+    with pytest.raises(CorruptStateError):
+        world.nodes.verify(A, VM, Digest(digest.size_bytes, "0" * 128), timeout_s=20)
+    world.damage(A, world.state_path(VM), "garbage")
+    with pytest.raises(CorruptStateError):
+        world.nodes.send(A, B, VM, digest, timeout_s=20)
+    assert world.nodes.list_files(B).states == frozenset()
+    world.nodes.drop_state(A, VM)
+    world.nodes.drop_state(A, VM)
+    assert world.nodes.stat(A, VM).final_bytes is None
+
+
+def test_send_to_a_full_node(world: World) -> None:
+    boot_up(world)
+    digest = saved(world)
+    with world.leave_room(B, 1), pytest.raises(NoSpaceError):
+        world.nodes.send(A, B, VM, digest, timeout_s=20)
+    world.nodes.verify(A, VM, digest, timeout_s=20)
+
+
+@only_libvirt
+def test_node_with_another_host_key_is_refused(world: World, tmp_path: Path) -> None:
+    assert isinstance(world, LibvirtWorld)
+    known = Path(world.nodes.known_hosts_path).read_text().splitlines()
+    keys = [line.partition(" ")[2] for line in known]
+    swapped = tmp_path / "known_hosts"
+    swapped.write_text(f"{A} {keys[1]}\n")
+    agents = NodeAgents("root", world.nodes.key_path, str(swapped), connect_timeout_s=5)
+    with pytest.raises(UnavailableError):
+        agents.free_bytes(A)
+    with pytest.raises(UnavailableError):
+        agents.free_bytes(B)
+
+
+@only_libvirt
+def test_node_agent_is_reached_again_after_its_sshd_was_restarted(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    assert world.nodes.free_bytes(A) > 0
+    assert world.minicluster("kill", A, "sshd").returncode == 0
+    sessions = world.on(
+        A, "pgrep", "-x", "sshd"
+    ).stdout.split()  # of this node alone: it has a PID namespace of its own
+    assert world.on(A, "kill", "-KILL", *sessions).returncode == 0
+    with at_most(SLACK_S), pytest.raises(UnavailableError):
+        world.nodes.free_bytes(A)
+    assert world.minicluster("restart", A, "sshd").returncode == 0
+    eventually(lambda: world.nodes.free_bytes(A) > 0)
+
+
+@only_libvirt
+def test_silent_node_agent_is_given_up_in_time(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    agents = NodeAgents("root", world.nodes.key_path, world.nodes.known_hosts_path, connect_timeout_s=2)
+    assert world.minicluster("kill", A, "sshd", "--signal", "STOP").returncode == 0
+    try:
+        with at_most(SLACK_S), pytest.raises(UnavailableError):
+            agents.free_bytes(A)
+    finally:
+        assert world.minicluster("kill", A, "sshd", "--signal", "CONT").returncode == 0
+    assert agents.free_bytes(A) > 0
+    agents.close()
+
+
 # The other half.
 
 
@@ -557,19 +651,8 @@ def test_nothing_secret_is_on_the_command_line(world: World) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(bool(INSIDE), reason="this is the inside")
-def test_on_libvirt(tmp_path_factory: pytest.TempPathFactory) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    kept = os.environ.get("RMSPLUGIN_TEST_MINICLUSTER")
-    directory = Path(kept) if kept else tmp_path_factory.mktemp("minicluster") / "mc"
-    minicluster = str(REPOSITORY / "contrib/minicluster")
-    try:
-        if not kept:
-            up = [minicluster, "up", "--no-engine", "--nodes", "2", "--dir", str(directory)]
-            subprocess.run(up, check=True, stdin=subprocess.DEVNULL)
-        done = in_head.run_pytest(directory, ["--durations=8", __file__], timeout_s=300)
-    finally:
-        if not kept:
-            subprocess.run([minicluster, "down", "--dir", str(directory)], check=True, stdin=subprocess.DEVNULL)
+def test_on_libvirt(request: pytest.FixtureRequest) -> None:
+    directory: Path = request.getfixturevalue("minicluster")
+    done = in_head.run_pytest(directory, ["--durations=8", __file__], timeout_s=300)
     print(done.stdout)
     assert done.returncode == 0, "the contract is broken on libvirt, see above"

@@ -112,7 +112,7 @@ class Hypervisor(Protocol):
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """Create and start the VM. Nothing happens if it exists there already.
 
-        Raises OperationFailedError (no VM is left), TimedOutError, UnavailableError.
+        Raises OperationFailedError or TimedOutError (no VM is left), UnavailableError.
         """
         ...
 
@@ -123,8 +123,9 @@ class Hypervisor(Protocol):
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """Write the VM's state to ``path`` on the node and end the VM.
 
-        On any failure the VM runs on and no file is left at ``path``. The caller names a temporary path and seals it
-        (checks, syncs, renames) afterwards. A VM that does not exist raises NotFoundError.
+        On any failure the VM runs on (or stays paused, if it was) and no file is left at ``path``; only after a
+        failure of the hypervisor itself, which is an UnavailableError, both have to be observed. The caller names a
+        temporary path and seals it (checks, syncs, renames) afterwards. A VM that does not exist raises NotFoundError.
         Raises NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
         """
         ...

@@ -166,7 +166,11 @@ class LibvirtHypervisor:
             return
         xml = self._xml(spec, Machine(self._domain_type_of(node), self._machine_type, self._cpu_model))
         call = self._link(node).start(f"booting {spec.name}", lambda conn: bool(conn.createXML(xml, 0)))
-        self._wait(call, timeout_s)
+        try:
+            self._wait(call, timeout_s)
+        except RmspluginError:
+            self._leave_none(call, node, spec.name)
+            raise
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
@@ -225,7 +229,7 @@ class LibvirtHypervisor:
         try:
             self._wait(call, timeout_s)
         except RmspluginError as error:
-            self._leave_none(node, spec.name)
+            self._leave_none(call, node, spec.name)
             if is_unloadable_state(error):
                 raise CorruptStateError(str(error)) from None
             raise
@@ -333,13 +337,19 @@ class LibvirtHypervisor:
         except RmspluginError:
             return False
 
-    def _leave_none(self, node: str, name: str) -> None:
-        """After a failed start: end what libvirt may have left."""
+    def _leave_none(self, call: Call[T], node: str, name: str) -> None:
+        """After a failed start: end what it has made, or, when it was given up and still goes on, will make."""
+        deadline = time.monotonic() + _ABORT_GRACE_S
         try:
-            if self._find(node, name) is not None:
-                self.stop(node, name, timeout_s=self._call_timeout_s)
+            while True:
+                ended = call.wait(0)
+                if self._find(node, name) is not None:
+                    self.stop(node, name, timeout_s=self._call_timeout_s)
+                if ended or time.monotonic() > deadline:
+                    return
+                call.wait(_POLL_S)
         except RmspluginError:
-            return
+            return  # Nobody answers. The engine looks for the VM in any case.
 
     # What else is asked of a node.
 
