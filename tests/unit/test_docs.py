@@ -1,0 +1,161 @@
+"""The documentation is true where a program can tell: links, commands, settings, generated pages."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rmsplugin.cli.main import build_parser
+from rmsplugin.cli.session import split_command
+from rmsplugin.settings import KernelImage, Qcow2Image, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
+
+#: What marks a machine or a network of ours, and must never be in anything committed.
+PRIVATE = re.compile(r"/work/|/root/|/home/(?!alice\b)\w+/|artifact-?registry|\.internal\b")
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", without_code(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text())):
+        if re.match(r"https?://", target):
+            continue
+        file, _, anchor = target.partition("#")
+        page = (path.parent / file) if file else path
+        assert page.exists(), f"{path.name}: no {target}"
+        if anchor:
+            assert anchor in anchors(page), f"{path.name}: no heading for {target}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_of_the_repository_that_are_named_exist(path: Path) -> None:
+    named = re.findall(r"(?<![\w/.-])((?:rmsplugin|contrib|lua|hooks|tests|docs|\.ci)/[\w./-]*\w)", path.read_text())
+    for name in named:
+        assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_of_the_machine_it_was_written_on(path: Path) -> None:
+    assert PRIVATE.findall(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_that_are_shown_parse(path: Path) -> None:
+    text = path.read_text()
+    shown = re.findall(r"^(?:    |  )(?:[$#] )?(?:sudo )?rmsplugin +([a-z]+\b[^#\n;|]*)", text, re.MULTILINE)
+    shown += re.findall(r"`(?:sudo )?rmsplugin ([a-z]+\b[^`]*)`", text)
+    for words in shown:
+        words = words.replace("JOBID", "12").replace("COMMAND", "vjobs")
+        own, _ = split_command(shlex.split(words))
+        if own[0] in complete_without_arguments() or len(own) > 1:
+            build_parser().parse_args(own)
+        else:
+            assert own[0] in subparsers(), f"{path.name}: rmsplugin {words}"
+
+
+def subparsers() -> dict[str, argparse.ArgumentParser]:
+    (action,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+def complete_without_arguments() -> set[str]:
+    return {
+        name
+        for name, parser in subparsers().items()
+        if not any(action.required for action in parser._actions if not action.option_strings)
+    }
+
+
+def test_every_command_and_option_is_in_the_manual_page() -> None:
+    page = (DOCS / "man/rmsplugin.1").read_text().replace("\\-", "-")
+    for name, parser in subparsers().items():
+        start = page.index(f".SS \\fB{name}\\fR")
+        part = page[start : page.find("\n.SS ", start + 1)]
+        for action in parser._actions:
+            if action.dest == "help":
+                continue
+            for word in action.option_strings or [action.metavar]:
+                assert str(word) in part, f"{name} {word}"
+
+
+def test_every_command_is_in_a_guide_or_the_readme() -> None:
+    text = "".join(path.read_text() for path in GUIDES)
+    for name in subparsers():
+        assert re.search(rf"rmsplugin {name}\b", text), name
+
+
+def test_every_setting_is_documented_with_a_description() -> None:
+    markdown, page = (DOCS / "settings.md").read_text(), (DOCS / "man/rmsplugin.toml.5").read_text()
+    models = [field.annotation for name, field in Settings.model_fields.items() if name != "image"]
+    for model in [*models, KernelImage, Qcow2Image]:
+        assert model is not None
+        for key, field in model.model_fields.items():
+            assert f"| `{key}` |" in markdown, key
+            assert f"\\fB{key}\\fR" in page, key
+            assert key == "kind" or field.description, f"{key} has no description"
+
+
+def test_the_example_of_the_settings_is_valid() -> None:
+    text = (DOCS / "settings.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    Settings.model_validate(tomllib.loads(example))
+
+
+def test_generated_pages_are_current() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "contrib/make-docs"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}run: .venv/bin/python contrib/make-docs"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+@pytest.mark.parametrize("page", sorted((DOCS / "man").iterdir()), ids=lambda path: path.name)
+def test_manual_pages_have_no_fault_for_groff(page: Path) -> None:
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-z", str(page)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_systemd_unit_is_understood() -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(ROOT / "contrib/systemd/rmsplugin-engine.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # The program is not installed where the tests run; anything else is a fault of the unit.
+    complaints = [line for line in done.stderr.splitlines() if "rmsplugin-engine" in line]
+    assert [line for line in complaints if "is not executable" not in line] == []
+
+
+def test_decisions_are_numbered_and_have_their_parts() -> None:
+    records = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    for path in records:
+        text = path.read_text()
+        assert text.startswith(f"# {path.name[:4]}: ")
+        for part in ("Status: ", "## Context", "## Decision", "## Consequences"):
+            assert part in text, f"{path.name}: {part}"

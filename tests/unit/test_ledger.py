@@ -1,0 +1,328 @@
+"""The ledger: transitions, operations, upgrades from older schemas, and what survives a kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlite_utils
+from sqlite_utils import Migrations
+
+from rmsplugin.engine import migrations as schema
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.rows import OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.vjob import TRANSITIONS, Geometry, IllegalTransitionError, VJobState
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
+    opened = Ledger(tmp_path / "ledger.sqlite", clock=clock)
+    yield opened
+    opened.close()
+
+
+def vjob(job_id: int = 12, **changes: object) -> VJobRow:
+    values: dict[str, object] = {
+        "job_id": job_id,
+        "display_id": str(job_id),
+        "user": "alice",
+        "uid": 2001,
+        "partition": "vjob",
+        "geometry": Geometry(2, 1, 512),
+        "state": VJobState.WAITING,
+        "reason": "new",
+        "submitted": 100.0,
+        "state_since": 100.0,
+        "private_key": "SECRET",
+    }
+    return VJobRow(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def vm(job_id: int = 12, index: int = 0, **changes: object) -> VMRow:
+    values: dict[str, object] = {
+        "name": f"vjob{job_id}-{index}",
+        "job_id": job_id,
+        "idx": index,
+        "uuid": "u",
+        "mac": "m",
+        "address": "10.0.0.10",
+        "host": "n1",
+    }
+    return VMRow(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path, ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_secrets_do_not_show_in_messages(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    assert ledger.vjob(12).private_key == "SECRET"
+    assert "SECRET" not in repr(ledger.vjob(12))
+
+
+def test_rows_come_back_as_they_went_in(ledger: Ledger) -> None:
+    row = vjob(display_id="10_2", script_started=True, losses=3, restarts=1, public_key="p")
+    ledger.add_vjob(row)
+    machines = [vm(touched=("n1", "n2"), image_node="n2", image_bytes=5), vm(index=1)]
+    ledger.set_vms(12, machines)
+    assert ledger.vjob(12) == row
+    assert ledger.find_vjob("10_2") == ledger.find_vjob("12") == row
+    assert ledger.vms(12) == machines
+
+
+def test_what_is_known_stays_at_the_second_sight(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    ledger.add_vjob(vjob(submitted=999.0))
+    assert ledger.vjob(12).submitted == 100.0
+
+
+def test_what_is_not_there_is_said(ledger: Ledger) -> None:
+    for ask in (lambda: ledger.vjob(1), lambda: ledger.find_vjob("1_2"), lambda: ledger.operation(1)):
+        with pytest.raises(NotFoundError):
+            ask()
+
+
+def test_vjobs_come_in_order_of_first_submission_and_ended_ones_when_asked_for(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob(3, submitted=5.0))
+    ledger.add_vjob(vjob(2, submitted=9.0))
+    ledger.add_vjob(vjob(1, submitted=1.0, state=VJobState.TERMINATED))
+    assert [row.job_id for row in ledger.vjobs()] == [3, 2]
+    assert [row.job_id for row in ledger.vjobs(ended=True)] == [1, 3, 2]
+
+
+@pytest.mark.parametrize("source", VJobState)
+@pytest.mark.parametrize("target", VJobState)
+def test_only_the_moves_of_the_life_cycle_are_made(
+    ledger: Ledger, clock: Clock, source: VJobState, target: VJobState
+) -> None:
+    ledger.add_vjob(vjob(state=source))
+    clock.now = 2000.0
+    if source is target:
+        assert ledger.transition(12, target, "again").state_since == 100.0
+    elif (source, target) in TRANSITIONS:
+        row = ledger.transition(12, target, "because", losses=7)
+        assert (row.state, row.reason, row.state_since, row.losses) == (target, "because", 2000.0, 7)
+        (event,) = ledger.events()
+        assert (event.vjob, event.kind, event.message, event.time) == ("12", f"vjob-{target}", "because", 2000.0)
+    else:
+        with pytest.raises(IllegalTransitionError):
+            ledger.transition(12, target, "because", losses=7)
+        assert ledger.vjob(12) == vjob(state=source)
+        assert ledger.events() == []
+
+
+def test_a_state_changes_by_transition_only(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    with pytest.raises(AssertionError):
+        ledger.update_vjob(12, state="running")
+    ledger.update_vjob(12, script_started=True)
+    assert ledger.vjob(12).script_started
+
+
+def test_live_vms_are_those_of_live_vjobs(ledger: Ledger) -> None:
+    for job_id, state in enumerate(VJobState, start=1):
+        ledger.add_vjob(vjob(job_id, state=state))
+        ledger.set_vms(job_id, [vm(job_id)])
+    live = {row.job_id for row in ledger.live_vms()}
+    assert live == {job_id for job_id, state in enumerate(VJobState, start=1) if state.is_live}
+
+
+def test_a_node_is_touched_once(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    ledger.set_vms(12, [vm()])
+    for node in ("n1", "n2", "n1"):
+        ledger.touch("vjob12-0", node)
+    assert ledger.vms()[0].touched == ("n1", "n2")
+
+
+def test_one_operation_at_a_time_for_each_vjob(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    ledger.add_vjob(vjob(13))
+    first = ledger.begin_operation(12, OperationKind.SUSPEND, "alice", {"to": "n2"})
+    assert (first.arguments, first.state, first.requested_by) == ({"to": "n2"}, Outcome.RUNNING, "alice")
+    with pytest.raises(RefusedError, match="vjob 12 is busy: suspend"):
+        ledger.begin_operation(12, OperationKind.RESUME, "alice")
+    ledger.begin_operation(13, OperationKind.STOP, "engine")
+    ledger.end_operation(first.id, "no room")
+    assert ledger.operation(first.id).state is Outcome.FAILED
+    ledger.begin_operation(12, OperationKind.RESUME, "alice")
+    assert [operation.kind for operation in ledger.running_operations()] == [OperationKind.STOP, OperationKind.RESUME]
+
+
+def test_actions_end_with_their_operation(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    operation = ledger.begin_operation(12, OperationKind.SUSPEND, "alice")
+    done = ledger.begin_action(operation.id, "suspend", "vjob12-0", "n1")
+    ledger.action_progress(done, 50, 100)
+    ledger.end_action(done)
+    ledger.begin_action(operation.id, "suspend", "vjob12-1", "n1")
+    ledger.end_operation(operation.id)
+    first, second = ledger.actions(operation.id)
+    assert (first.state, first.bytes_done, first.bytes_total) == (Outcome.DONE, 50, 100)
+    assert (second.state, second.error) == (Outcome.FAILED, "interrupted")
+
+
+def test_events_are_the_newest_oldest_first(ledger: Ledger) -> None:
+    for number in range(5):
+        ledger.event("note", f"m{number}", vjob="12" if number % 2 else "")
+    assert [event.message for event in ledger.events(limit=2)] == ["m3", "m4"]
+    assert [event.message for event in ledger.events(since=3)] == ["m3", "m4"]
+    assert [event.message for event in ledger.events(vjob="12")] == ["m1", "m3"]
+
+
+def test_a_wait_ends_at_the_change_or_at_its_time(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    assert not ledger.wait(lambda: ledger.vjob(12).state is VJobState.STARTING, 0.05)
+    later = threading.Timer(0.1, lambda: ledger.transition(12, VJobState.STARTING, "room"))
+    later.start()
+    started = time.monotonic()
+    assert ledger.wait(lambda: ledger.vjob(12).state is VJobState.STARTING, 10)
+    assert time.monotonic() - started < 5
+
+
+def test_many_threads_write_at_once(ledger: Ledger) -> None:
+    def write() -> None:
+        for _ in range(50):
+            ledger.event("note", "m")
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledger.events()) == 400
+
+
+# -- upgrades ------------------------------------------------------------------------------------------------------
+
+
+def old_ledger(path: Path, steps: int) -> None:
+    """Make a ledger of an older version: its first ``steps`` migrations, and a vjob written as it wrote them."""
+    older = Migrations(schema.migrations.name)
+    for migration in schema.migrations.pending(sqlite_utils.Database(memory=True))[:steps]:
+        older(name=migration.name)(migration.fn)
+    db = sqlite_utils.Database(path)
+    older.apply(db)
+    columns = [column for column in db.table("vjobs").columns if column.notnull or column.is_pk]
+    values: dict[str, object] = {column.name: 0 if column.type in ("INTEGER", "REAL") else "" for column in columns}
+    values |= {"job_id": 12, "display_id": "12", "geometry": str(Geometry(1, 1, 64)), "state": "sleeping"}
+    db.table("vjobs").insert(values)
+    db.close()
+
+
+def steps() -> int:
+    return len(schema.migrations.pending(sqlite_utils.Database(memory=True)))
+
+
+@pytest.mark.parametrize("version", range(1, steps() + 1))
+def test_every_older_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path, version: int) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    old_ledger(old, version)
+    upgraded, fresh = Ledger(old), Ledger(new)
+    try:
+        assert upgraded.vjob(12).state is VJobState.SLEEPING
+        assert upgraded.transition(12, VJobState.RESUMING, "on").state is VJobState.RESUMING
+    finally:
+        upgraded.close()
+        fresh.close()
+    assert columns_of(old) == columns_of(new)
+
+
+def columns_of(path: Path) -> dict[str, list[str]]:
+    db = sqlite_utils.Database(path)
+    found = {name: sorted(column.name for column in db.table(name).columns) for name in db.table_names()}
+    db.close()
+    return found
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    first = Ledger(path)
+    first.add_vjob(vjob())
+    first.close()
+    second = Ledger(path)
+    assert second.vjob(12) == vjob()
+    second.close()
+
+
+# -- crashes -------------------------------------------------------------------------------------------------------
+
+_WRITER = """
+import sys
+from pathlib import Path
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
+ledger = Ledger(Path(sys.argv[1]))
+while True:
+    for target in (VJobState.STARTING, VJobState.WAITING):
+        operation = ledger.begin_operation(12, OperationKind.START, "engine")
+        ledger.begin_action(operation.id, "run", "vjob12-0", destination="n1")
+        row = ledger.transition(12, target, "r", losses=ledger.vjob(12).losses + 1)
+        ledger.end_operation(operation.id)
+        print(row.losses, flush=True)  # committed from here on
+"""
+
+
+def test_a_kill_in_the_middle_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    opened = Ledger(path)
+    opened.add_vjob(vjob())
+    opened.close()
+    for delay_s in (0.0, 0.01, 0.03, 0.07):
+        process = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay_s)
+        os.kill(process.pid, signal.SIGKILL)
+        promised = [int(line) for line in process.communicate()[0].splitlines() if line.strip()]
+        opened = Ledger(path)
+        row = opened.vjob(12)
+        events = [event for event in opened.events(limit=10**6) if event.kind.startswith("vjob-")]
+        # A transition is whole or not at all: state, counter and event come together.
+        assert len(events) == row.losses
+        assert row.losses >= max(promised, default=1)
+        assert events[-1].kind == f"vjob-{row.state}"
+        # What was under way is found again, and at most one operation was.
+        under_way = opened.running_operations()
+        assert len(under_way) <= 1
+        for operation in under_way:
+            opened.end_operation(operation.id, "killed")
+        if row.state is VJobState.STARTING:
+            opened.transition(12, VJobState.WAITING, "r", losses=row.losses + 1)
+        opened.close()
+
+
+def test_a_transaction_that_fails_leaves_nothing(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    with pytest.raises(Exception, match="no such column"):
+        ledger.transition(12, VJobState.STARTING, "room", no_such_column=1)
+    assert ledger.vjob(12) == vjob()
+    assert ledger.events() == []
