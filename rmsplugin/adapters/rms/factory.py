@@ -1,11 +1,38 @@
-"""Factory: which implementation of the RMS Protocol a site gets."""
+"""Which Rms to use: the choice of the settings (``slurm.adapter``), or the best that fits the running Slurm."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
+from rmsplugin.errors import SettingsError, UnavailableError
 
 
-def open_rms(kind: str = "auto", *, bin_dir: str = "", timeout_s: float = 30.0) -> Rms:
-    """Return the implementation named ``kind``."""
-    return SlurmCli(bin_dir, timeout_s)
+def open_rms(kind: Literal["auto", "cli", "pyslurm"] = "auto", bin_dir: str = "", timeout_s: float = 30.0) -> Rms:
+    """Return the Rms of this host.
+
+    Args:
+        kind: ``auto`` takes pyslurm when it imports and was made for the release of Slurm that runs, else the commands.
+        bin_dir: directory of the commands; empty: PATH.
+        timeout_s: bound of one command.
+
+    Raises:
+        SettingsError: pyslurm is asked for and cannot be used.
+    """
+    commands = SlurmCli(bin_dir, timeout_s)
+    if kind == "cli":
+        return commands
+    try:
+        version = commands.version()
+    except UnavailableError:
+        version = ""  # the engine may be started before Slurm; the commands do in any case
+    if SlurmPyslurm.fits(version):
+        return SlurmPyslurm(commands)
+    if kind == "pyslurm":
+        raise SettingsError(
+            f"slurm.adapter is pyslurm, but there is none here that was made for Slurm {version or '(not answering)'}:"
+            " install it, or say auto"
+        )
+    return commands

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob, RmsNode, RmsPartition, RmsSnapshot
+from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
 from rmsplugin.errors import NotFoundError, RefusedError
 
 REQUEUE_DELAY_S = 121
@@ -74,6 +75,7 @@ class SimulatedRms:
         self._configuring_s = configuring_s
         self._completing_s = completing_s
         self._jobs: dict[str, _Job] = {}  # by display id
+        self._array_limits: dict[int, int] = {}
         self._last_id = 0
         self._failures: dict[str, list[Exception]] = {}
         self._lock = threading.RLock()
@@ -85,7 +87,7 @@ class SimulatedRms:
         with self._lock:
             self._called("snapshot", "")
             return RmsSnapshot(
-                jobs=tuple(self._seen(each) for each in self._jobs.values()),
+                jobs=tuple(row.job for row in self._rows()),
                 nodes=dict(self.nodes),
                 partitions=dict(self.partitions),
                 preempt_type=self.preempt_type,
@@ -97,7 +99,8 @@ class SimulatedRms:
         """See ``Rms.job``."""
         with self._lock:
             self._called("job", job_id)
-            return self._seen(self._find(job_id))
+            display_id = self._find(job_id).job.display_id
+            return next(row.job for row in self._rows() if row.job.display_id == display_id)
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
@@ -200,10 +203,16 @@ class SimulatedRms:
         depends_on: Iterable[int] = (),
         begin: float = 0,
         array: Iterable[int] = (),
+        array_limit: int = 0,
     ) -> int:
-        """Submit a job (or an array with these indices), as job_submit.lua leaves it unless ``held`` is False."""
+        """Submit a job, as job_submit.lua leaves it unless ``held`` is False.
+
+        With ``array``, the indices of an array; ``array_limit`` of its elements may run at the same time.
+        """
         with self._lock:
             job_id, now = self._new_id(), self._clock()
+            if array_limit:
+                self._array_limits[job_id] = array_limit
             for display_id in [f"{job_id}_{index}" for index in array] or [str(job_id)]:
                 job = RmsJob(
                     *(display_id, job_id, partition, user, uid, name, JobState.PENDING, "PENDING"),
@@ -278,7 +287,9 @@ class SimulatedRms:
                 each.job = replace(job, detail="PENDING", submit_time=int(now), nodes=(), batch_host="", reason=reason)
             elif job.state is JobState.PENDING and not job.held and not each.requeued:
                 ready = now >= max(each.since + self._start_delay_s, each.begin) and not self._unmet(each)
-                if ready and not each.limit:
+                if self._at_array_limit(each):
+                    each.job = replace(job, reason="JobArrayTaskLimit")
+                elif ready and not each.limit:
                     node = each.node or next(iter(self.nodes))
                     each.set(now, JobState.CONFIGURING, nodes=(node,), batch_host=node, reason="None")
                 elif each.limit:
@@ -310,6 +321,13 @@ class SimulatedRms:
         each.requeued = False
         each.set(now, JobState.ENDED, detail=detail, held=False)
 
+    def _rows(self) -> list[JobRow]:
+        rows = []
+        for display_id, each in self._jobs.items():
+            array_id, _, task = display_id.partition("_")
+            rows.append(JobRow(self._seen(each), int(array_id), task, dependency="", begin=0))
+        return within_array_limits(rows, self._array_limits)
+
     def _seen(self, each: _Job) -> RmsJob:
         """The job as Slurm shows it now."""
         completing = self._completing(each)
@@ -332,6 +350,15 @@ class SimulatedRms:
 
     def _completing(self, each: _Job) -> bool:
         return not each.under_way and self._clock() < each.completing_until
+
+    def _at_array_limit(self, each: _Job) -> bool:
+        array_id = int(each.job.display_id.partition("_")[0])
+        under_way = [
+            display_id
+            for display_id, other in self._jobs.items()
+            if other.under_way and display_id.startswith(f"{array_id}_")
+        ]
+        return 0 < self._array_limits.get(array_id, 0) <= len(under_way)
 
     def _unmet(self, each: _Job) -> tuple[int, ...]:
         by_id: Mapping[int, JobState] = {other.job.job_id: other.job.state for other in self._jobs.values()}

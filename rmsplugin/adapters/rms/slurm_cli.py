@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from rmsplugin.adapters.rms import slurm_text
-from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
 
@@ -52,10 +52,17 @@ class SlurmCli:
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
-        configuration = slurm_text.configuration(self._run("scontrol", "show", "config"))
-        return RmsSnapshot(
+        return self.snapshot_with(
             jobs=tuple(row.job for row in self._rows()),
             nodes=slurm_text.nodes(self._run("scontrol", "show", "node", "-o")),
+        )
+
+    def snapshot_with(self, jobs: tuple[RmsJob, ...], nodes: dict[str, RmsNode]) -> RmsSnapshot:
+        """Return a snapshot of these jobs and nodes, and of the rest as the commands say it."""
+        configuration = slurm_text.configuration(self._run("scontrol", "show", "config"))
+        return RmsSnapshot(
+            jobs=jobs,
+            nodes=nodes,
             partitions=slurm_text.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
             preempt_type=configuration["PreemptType"],
             preempt_mode=configuration["PreemptMode"],
@@ -63,9 +70,17 @@ class SlurmCli:
             version=configuration["SLURM_VERSION"],
         )
 
+    def version(self) -> str:
+        """Release of the Slurm that runs, such as "22.05.8". Raises UnavailableError."""
+        return slurm_text.configuration(self._run("scontrol", "show", "config"))["SLURM_VERSION"]
+
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""
-        return self._row(job_id).job
+        row = self._row(job_id)
+        if row.task and row.job.eligible:
+            # Whether the limit of its array leaves room shows only beside its siblings.
+            return next((each for each in self._rows("-j", str(row.array_id)) if each.target == row.target), row).job
+        return row.job
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
@@ -149,7 +164,7 @@ class SlurmCli:
             self._run("scancel", row.target)
 
     def _row(self, job_id: int) -> JobRow:
-        # Of an array's id squeue prints all elements.
+        # Of an array's id squeue prints all elements, of an element's only that one.
         for row in self._rows("-j", str(job_id)):
             if row.job.job_id == job_id:
                 return row
@@ -190,14 +205,16 @@ class SlurmCli:
         message = " ".join(done.stderr.decode("utf-8", "replace").split())
         if done.returncode == 127:
             raise UnavailableError(f"{path} is not there: install Slurm's commands, or set slurm.bin_dir ({message})")
-        if done.returncode != 0:
-            raise _error(message or f"{program} ended with status {done.returncode}")
+        # `scontrol write batch_script` of an unknown job ends with status 0.
+        if done.returncode != 0 or (message and not done.stdout):
+            raise meaning(message or f"{program} ended with status {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
 
 
-def _error(message: str) -> RmspluginError:
+def meaning(message: str) -> RmspluginError:
+    """Return the error that Slurm's words stand for."""
     lowered = message.lower()
-    for words, meaning in _MEANINGS:
+    for words, error in _MEANINGS:
         if words in lowered:
-            return meaning(message)
+            return error(message)
     return RefusedError(message)

@@ -31,8 +31,8 @@ _NODE_DOWN = {
 }
 _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 
-# What is asked of squeue, in this order. The name is the user's and may hold anything, so it comes last.
-_SQUEUE_FIELDS = {
+#: What is asked of squeue, in this order. The name is the user's and may hold anything, so it comes last.
+JOB_FIELDS = {
     "display_id": "%i",
     "job_id": "%A",
     "array_id": "%F",
@@ -82,17 +82,21 @@ def squeue_format(token: str) -> str:
     Args:
         token: begins each row. Job names may hold anything, line ends too; an unguessable token cannot be forged.
     """
-    return "|".join((token, *_SQUEUE_FIELDS.values()))
+    return "|".join((token, *JOB_FIELDS.values()))
 
 
 def job_rows(text: str, token: str, restarts: Mapping[int, int], now: int) -> list[JobRow]:
     """Read the output of ``squeue -r`` with ``squeue_format``, run with TZ=UTC and SLURM_TIME_FORMAT=%s."""
-    rows = [_job_row(part.removesuffix("\n"), restarts, now) for part in text.split(f"{token}|")[1:]]
-    return list(_with_split(rows))
+    rows = []
+    for part in text.split(f"{token}|")[1:]:
+        values = part.removesuffix("\n").split("|", len(JOB_FIELDS) - 1)
+        fields = dict(zip(JOB_FIELDS, values, strict=True))
+        rows.append(job_row(fields, restarts.get(int(fields["job_id"]), 0), now))
+    return list(with_split(rows))
 
 
-def _job_row(text: str, restarts: Mapping[int, int], now: int) -> JobRow:
-    fields = dict(zip(_SQUEUE_FIELDS, text.split("|", len(_SQUEUE_FIELDS) - 1), strict=True))
+def job_row(fields: Mapping[str, str], restarts: int, now: int) -> JobRow:
+    """Read the fields of ``JOB_FIELDS`` as squeue prints them."""
     word, submitted, starts = fields["word"], _time(fields["submit"]), _time(fields["start"])
     completing = word == "COMPLETING"
     state = _state(word, _time(fields["end"]), now)
@@ -119,7 +123,7 @@ def _job_row(text: str, restarts: Mapping[int, int], now: int) -> JobRow:
         eligible=False,
         nodes=expand(fields["nodes"]),
         batch_host=fields["batch_host"].removeprefix("n/a"),
-        restarts=restarts.get(int(fields["job_id"]), 0),
+        restarts=restarts,
     )
     row = JobRow(
         job,
@@ -155,8 +159,8 @@ def _eligible(row: JobRow, now: int) -> bool:
     return begin <= now
 
 
-def _with_split(rows: list[JobRow]) -> Iterator[JobRow]:
-    # Elements that Slurm has not split off yet are printed one by one, but share the job id of their array.
+def with_split(rows: list[JobRow]) -> Iterator[JobRow]:
+    """Mark the elements of arrays that Slurm has not split off yet: they share the job id of their array."""
     shared = Counter(row.job.job_id for row in rows if row.task)
     for row in rows:
         if row.task and row.job.job_id == row.array_id and shared[row.job.job_id] > 1:
@@ -204,20 +208,24 @@ def restart_counts(text: str) -> dict[int, int]:
 
 def nodes(text: str) -> dict[str, RmsNode]:
     """Read the output of ``scontrol show node -o``."""
-    found = {}
-    for record in _records(text, "NodeName"):
-        state = record["State"]
-        words = set(re.findall(r"[A-Z_]+", state))
-        found[record["NodeName"]] = RmsNode(
-            name=record["NodeName"],
-            cpus=int(record["CPUTot"]),
-            memory_mib=int(record["RealMemory"]),
-            # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
-            up=not words & _NODE_DOWN and "*" not in state,
-            draining=bool(words & _NODE_DRAINING),
-            state=state,
-        )
-    return found
+    return {
+        record["NodeName"]: node(record["NodeName"], int(record["CPUTot"]), int(record["RealMemory"]), record["State"])
+        for record in _records(text, "NodeName")
+    }
+
+
+def node(name: str, cpus: int, memory_mib: int, state: str) -> RmsNode:
+    """Make a node of what Slurm says of it; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
+    words = set(re.findall(r"[A-Z_]+", state))
+    return RmsNode(
+        name=name,
+        cpus=cpus,
+        memory_mib=memory_mib,
+        # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
+        up=not words & _NODE_DOWN and "*" not in state,
+        draining=bool(words & _NODE_DRAINING),
+        state=state,
+    )
 
 
 def partitions(text: str) -> dict[str, RmsPartition]:

@@ -1,0 +1,125 @@
+"""Slurm by pyslurm: jobs and nodes are read in one call each, without a process; all else is left to the commands.
+
+A release of pyslurm fits one release of Slurm only, and the names of its attributes change between them; this module
+uses few, which 22.5 and its successors share. Partitions and configuration are spelled differently in each, and actions
+need the care of ``SlurmCli`` in any case, so both stay with the commands. The bound of pyslurm's calls is Slurm's own
+(MessageTimeout), not ``slurm.command_timeout_s``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rmsplugin.adapters.rms import slurm_text
+from rmsplugin.adapters.rms.base import RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.adapters.rms.hostlist import expand
+from rmsplugin.adapters.rms.slurm_cli import SlurmCli, meaning
+
+
+class SlurmPyslurm:
+    """The Rms over pyslurm, on a host of the cluster."""
+
+    def __init__(self, commands: SlurmCli) -> None:
+        """Import pyslurm.
+
+        Args:
+            commands: does what pyslurm does not.
+
+        Raises:
+            ImportError: it is not installed, or its libslurm is not.
+        """
+        # libslurm shortens the list of an array's elements to 64 characters unless it is told not to.
+        os.environ["SLURM_BITSTR_LEN"] = "0"
+        import pyslurm
+
+        self._pyslurm = pyslurm
+        self._commands = commands
+        self.batch_script = commands.batch_script
+        self.job = commands.job
+        self.split = commands.split
+        self.hold = commands.hold
+        self.start = commands.start
+        self.suspend = commands.suspend
+        self.resume = commands.resume
+        self.requeue = commands.requeue
+        self.cancel = commands.cancel
+
+    @staticmethod
+    def fits(version: str) -> bool:
+        """Whether pyslurm imports here and was made for this release of Slurm, such as "22.05.8"."""
+        try:
+            import pyslurm
+        except (ImportError, OSError):
+            return False
+        return _release(str(pyslurm.__version__)) == _release(version)
+
+    def snapshot(self) -> RmsSnapshot:
+        """See ``Rms.snapshot``."""
+        try:
+            jobs = self._jobs()
+            nodes = {node.name: _node(node) for node in self._pyslurm.Nodes.load().values()}
+        except self._pyslurm.RPCError as error:
+            raise meaning(" ".join(str(error).split())) from None
+        return self._commands.snapshot_with(jobs, nodes)
+
+    def _jobs(self) -> tuple[RmsJob, ...]:
+        now = int(time.time())
+        rows: list[slurm_text.JobRow] = []
+        limits: dict[int, int] = {}
+        for job in self._pyslurm.Jobs.load().values():
+            rows += (slurm_text.job_row(fields, job.requeue_count or 0, now) for fields in _fields(job))
+            if job.array_tasks_parallel:
+                limits[job.array_id] = job.array_tasks_parallel
+        return tuple(row.job for row in slurm_text.within_array_limits(slurm_text.with_split(rows), limits))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The part of a version that pyslurm and Slurm share: pyslurm 22.5.3 is for Slurm 22.05.x."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _fields(job: Any) -> Iterator[Mapping[str, str]]:
+    """What squeue would print of the job; for elements of an array that have no record of their own, of each."""
+    fields = {
+        "display_id": str(job.id),
+        "job_id": str(job.id),
+        "array_id": str(job.array_id or job.id),
+        "task": "N/A",
+        "partition": job.partition,
+        "user": job.user_name or str(job.user_id),
+        "uid": str(job.user_id),
+        "word": job.state,
+        "reason": job.state_reason,
+        "priority": str(job.priority or 0),
+        "cpus": str(job.cpus),
+        "memory": str(job.memory_per_node or job.memory_per_cpu or 0),
+        "submit": str(job.submit_time or 0),
+        "start": str(job.start_time or 0),
+        "end": str(job.end_time or 0),
+        # Only whether there is one counts, and 22.5 gives its parts without Slurm's word on whether they are fulfilled.
+        "dependency": "unfulfilled" if job.dependencies else "",
+        "nodes": job.allocated_nodes or "",
+        "batch_host": job.batch_host or "",
+        "name": job.name or "",
+    }
+    if not job.array_id:
+        yield fields
+    elif job.array_task_id is not None:
+        yield _element(fields, job.array_id, str(job.array_task_id))
+    elif job.array_tasks_waiting:
+        for task in expand(f"[{job.array_tasks_waiting}]"):
+            yield _element(fields, job.array_id, task)
+    else:
+        yield fields
+
+
+def _element(fields: Mapping[str, str], array_id: int, task: str) -> Mapping[str, str]:
+    return {**fields, "display_id": f"{array_id}_{task}", "task": task}
+
+
+def _node(node: Any) -> RmsNode:
+    return slurm_text.node(node.name, int(node.total_cpus), int(node.real_memory), str(node.state))
