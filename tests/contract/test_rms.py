@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,9 +20,11 @@ from typing import Any, Protocol
 import pytest
 
 from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, Rms, RmsJob, RmsNode, RmsPartition
+from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
-from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
+from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
+from rmsplugin.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 
 MINICLUSTER = str(Path(__file__).resolve().parents[2] / "contrib" / "minicluster")
 LOCAL = os.environ.get("RMSPLUGIN_TEST_SLURM") == "local"
@@ -144,8 +148,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     as_user = commands(request)
     rms: Rms
     if request.param == "pyslurm":
-        from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
-
         rms = SlurmPyslurm(SlurmCli(prefix=as_user("root")))
     else:
         rms = SlurmCli(prefix=as_user("root"))
@@ -447,6 +449,41 @@ def test_the_last_element_has_the_id_of_its_array_and_acts_alone(world: World) -
     world.rms.cancel(array_id)
     world.wait_for(array_id, JobState.ENDED)
     assert world.rms.job(other).state is JobState.RUNNING
+
+
+# --- which one ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "running", "pyslurm_for", "expected"),
+    [
+        ("auto", "22.05.8", "22.5.3", SlurmPyslurm),
+        ("auto", "24.11.5", "22.5.3", SlurmCli),
+        ("auto", "22.05.8", "", SlurmCli),
+        ("auto", "", "22.5.3", SlurmCli),
+        ("cli", "22.05.8", "22.5.3", SlurmCli),
+        ("pyslurm", "22.05.8", "22.5.3", SlurmPyslurm),
+        ("pyslurm", "24.11.5", "22.5.3", None),
+        ("pyslurm", "22.05.8", "", None),
+        ("pyslurm", "", "22.5.3", None),
+    ],
+)
+def test_open_rms(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, running: str, pyslurm_for: str, expected: type[Rms] | None
+) -> None:
+    def version(commands: SlurmCli) -> str:
+        if not running:
+            raise UnavailableError("Unable to contact slurm controller")
+        return running
+
+    module = types.SimpleNamespace(__version__=pyslurm_for) if pyslurm_for else None
+    monkeypatch.setitem(sys.modules, "pyslurm", module)  # None: importing it fails
+    monkeypatch.setattr(SlurmCli, "version", version)
+    if expected is None:
+        with pytest.raises(SettingsError, match=r"slurm\.adapter is pyslurm"):
+            open_rms(kind)
+    else:
+        assert type(open_rms(kind)) is expected
 
 
 # --- the commands alone ---
