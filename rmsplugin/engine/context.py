@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,10 +19,11 @@ from rmsplugin.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, injected: seconds since the epoch, and a way to let some pass."""
+    """Time, injected: seconds since the epoch, a way to let some pass, and one to wait for an event meanwhile."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
 
 
 @dataclass(frozen=True)

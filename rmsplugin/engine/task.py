@@ -70,7 +70,7 @@ class Task:
 
     def pause(self, seconds: float) -> None:
         """Let time pass; ends early when poked or cancelled (then raises CancelledError)."""
-        self._poked.wait(seconds)
+        self.context.clock.wait(self._poked, seconds)
         self._poked.clear()
         self.check_cancelled()
 

@@ -1,0 +1,121 @@
+"""Invariants I1-I6 hold when the engine is killed at any of its steps and started again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.world import KilledError, World
+
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory: a ledger syncs at each step, which is what costs time on a disk."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as path:
+        yield Path(path)
+
+
+def live_a_whole_life(world: World, kill_at: int | None) -> int:
+    """Run, suspend, resume elsewhere, migrate, end: the engine is killed once on the way. Returns its first life's steps."""
+    world.start_engine(kill_at)
+    first = world.life
+    job = world.submit(vms=2)
+    world.until(job, S.RUNNING)
+    while not world.context.ledger.vjob(job).script_started:
+        world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
+        world.tick()
+    for kind, reached in ((K.SUSPEND, S.SLEEPING), (K.RESUME, S.RUNNING)):
+        while world.state(job) is not reached or job in world.executor.busy():
+            world.ask(job, kind, "n3" if kind is K.RESUME else "")
+            world.tick()
+    world.ask(job, K.MIGRATE)
+    world.until(job, S.RUNNING)
+    check_running(world, job)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+    assert world.hypervisor.violations == []
+    vjob = world.context.ledger.vjob(job)
+    assert vjob.losses == 0, "a killed engine loses nothing"
+    assert vjob.private_key == ""
+    assert world.context.ledger.vms() == []
+    return first.steps
+
+
+def check_running(world: World, job: int) -> None:
+    for vm in world.context.ledger.vms(job):
+        assert world.hypervisor.where(vm.name) == [vm.host], "one VM, where the ledger says (I1)"
+        assert vm.destination == ""
+
+
+def count_steps(directory: Path) -> int:
+    world = World(directory)
+    steps = live_a_whole_life(world, None)
+    assert {each[0] for each in world.hypervisor.calls} >= {"boot", "save", "restore", "migrate", "stop"}
+    return steps
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_any_step_of_a_whole_life(directory: Path) -> None:
+    (directory / "0").mkdir()
+    total = count_steps(directory / "0")
+    assert total > 100
+    for step in range(1, total + 1):
+        where = directory / str(step)
+        where.mkdir()
+        try:
+            live_a_whole_life(World(where), step)
+        except AssertionError as error:
+            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
+
+
+@pytest.mark.parametrize("succeeds", [True, False], ids=["which then succeeds", "which then fails"])
+@pytest.mark.parametrize("method", ["boot", "save", "restore", "migrate"])
+def test_killed_in_the_middle_of_what_the_hypervisor_does(directory: Path, method: str, succeeds: bool) -> None:
+    world = World(directory)
+    job = world.submit(vms=2)
+
+    def killed() -> None:
+        world.life.dead = True
+        raise KilledError
+
+    if method != "boot":
+        world.until(job, S.RUNNING)
+    if method == "restore":
+        world.ask(job, K.SUSPEND)
+        world.until(job, S.SLEEPING)
+    world.hypervisor.hook_next(method, Point.DURING, killed, vm=f"vjob{job}-0")
+    if method != "boot":
+        world.ask(job, {"save": K.SUSPEND, "restore": K.RESUME, "migrate": K.MIGRATE}[method])
+    for _ in range(10):
+        world.alive(world.cycle.run)
+        if world.life.dead:
+            break
+        import time
+
+        time.sleep(0.02)
+        world.pass_time(1)
+    assert world.life.dead, "the hook was reached"
+    world.hypervisor.settle(f"vjob{job}-0", succeed=succeeds)
+    if method == "save":
+        world.until(job, S.SLEEPING)
+        world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    check_running(world, job)
+    assert world.context.ledger.vjob(job).losses == 0
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+    assert world.hypervisor.violations == []
+
+

@@ -1,0 +1,232 @@
+"""A simulated cluster and the real engine on it, in virtual time, that can be killed at any of its steps and restarted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rmsplugin.adapters.guest import SimulatedGuests
+from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
+from rmsplugin.adapters.node import SimulatedNodes
+from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
+from rmsplugin.adapters.rms.simulated import SimulatedRms
+from rmsplugin.engine.context import Clock, Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
+from rmsplugin.settings import Settings
+
+NODES = ("n1", "n2", "n3")
+CPUS, MEMORY_MIB = 2, 1024
+
+SETTINGS = Settings.model_validate(
+    {
+        "engine": {"user": "root"},
+        "slurm": {"partitions": ["vjob"]},
+        "nodes": {"store": "/store"},
+        "network": {"pool": "10.0.0.10-10.0.0.200", "prefix_length": 24},
+        "image": {"default": {"kind": "kernel", "kernel": "/vmlinuz", "initrd": "/initrd"}},
+    }
+)
+
+
+class KilledError(BaseException):
+    """The engine was killed: nothing of it happens any more, and nothing catches it."""
+
+
+class Life:
+    """One life of the engine: counts its steps (calls of adapters, writes of the ledger) and ends it at a given one."""
+
+    def __init__(self, kill_at: int | None) -> None:
+        self.steps = 0
+        self.dead = False
+        self._kill_at = kill_at
+        self._lock = threading.Lock()
+
+    def step(self) -> None:
+        """Called before and after whatever the engine does to the world."""
+        with self._lock:
+            self.steps += 1
+            if self.steps == self._kill_at:
+                self.dead = True
+            if self.dead:
+                raise KilledError
+
+
+class Mortal:
+    """An adapter as one life of the engine sees it: each call is two steps, one before and one after it."""
+
+    def __init__(self, adapter: Any, life: Life) -> None:
+        self._adapter = adapter
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._adapter, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self._life.step()
+            value = method(*arguments, **options)
+            self._life.step()
+            return value
+
+        return call
+
+
+class MortalLedger(Ledger):
+    """The ledger as one life of the engine sees it: a dead engine writes nothing."""
+
+    life: Life | None = None
+
+    def _write(self):  # type: ignore[no-untyped-def]
+        if self.life is not None:
+            self.life.step()
+        return super()._write()
+
+
+class AnsweringGuests(SimulatedGuests):
+    """Guests of whatever VM was booted."""
+
+    def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
+        """See Guests."""
+        if address not in self.guests:
+            self.add(address, host_key)
+        super().wait_ready(address, host_key, timeout_s=timeout_s)
+
+
+class World:
+    """The cluster; it outlives the engine."""
+
+    def __init__(self, directory: Path) -> None:
+        self.time = 1_000_000.0
+        self._time_lock = threading.Lock()
+        self._ledger_path = directory / "ledger.sqlite"
+        self.rms = SimulatedRms(
+            lambda: self.time,
+            [RmsNode(name, CPUS, MEMORY_MIB, True, False, "IDLE") for name in NODES],
+            [RmsPartition("vjob", True, NODES, "SUSPEND", 1, 0)],
+            configuring_s=0.0,
+        )
+        self.files = SimulatedFiles()
+        self.hypervisor = SimulatedHypervisor(
+            {name: (CPUS, MEMORY_MIB) for name in NODES},
+            clock=lambda: self.time,
+            sleep=self.pass_time,
+            files=self.files,
+        )
+        self.nodes = SimulatedNodes(self.files)
+        self.guests = AnsweringGuests()
+        self.settled = 0
+        self.life = Life(None)
+        self.start_engine()
+
+    def pass_time(self, seconds: float) -> None:
+        """Virtual time goes on."""
+        with self._time_lock:
+            self.time += seconds
+
+    def _wait(self, event: threading.Event, seconds: float) -> bool:
+        self.pass_time(seconds)
+        return event.is_set()
+
+    def start_engine(self, kill_at: int | None = None) -> None:
+        """A new engine on the same ledger and the same world; the former one, if it still lives, is dead."""
+        self.life.dead = True
+        self.life = life = Life(None)
+        ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
+        self.context = Context(
+            settings=SETTINGS,
+            ledger=ledger,
+            rms=Mortal(self.rms, life),
+            hypervisor=Mortal(self.hypervisor, life),
+            nodes=Mortal(self.nodes, life),
+            guests=Mortal(self.guests, life),
+            root_public_key="ssh-ed25519 AAAA",
+            clock=Clock(now=lambda: self.time, sleep=self.pass_time, wait=self._wait),
+        )
+        self.executor = Executor(self.context, workers=8, on_end=lambda: None)
+        self.placing = Placing(self.context, self.executor)
+        self.cycle = Cycle(self.context, self.executor, self.placing)
+        ledger.life = life
+        life._kill_at = kill_at
+        self.alive(self.executor.adopt)
+
+    def alive(self, act: Callable[[], object]) -> None:
+        """Do something as the engine; if that kills it, it is just dead."""
+        try:
+            act()
+        except KilledError:
+            self.life.dead = True
+
+    def tick(self) -> None:
+        """One cycle, and all that it began; a killed engine is started again, to live on."""
+        if self.life.dead:
+            self.start_engine()
+        self.alive(self.cycle.run)
+        deadline = time.monotonic() + 20
+        while self.executor.busy() and not self.life.dead:
+            assert time.monotonic() < deadline, "an operation hangs"
+            self._settle()
+            time.sleep(0.0005)
+        self.pass_time(1.0)
+        # The wrapper of a running job gives its signs of life, whoever listens.
+        for vjob in self.context.ledger.vjobs():
+            if not self.life.dead and vjob.state is VJobState.RUNNING:
+                self.alive(lambda vjob=vjob: self.context.ledger.update_vjob(vjob.job_id, wrapper_seen=self.time))
+
+    def _settle(self) -> None:
+        """What a killed engine left under way in the hypervisor ends without it, well or not."""
+        for _, vm in list(self.hypervisor._pending):
+            self.settled += 1
+            self.hypervisor.settle(vm, succeed=self.settled % 2 == 0)
+
+    def submit(self, vms: int = 2, cpus: int = 1, memory_mib: int = 256, **options: Any) -> int:
+        """A wrapped job, held, as lua/rmsplugin.lua leaves it."""
+        geometry = Geometry(vms, cpus, memory_mib)
+        script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
+        return self.rms.submit(script=script, user="nobody", uid=65534, **options)
+
+    def state(self, job: int) -> VJobState:
+        """State of the vjob in the ledger."""
+        return self.context.ledger.vjob(job).state
+
+    def until(self, job: int, *states: VJobState, ticks: int = 60) -> None:
+        """Tick until the vjob is in one of the states with nothing under way."""
+        for _ in range(ticks):
+            self.tick()
+            if self.life.dead:
+                continue
+            known = {vjob.job_id for vjob in self.context.ledger.vjobs(ended=True)}
+            if job in known and self.state(job) in states and job not in self.executor.busy():
+                return
+        raise AssertionError(f"vjob {job} is {self.state(job)}, not {states}: {self.cycle.report}")
+
+    def ask(self, job: int, kind: OperationKind, to: str = "") -> None:
+        """As an operator: suspend, resume or migrate; what is refused (it happened already) is refused."""
+        seen, vjob = self.cycle.seen, self.context.ledger.vjob(job)
+        assert seen is not None
+
+        def begin() -> None:
+            try:
+                if kind is OperationKind.SUSPEND:
+                    self.executor.begin(job, kind, "asked")
+                elif kind is OperationKind.RESUME:
+                    self.placing.resume(seen, vjob, to, "asked", "root")
+                else:
+                    self.placing.migrate(seen, vjob, "", to, "asked", "root")
+            except (RefusedError, IllegalTransitionError):
+                return
+
+        self.alive(begin)
+
+    def leftovers(self) -> list[str]:
+        """What there is of any VM: domains, state files, configuration files."""
+        found = [f"VM {vm}" for node in NODES for vm in self.hypervisor.list_vms(node)]
+        found += [path for node in NODES for path in self.files.paths(node)]
+        return found + [f"config {vm}" for node in NODES for vm in self.nodes.list_files(node).configs]
