@@ -1,0 +1,144 @@
+"""Engine link: what the wrapper asks and tells the engine, however long that is down."""
+
+from __future__ import annotations
+
+import contextlib
+import pwd
+import socket
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import (
+    NotFoundError,
+    RefusedError,
+    RmspluginError,
+    SettingsError,
+    UnavailableError,
+)
+from rmsplugin.wrapper.session import Access, Ending
+
+DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
+DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
+DEFAULT_USER = "slurm"
+
+_T = TypeVar("_T")
+
+_ACCESS_WAIT_S = 25
+_ANSWER_TIMEOUT_S = 10.0
+_SIGN_OF_LIFE_S = 5.0
+_LONGEST_PAUSE_S = 5.0
+# A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
+_REFUSALS = 5
+_REFUSED_PAUSE_S = 2.0
+# Slurm learns the ending from our exit; the engine's knowing it first only matters if we die in between.
+_FINISHED_PATIENCE_S = 60.0
+
+
+def client_from_settings(environ: Mapping[str, str]) -> EngineClient:
+    """Return a client of the engine that the settings name; the one on this host if they name no ``engine.url``.
+
+    Standard library only, not ``rmsplugin.settings``: a batch host may have hundreds of wrappers.
+
+    Raises:
+        SettingsError: the file cannot be read, or names an account that does not exist.
+    """
+    path = environ.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
+    try:
+        with open(path, "rb") as file:
+            settings = tomllib.load(file).get("engine", {})
+        url = settings.get("url", "")
+        if not url:
+            return EngineClient.unix(str(settings.get("socket", DEFAULT_SOCKET)))
+        return EngineClient.tcp(url, pwd.getpwnam(settings.get("user", DEFAULT_USER)).pw_uid)
+    except (OSError, tomllib.TOMLDecodeError, AttributeError, KeyError, RefusedError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+class EngineLink:
+    """Talks to the engine about one job."""
+
+    def __init__(self, client: EngineClient, job_id: str) -> None:
+        """For the job that this process wraps."""
+        self._client = client
+        self._path = f"/v1/jobs/{job_id}"
+        self._host = "".join(c for c in socket.gethostname() if c.isalnum() or c in "-.")
+
+    def access(self) -> Access:
+        """Wait until the VMs run, as long as it takes, and return how to get into them.
+
+        Raises:
+            RmspluginError: the engine says, again and again, that this will never be.
+        """
+        query = f"{self._path}/access?wait={_ACCESS_WAIT_S}&wrapper=1&host={self._host}"
+
+        def ask() -> Access:
+            asked = time.monotonic()
+            answer = self._client.request("GET", query, timeout_s=_ACCESS_WAIT_S + _ANSWER_TIMEOUT_S)
+            access = Access.parse(answer)
+            if access is None:
+                # The engine has waited for us; if it has not, it is us who must not run in circles.
+                time.sleep(max(1.0 - (time.monotonic() - asked), 0.0))
+                raise _NotYetError("the VMs do not run")
+            return access
+
+        return insist(ask)
+
+    def starting(self) -> None:
+        """Have the engine record that the script is about to start. Raises as ``access``."""
+        insist(lambda: self._post("started"))
+
+    def finished(self, ending: Ending) -> None:
+        """Tell how the script ended, if the engine takes it in time."""
+        body = {"exit_code": ending.exit_code, "signal": ending.signal}
+        try:
+            insist(lambda: self._post("finished", body), patience_s=_FINISHED_PATIENCE_S)
+        except RmspluginError:
+            return
+
+    def show_signs_of_life(self) -> None:
+        """Tell the engine from now on that somebody is attached to the script."""
+        threading.Thread(target=self._signs_of_life, name="signs of life", daemon=True).start()
+
+    def _signs_of_life(self) -> None:
+        while True:
+            # A lost one does not matter: the next one tells as much.
+            with contextlib.suppress(RmspluginError, OSError):
+                self._post("attached")
+            time.sleep(_SIGN_OF_LIFE_S)
+
+    def _post(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self._client.request("POST", f"{self._path}/{verb}", body, timeout_s=_ANSWER_TIMEOUT_S)
+
+
+class _NotYetError(UnavailableError):
+    """The engine answered, but there is nothing to connect to yet: ask again at once."""
+
+
+def insist(ask: Callable[[], _T], *, patience_s: float | None = None) -> _T:
+    """Repeat what an engine or a VM that is down cannot answer; with a longer and longer pause, up to 5 s.
+
+    Raises:
+        RmspluginError: it was refused several times in a row, or ``patience_s`` are over.
+    """
+    deadline = None if patience_s is None else time.monotonic() + patience_s
+    pause_s, refusals = 0.1, 0
+    while True:
+        try:
+            return ask()
+        except _NotYetError:
+            pause_s, refusals = 0.1, 0
+        except UnavailableError:
+            refusals = 0
+            if deadline is not None and time.monotonic() > deadline:
+                raise
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            time.sleep(pause_s)
+        except (RefusedError, NotFoundError):
+            refusals += 1
+            if refusals >= _REFUSALS:
+                raise
+            time.sleep(_REFUSED_PAUSE_S)

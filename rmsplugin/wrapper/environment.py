@@ -1,0 +1,125 @@
+"""Environment of the script: what the job would have had on its nodes, told in terms of its VMs. Pure."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from rmsplugin.model.vjob import Geometry
+
+TOOLS = "/run/rmsplugin/bin"
+HOSTFILE = "/run/rmsplugin/etc/hostfile"
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+# They describe the batch host, where the script does not run.
+_OF_THE_BATCH_HOST = (
+    "SLURM_CPU_BIND",
+    "SLURM_CPU_BIND_LIST",
+    "SLURM_CPU_BIND_TYPE",
+    "SLURM_CPU_BIND_VERBOSE",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_TASK_PID",
+    "SLURM_TOPOLOGY_ADDR",
+    "SLURM_TOPOLOGY_ADDR_PATTERN",
+)
+
+# Flag of a shell's ulimit, resource, bytes a unit. Not the address space nor the resident size: Slurm derives those
+# from the job's memory on its own side, which is the wrapper's and tiny.
+_LIMITS = (
+    ("t", resource.RLIMIT_CPU, 1),
+    ("f", resource.RLIMIT_FSIZE, 512),
+    ("d", resource.RLIMIT_DATA, 1024),
+    ("s", resource.RLIMIT_STACK, 1024),
+    ("c", resource.RLIMIT_CORE, 512),
+    ("l", resource.RLIMIT_MEMLOCK, 1024),
+    ("n", resource.RLIMIT_NOFILE, 1),
+    ("p", resource.RLIMIT_NPROC, 1),
+)
+
+
+def script_environment(
+    environ: Mapping[str, str], geometry: Geometry, vm_names: Sequence[str], *, user: str, home: str
+) -> dict[str, str]:
+    """Return the environment of the script.
+
+    Args:
+        environ: what slurmstepd gave to the wrapper: the submission's environment and the job's variables.
+        geometry: of the vjob.
+        vm_names: its VMs, the one that the script runs in first.
+        user: its owner.
+        home: the owner's home directory, when the environment does not name it.
+    """
+    result = {name: value for name, value in environ.items() if name and name not in _OF_THE_BATCH_HOST}
+    count = len(vm_names)
+    node_list = _node_list(vm_names)
+    result.update(
+        {
+            "PATH": f"{TOOLS}:{environ.get('PATH') or _DEFAULT_PATH}",
+            "HOME": environ.get("HOME") or home,
+            "USER": user,
+            "LOGNAME": user,
+            "RMSPLUGIN_HOSTFILE": HOSTFILE,
+            "SLURM_JOB_NODELIST": node_list,
+            "SLURM_NODELIST": node_list,
+            "SLURM_JOB_NUM_NODES": str(count),
+            "SLURM_NNODES": str(count),
+            "SLURM_NTASKS": str(geometry.ntasks),
+            "SLURM_NPROCS": str(geometry.ntasks),
+            "SLURM_TASKS_PER_NODE": tasks_per_node(geometry.ntasks, count),
+            "SLURM_JOB_CPUS_PER_NODE": repeated(geometry.cpus, count),
+            "SLURM_CPUS_ON_NODE": str(geometry.cpus),
+            "SLURM_MEM_PER_NODE": str(geometry.memory_mib),
+            "SLURMD_NODENAME": vm_names[0],
+        }
+    )
+    return result
+
+
+def tasks_per_node(ntasks: int, nodes: int) -> str:
+    """Spread tasks over nodes as Slurm does, and say so in its form: ``2(x3),1``."""
+    each, more = divmod(ntasks, nodes)
+    parts = [repeated(each + 1, more), repeated(each, nodes - more)]
+    return ",".join(part for part in parts if part)
+
+
+def repeated(value: int, times: int) -> str:
+    """Slurm's form of the same number for several nodes: ``4(x2)``; empty for none."""
+    if value == 0 or times == 0:
+        return ""
+    return str(value) if times == 1 else f"{value}(x{times})"
+
+
+def _node_list(names: Sequence[str]) -> str:
+    stem, _, first = names[0].rpartition("-")
+    last = len(names) - 1
+    if last > 0 and list(names) == [f"{stem}-{index}" for index in range(len(names))]:
+        return f"{stem}-[{first}-{last}]"
+    return ",".join(names)
+
+
+def environment_file(environment: Mapping[str, str]) -> bytes:
+    """Shell script that puts NAME=VALUE words before the positional parameters; for ``env -i "$@"``.
+
+    Words, not shell variables: a name that no shell would take for a variable (bash's exported functions) stays.
+    """
+    return _set_command([f"{name}={value}" for name, value in environment.items()], before='"$@"')
+
+
+def arguments_file(arguments: Iterable[str]) -> bytes:
+    """Shell script that sets the positional parameters."""
+    return _set_command(arguments, before="")
+
+
+def _set_command(words: Iterable[str], before: str) -> bytes:
+    parts = ["set", "--", *(shlex.quote(word) for word in words), *([before] if before else [])]
+    return " ".join(parts).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def limits_file() -> bytes:
+    """This process's soft limits, a line ``FLAG VALUE`` each, as a shell's ulimit takes them."""
+    lines = []
+    for flag, number, unit in _LIMITS:
+        soft, _ = resource.getrlimit(number)
+        lines.append(f"{flag} {'unlimited' if soft == resource.RLIM_INFINITY else soft // unit}\n")
+    return "".join(lines).encode()

@@ -1,0 +1,146 @@
+"""Signals: which of those that reach the wrapper are meant for the script, and how they get there.
+
+All are blocked and taken one by one by a thread of their own, so that none is lost while there is no connection.
+Slurm sends SIGTERM for a cancellation, the time limit, a requeue, and when a user asks for it; it is asked which.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import resource
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+
+# A suspend is SIGTSTP and then SIGSTOP: the VMs are saved, the script is to notice nothing. SIGCONT is its other end,
+# and comes before every SIGTERM too. The others are of no use to a process in another machine.
+_NOT_PASSED_ON = frozenset({signal.SIGTSTP, signal.SIGCONT, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD})
+# Faults of this process itself (blocking them would hang it), and what the kernel says of its own files.
+_OWN = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP}
+    | {signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG, signal.SIGIO}
+)
+
+_ASK_TIMEOUT_S = 5.0
+_ASK_AGAIN_S = 1.0
+_ASK_TIMES = 20
+
+
+class Fate(enum.Enum):
+    """What Slurm is doing to the job."""
+
+    RUNNING = enum.auto()
+    ENDING = enum.auto()
+    REQUEUED = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+def taken() -> set[int]:
+    """The signals that the wrapper takes."""
+    return {int(number) for number in signal.valid_signals() - _OWN - {signal.SIGKILL, signal.SIGSTOP}}
+
+
+def block() -> None:
+    """Keep all signals pending until ``SignalThread`` takes them; call it before any thread exists."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, taken())
+
+
+def parse_fate(line: str, restarts: int) -> Fate:
+    """Read ``scontrol show job -o``.
+
+    Args:
+        line: its output.
+        restarts: how often the job had been requeued when this run of it began.
+    """
+    facts = dict(re.findall(r"(?:^|\s)(JobState|Restarts)=(\S+)", line))
+    state = facts.get("JobState", "")
+    if facts.get("Restarts", "").isdigit() and int(facts["Restarts"]) > restarts:
+        return Fate.REQUEUED
+    match state:
+        case "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED":
+            return Fate.REQUEUED
+        case "RUNNING" | "SUSPENDED" | "CONFIGURING" | "SIGNALING" | "RESIZING":
+            return Fate.RUNNING
+        case "":
+            return Fate.UNKNOWN
+    return Fate.ENDING
+
+
+def ask_slurm(job_id: str, restarts: int) -> Fate:
+    """Ask Slurm what it is doing to the job; UNKNOWN if it does not say in time."""
+    try:
+        answer = subprocess.run(
+            ["scontrol", "show", "job", "-o", job_id],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return Fate.UNKNOWN
+    return parse_fate(answer.stdout, restarts) if answer.returncode == 0 else Fate.UNKNOWN
+
+
+class SignalThread(threading.Thread):
+    """Takes signals as they come, and acts on one after the other."""
+
+    def __init__(
+        self,
+        fate: Callable[[], Fate],
+        send: Callable[[int], None],
+        end: Callable[[int], None],
+        detach: Callable[[], None],
+        pause: Callable[[float], object],
+    ) -> None:
+        """Take what to do.
+
+        Args:
+            fate: what Slurm is doing to the job.
+            send: passes a signal on to the script; waits until that is possible.
+            end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
+            detach: ends the wrapper and nothing else.
+            pause: waits between two questions.
+        """
+        super().__init__(name="signals", daemon=True)
+        self._fate, self._send, self._end, self._detach, self._pause = fate, send, end, detach, pause
+
+    def run(self) -> None:
+        """Take signals for ever."""
+        waited_for = taken()
+        while True:
+            self.handle(signal.sigwait(waited_for))
+
+    def handle(self, number: int) -> None:
+        """Act on one signal."""
+        if number in _NOT_PASSED_ON:
+            return
+        if number != signal.SIGTERM:
+            self._send(number)
+            return
+        for _ in range(_ASK_TIMES):
+            match self._fate():
+                case Fate.ENDING:
+                    self._end(number)
+                    return
+                case Fate.RUNNING:
+                    self._send(number)
+                    return
+                case Fate.REQUEUED:
+                    self._detach()
+                    return
+            # Not knowing, nothing is right: passed on it might kill the work of a job that is only requeued. If the
+            # job is really ending, Slurm's SIGKILL to us and the end of the VMs follow anyway.
+            self._pause(_ASK_AGAIN_S)
+
+
+def die_by(number: int) -> None:
+    """End this process by the signal, as the script ended by it; returns if that does not end a process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)

@@ -1,0 +1,180 @@
+"""Output streams: each byte of the script's output reaches the job's output file once, whatever dies in between.
+
+The guest keeps the whole stream, and the last acknowledgement: "with OFFSET bytes delivered, the output file had SIZE
+bytes". A wrapper that takes over compares what the file has beyond SIZE with what the stream has beyond OFFSET.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rmsplugin.errors import OperationFailedError
+
+_CHUNK_BYTES = 1 << 16
+# How far back a file that lost its end (its host crashed) is compared before it is believed to be the same file.
+_PROOF_BYTES = 4096
+# slurmstepd writes its own messages into the job's output file, behind whatever we wrote.
+_FOREIGN = b"slurmstepd: error: "
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
+_FULL_DISK_PATIENCE_S = 600.0
+_FULL_DISK_RETRY_S = 2.0
+
+
+class Ack(NamedTuple):
+    """With ``offset`` bytes of the stream delivered, the output file had ``size`` bytes."""
+
+    offset: int
+    size: int
+
+
+class ReplayNeeded(Exception):  # not an error: the file was begun anew
+    """The file is not the one that was acknowledged: the stream has to be delivered from its beginning."""
+
+
+class OutputFile:
+    """Delivers one stream to one file descriptor. One thread feeds it; others may read ``ack``."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        """For stream ``name``, into ``fd``."""
+        self.name = name
+        self._fd = fd
+        self._regular = _is_regular(fd)
+        self._lock = threading.Lock()
+        self._ack = Ack(0, self._size())
+        # The part of the file that may hold bytes beyond the acknowledged ones, and has not been compared yet.
+        self._unsure = (0, 0)
+        self._must_match = False
+        # Whether what the comparison found has still to be acknowledged: before the next byte is written, or a third
+        # wrapper would compare the stream with what is between the second's bytes and the first's acknowledgement.
+        self._unsettled = False
+
+    @property
+    def ack(self) -> Ack:
+        """What is delivered so far."""
+        with self._lock:
+            return self._ack
+
+    def take_over(self, ack: Ack) -> None:
+        """Go on where a former wrapper acknowledged ``ack``; how much further it came is found out on the way."""
+        size = self._size()
+        self._unsure, self._must_match, self._unsettled = (0, 0), False, size != ack.size
+        if not self._regular:
+            offset = ack.offset
+        elif size >= ack.size:
+            offset, self._unsure = ack.offset, (ack.size, size)
+        elif ack.offset > ack.size - size:
+            # Shorter than it was: truncated by a requeue, or the batch host crashed before the end was on its disk.
+            offset = ack.offset - (ack.size - size)
+            back = min(offset, size, _PROOF_BYTES)
+            offset, self._unsure, self._must_match = offset - back, (size - back, size), True
+        else:
+            offset = 0
+        with self._lock:
+            self._ack = Ack(offset, size)
+
+    def restart(self) -> None:
+        """Deliver the stream from its beginning."""
+        self._unsure, self._must_match, self._unsettled = (0, 0), False, True
+        with self._lock:
+            self._ack = Ack(0, self._size())
+
+    def feed(self, data: bytes, acknowledge: Callable[[str, Ack], None]) -> None:
+        """Deliver the next bytes of the stream.
+
+        Args:
+            data: they.
+            acknowledge: returns when the guest has kept what it is given; its errors pass through, and the stream
+                goes on at ``ack.offset`` with the next connection.
+
+        Raises:
+            ReplayNeeded: call ``restart`` and feed the stream from its beginning.
+            OperationFailedError: the file takes no data.
+        """
+        if self._unsure[0] < self._unsure[1]:
+            data = self._skip_delivered(data)
+        if self._unsettled and self._unsure[0] >= self._unsure[1]:
+            acknowledge(self.name, self.ack)
+            self._unsettled = False
+        view = memoryview(data)
+        while view:
+            written = self._write(view)
+            self._advance(written)
+            view = view[written:]
+
+    def _skip_delivered(self, data: bytes) -> bytes:
+        """Return what of ``data`` is not in the file yet."""
+        start, end = self._unsure
+        there = self._read(start, min(len(data), end - start))
+        same = _common_length(there, data)
+        whole = same == len(data) or start + same == end
+        if not whole and self._must_match:
+            raise ReplayNeeded
+        if not whole:
+            same = self._before_foreign_text(start, start + same) - start
+        self._unsure = (start + same, end) if same == len(data) and same else (0, 0)
+        self._advance(same)
+        if same < 0:
+            # slurmstepd's message began in what an earlier chunk had in common with it by coincidence.
+            return self._read(start + same, -same) + data
+        return data[same:]
+
+    def _before_foreign_text(self, start: int, mismatch: int) -> int:
+        """Where slurmstepd's message begins, if it is what differs: its first letters may be the stream's as well."""
+        begin = max(mismatch - len(_FOREIGN), 0)
+        window = self._read(begin, 2 * len(_FOREIGN))
+        found = window.find(_FOREIGN)
+        return mismatch if found < 0 or begin + found > mismatch else begin + found
+
+    def _advance(self, count: int) -> None:
+        size = self._size()
+        with self._lock:
+            self._ack = Ack(self._ack.offset + count, size)
+
+    def _size(self) -> int:
+        return os.fstat(self._fd).st_size if self._regular else 0
+
+    def _read(self, offset: int, count: int) -> bytes:
+        """Read from the file; it was opened for writing only, so by its name in /proc. Nothing if that is refused."""
+        try:
+            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.pread(fd, count, offset)
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
+
+    def _write(self, view: memoryview) -> int:
+        deadline = time.monotonic() + _FULL_DISK_PATIENCE_S
+        while True:
+            try:
+                return os.write(self._fd, view[:_CHUNK_BYTES])
+            except OSError as error:
+                if error.errno not in _FULL_DISK or time.monotonic() > deadline:
+                    raise OperationFailedError(f"cannot write the job's {self.name}: {error.strerror}") from None
+            time.sleep(_FULL_DISK_RETRY_S)
+
+
+def same_file(first_fd: int, second_fd: int) -> bool:
+    """Whether two descriptors write to one file, so that the order between them matters."""
+    first, second = os.fstat(first_fd), os.fstat(second_fd)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+def _common_length(first: bytes, second: bytes) -> int:
+    if second.startswith(first):
+        return len(first)
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
+def _is_regular(fd: int) -> bool:
+    return stat.S_ISREG(os.fstat(fd).st_mode)
