@@ -7,7 +7,8 @@ from quickstart_lib.stage import Stage, check
 _DIRECTORY = "/home/alice/quickstart"
 _COUNTER = f"{_DIRECTORY}/counter.sh"
 _OUTPUT = f"{_DIRECTORY}/counter.out"
-_LAST_NUMBER = 30
+_LAST_NUMBER = 40
+_UNTIL_TOLD = "until test -e /tmp/go; do sleep 1; done"
 _SCRIPT = f"""\
 #!/bin/bash
 # Prints a number each second; each has to arrive, once.
@@ -29,11 +30,12 @@ def tell(stage: Stage) -> None:
     stage.run(["dd", f"of={_COUNTER}", "status=none"], user="alice", stdin=_SCRIPT)
     stage.run(["rm", "-f", _OUTPUT], user="alice")
 
-    stage.say("Alice, an ordinary user, submits with plain sbatch: a job that counts, and one for each other node.")
+    stage.say("Alice, an ordinary user, submits with plain sbatch: jobs that keep all nodes busy, one of them counts.")
     options = ["--partition=vjob", f"--cpus-per-task={cpus}", "--mem=256", f"--chdir={_DIRECTORY}"]
+    others = [_submit(stage, [*options, f"--wrap={_UNTIL_TOLD}"]) for _ in nodes[1:]]
+    stage.await_("their VMs to boot", lambda: all(_state(stage, job) == "running" for job in others) or None)
     counter = _submit(stage, [*options, "--output=counter.out", _COUNTER])
-    others = [_submit(stage, [*options, "--wrap=sleep 12"]) for _ in nodes[1:]]
-    stage.await_("the VMs to boot", lambda: all(_state(stage, job) == "running" for job in [counter, *others]) or None)
+    stage.await_("its VM to boot", lambda: _state(stage, counter) == "running" or None)
     stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
     stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
     home = _node(stage, counter)
@@ -46,7 +48,7 @@ def tell(stage: Stage) -> None:
 
     stage.say("Alice suspends the counting job: its VM is saved to a file, and the memory is free.")
     stage.show(["rmsplugin", "suspend", counter])
-    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.10T %N"])
+    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.11T %N"])
     check(_state(stage, counter) == "sleeping", f"vjob {counter} is not sleeping")
     slurm_state = stage.run(["squeue", "-h", "-j", counter, "-o", "%T"]).strip()
     check(slurm_state == "SUSPENDED", f"Slurm says {slurm_state} of job {counter}, not SUSPENDED")
@@ -56,13 +58,17 @@ def tell(stage: Stage) -> None:
 
     stage.say(f"The waiting job runs in its place on {home}, as soon as its VM has booted.")
     stage.await_("it to run", lambda: _state(stage, successor) in ("running", "stopping", "terminated") or None)
+    check(_node(stage, successor) in (home, ""), f"vjob {successor} is not on {home}")
     stage.show(["rmsplugin", "vms", "--format=name,vjob,state,node,image,imagesize"])
 
-    stage.say("When another node is free, the counting job is resumed there, not where it was.")
-    stage.await_("room elsewhere", lambda: all(_state(stage, job) == "terminated" for job in others) or None)
+    stage.say("Alice logs in to the VM of another job and tells it to end; the counting job is resumed on that node.")
+    elsewhere = _node(stage, others[0])
+    for job in others:
+        stage.show(["rmsplugin", "ssh", job, "--", "touch", "/tmp/go"])
+    stage.await_("room there", lambda: all(_state(stage, job) == "terminated" for job in others) or None)
     check(_numbers(stage) == before, "the sleeping job went on counting")
-    elsewhere = next(row["name"] for row in nodes if row["name"] != home)
     stage.show(["rmsplugin", "resume", counter, "--to", elsewhere])
+    check(elsewhere not in ("", home), f"vjob {others[0]} was on {elsewhere or 'no node'}, vjob {counter} on {home}")
     check(_node(stage, counter) == elsewhere, f"vjob {counter} is not on {elsewhere}")
     seen = len(_numbers(stage))
     stage.await_("the next numbers", lambda: len(_numbers(stage)) >= seen + 2 or None)
@@ -71,7 +77,7 @@ def tell(stage: Stage) -> None:
     stage.await_(f"room on {home}", lambda: _state(stage, successor) == "terminated" or None)
     stage.show(["rmsplugin", "migrate", counter, "--to", home], user="root")
     check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
-    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.10T %N"])
+    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.11T %N"])
 
     stage.say(f"It counts on to {_LAST_NUMBER} and ends; every number has arrived once, in order.")
     stage.await_("its end", lambda: _state(stage, counter) == "terminated" or None)
