@@ -49,7 +49,6 @@ _LINKS = {
     "lib64": "usr/lib64",
     "usr/sbin": "bin",
     "var/run": "/run",
-    "usr/bin/ssh": "dbclient",
 }
 
 
