@@ -246,6 +246,14 @@ def test_geometry_of_much_memory(lua: Any) -> None:
     assert outcome.geometry.memory_mib == 65534
 
 
+def test_geometry_of_many_cpus(lua: Any) -> None:
+    outcome = lua.submit(
+        site={"max_vm_cpus": 512, "max_total_cpus": 512, "max_vm_memory_mib": 65024}, cpus_per_task=254
+    )
+    assert outcome.code == -1  # 254 CPUs of 256 MiB each: the site's limit in total
+    assert "65024 MiB are more than the 8192 MiB" in outcome.refusal
+
+
 def test_geometry_where_unset_fields_are_nil(lua: Any) -> None:
     """As a newer Slurm may have it."""
     assert lua.submit(**{key: None for key, value in UNSET.items() if value in (NO_VAL, NO_VAL16, NO_VAL64)}).geometry
