@@ -309,6 +309,8 @@ def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) 
         connection = socket.create_connection((address, port), timeout=timeout_s)
     except OSError as error:
         raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
+    # Small questions and answers: each would wait for the acknowledgement of the one before.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     transport = paramiko.Transport(connection)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
     transport.daemon = True

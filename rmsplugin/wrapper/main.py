@@ -16,14 +16,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.wrapper import environment, signals
 from rmsplugin.wrapper.engine import EngineLink, client_from_settings
 from rmsplugin.wrapper.session import Access, Ending, Session
-from rmsplugin.wrapper.streams import OutputFile, ReplayNeeded, same_file
+from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded, same_file
 
 _PR_SET_PDEATHSIG = 1
 _ACKNOWLEDGE_S = 5.0
@@ -84,9 +83,9 @@ class Wrapper:
         """
         failures = 0
         while True:
+            access = self._engine.access()
             session = None
             try:
-                access = self._engine.access()
                 session = Session.connect(access)
                 if not self._taken_over:
                     self._take_over(session, access)
@@ -133,20 +132,20 @@ class Wrapper:
 
     def _take_over(self, session: Session, access: Access) -> None:
         """Start the script unless it was started, and find out how far its output was delivered."""
-        acks = session.acks()
-        for file in self._files:
-            if file.name not in acks:
-                session.acknowledge(file.name, file.ack)
-        if not session.started():
+        started, acks = session.acks()
+        if unknown := {file.name: file.ack for file in self._files if file.name not in acks}:
+            session.acknowledge(unknown)
+        if not started:
             self._engine.starting()
-            self._upload(session, access)
+            session.put(self._start_files(access), 0 if stat.S_ISREG(os.fstat(0).st_mode) else None)
             session.start()
         for file in self._files:
             if file.name in acks:
                 file.take_over(acks[file.name])
         self._taken_over = True
 
-    def _upload(self, session: Session, access: Access) -> None:
+    def _start_files(self, access: Access) -> dict[str, bytes]:
+        """What the start of the script reads in the guest, by name."""
         words = environment.script_environment(
             dict(os.environ),
             self._job.geometry,
@@ -156,31 +155,29 @@ class Wrapper:
         )
         umask = os.umask(0o077)
         os.umask(umask)
-        session.put("env", environment.environment_file(words))
-        session.put("args", environment.arguments_file(self._job.arguments))
-        session.put("limits", environment.limits_file())
-        session.put("cwd", os.fsencode(os.getcwd()))
-        session.put("umask", f"{umask:04o}\n".encode())
-        session.put("merged", b"1\n" if self._merged else b"0\n")
-        if stat.S_ISREG(os.fstat(0).st_mode):
-            with open("/proc/self/fd/0", "rb") as file:
-                session.put_file("stdin", file, os.fstat(0).st_size)
-        with open(self._job.script, "rb") as script:
-            session.put("script", without_first_line(script))
+        return {
+            "script": without_first_line(self._job.script),
+            "env": environment.environment_file(words),
+            "args": environment.arguments_file(self._job.arguments),
+            "limits": environment.limits_file(),
+            "cwd": os.fsencode(os.getcwd()),
+            "umask": f"{umask:04o}\n".encode(),
+            "merged": b"1\n" if self._merged else b"0\n",
+        }
 
     def _deliver(self, session: Session) -> Ending:
         """Deliver the streams until the script has ended; keep what is delivered acknowledged."""
         followers = [_Follower(session, file) for file in self._files]
         for follower in followers:
             follower.start()
-        acknowledged = {file.name: file.ack for file in self._files}
+        acknowledged: dict[str, Ack] = {}
         while any(follower.is_alive() for follower in followers):
             followers[0].join(_ACKNOWLEDGE_S)
             followers[-1].join(0.0 if followers[0].is_alive() else _ACKNOWLEDGE_S)
-            for file in self._files:
-                if file.ack != acknowledged[file.name]:
-                    acknowledged[file.name] = file.ack
-                    session.acknowledge(file.name, acknowledged[file.name])
+            delivered = {file.name: file.ack for file in self._files}
+            if delivered != acknowledged:
+                session.acknowledge(delivered)
+                acknowledged = delivered
         for follower in followers:
             follower.check()
         return session.ending()
@@ -218,10 +215,11 @@ class _Follower(threading.Thread):
             raise self._error
 
 
-def without_first_line(script: BinaryIO) -> bytes:
+def without_first_line(path: str) -> bytes:
     """Return the user's script: job_submit.lua put one line, this program's, before it."""
-    script.readline()
-    return script.read()
+    with open(path, "rb") as script:
+        script.readline()
+        return script.read()
 
 
 def die_with_parent() -> None:

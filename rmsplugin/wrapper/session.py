@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import socket
+import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import paramiko
 
@@ -108,36 +110,41 @@ class Session:
         """Drop the connection; what runs over it ends with UnavailableError."""
         self._transport.close()
 
-    def started(self) -> bool:
-        """Whether the script was started, by whomever."""
-        return self._run("status") == b"started\n"
+    def acks(self) -> tuple[bool, dict[str, Ack]]:
+        """Whether the script was started, by whomever, and what was acknowledged of each stream."""
+        started, result = False, {}
+        for line in self._run("acks").decode("ascii", "replace").splitlines():
+            match line.split():
+                case ["started"]:
+                    started = True
+                case [stream, offset, size]:
+                    result[stream] = Ack(int(offset), int(size))
+        return started, result
 
-    def put(self, name: str, data: bytes) -> None:
-        """Leave a file for the script's start; nothing happens after it."""
-        self.put_file(name, io.BytesIO(data), len(data))
+    def acknowledge(self, acks: Mapping[str, Ack]) -> None:
+        """Return when the guest has kept the acknowledgements."""
+        lines = "".join(f"{stream} {ack.offset} {ack.size}\n" for stream, ack in acks.items())
+        self._run("ack", lambda channel: channel.sendall(lines.encode()))
 
-    def put_file(self, name: str, file: BinaryIO, size: int) -> None:
-        """Leave the next ``size`` bytes of an open file for the script's start."""
-        self._run(f"put {name} {size}", file, size)
+    def put(self, files: Mapping[str, bytes], stdin_fd: int | None) -> None:
+        """Leave the files that the script's start needs, and its standard input, if it is a file, among them."""
+
+        def send(channel: paramiko.Channel) -> None:
+            with channel.makefile("wb") as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
+                for name, data in files.items():
+                    archive.addfile(_member(name, len(data)), io.BytesIO(data))
+                if stdin_fd is not None:
+                    with open(f"/proc/self/fd/{stdin_fd}", "rb") as file:
+                        archive.addfile(_member("stdin", os.fstat(stdin_fd).st_size), file)
+                archive.addfile(_member("complete", 0))
+
+        self._run("put", send)
 
     def start(self) -> None:
         """Start the script unless it was started."""
         answer = self._run("start")
         if answer not in (b"started\n", b"already\n"):
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
-
-    def acks(self) -> dict[str, Ack]:
-        """What was acknowledged, by stream."""
-        result = {}
-        for line in self._run("acks").decode("ascii", "replace").splitlines():
-            stream, offset, size = line.split(" ")
-            result[stream] = Ack(int(offset), int(size))
-        return result
-
-    def acknowledge(self, stream: str, ack: Ack) -> None:
-        """Return when the guest has kept the acknowledgement."""
-        line = f"{stream} {ack.offset} {ack.size}\n".encode()
-        self._run("ack", io.BytesIO(line), len(line))
 
     def follow(self, stream: str, offset: int, feed: Callable[[bytes], None]) -> None:
         """Feed the stream from ``offset`` on, until the script has ended and all of it is fed."""
@@ -177,20 +184,19 @@ class Session:
         except (paramiko.SSHException, EOFError) as error:
             raise UnavailableError(f"the connection to the guest broke: {error}") from None
 
-    def _run(self, words: str, file: BinaryIO | None = None, size: int = 0, *, shut: bool = True) -> bytes:
+    def _run(self, words: str, send: Callable[[paramiko.Channel], None] | None = None, *, shut: bool = True) -> bytes:
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         with self._command(words) as channel:
             channel.settimeout(_COMMAND_TIMEOUT_S)
-            if file is not None:
-                _send(channel, file, size)
+            if send is not None:
+                send(channel)
             if shut:
                 channel.shutdown_write()
             output = bytearray()
             while data := channel.recv(_CHUNK_BYTES):
                 output += data
-            self._check(
-                words, channel, bytes(channel.recv_stderr(4096)) if channel.recv_stderr_ready() else b"", deadline
-            )
+            said = channel.recv_stderr(_CHUNK_BYTES) if channel.recv_stderr_ready() else b""
+            self._check(words, channel, said, deadline)
             return bytes(output)
 
     def _check(self, words: str, channel: paramiko.Channel, said: bytes, deadline: float) -> None:
@@ -200,15 +206,10 @@ class Session:
             raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or channel.exit_status}")
 
 
-def _send(channel: paramiko.Channel, file: BinaryIO, size: int) -> None:
-    try:
-        while size > 0 and (data := file.read(min(size, _CHUNK_BYTES))):
-            channel.sendall(data)
-            size -= len(data)
-    except OSError as error:
-        # The other side has had enough: its exit status tells why.
-        if isinstance(error, TimeoutError):
-            raise
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o700
+    return member
 
 
 def _text(data: bytes) -> str:

@@ -140,7 +140,8 @@ class SignalThread(threading.Thread):
 def die_by(number: int) -> None:
     """End this process by the signal, as the script ended by it; returns if that does not end a process."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if number not in (signal.SIGKILL, signal.SIGSTOP):
+    # Only the main thread may; to the others it is enough that nobody has set up anything for SIGTERM.
+    if number not in (signal.SIGKILL, signal.SIGSTOP) and threading.current_thread() is threading.main_thread():
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)

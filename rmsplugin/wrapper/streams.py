@@ -76,7 +76,7 @@ class OutputFile:
         else:
             offset = 0
         with self._lock:
-            self._ack = Ack(offset, size)
+            self._ack = Ack(offset, self._unsure[0] if self._unsure[1] else size)
 
     def restart(self) -> None:
         """Deliver the stream from its beginning."""
@@ -84,7 +84,7 @@ class OutputFile:
         with self._lock:
             self._ack = Ack(0, self._size())
 
-    def feed(self, data: bytes, acknowledge: Callable[[str, Ack], None]) -> None:
+    def feed(self, data: bytes, acknowledge: Callable[[dict[str, Ack]], None]) -> None:
         """Deliver the next bytes of the stream.
 
         Args:
@@ -99,12 +99,12 @@ class OutputFile:
         if self._unsure[0] < self._unsure[1]:
             data = self._skip_delivered(data)
         if self._unsettled and self._unsure[0] >= self._unsure[1]:
-            acknowledge(self.name, self.ack)
+            acknowledge({self.name: self.ack})
             self._unsettled = False
         view = memoryview(data)
         while view:
             written = self._write(view)
-            self._advance(written)
+            self._advance(written, self._size())
             view = view[written:]
 
     def _skip_delivered(self, data: bytes) -> bytes:
@@ -117,8 +117,8 @@ class OutputFile:
             raise ReplayNeeded
         if not whole:
             same = self._before_foreign_text(start, start + same) - start
-        self._unsure = (start + same, end) if same == len(data) and same else (0, 0)
-        self._advance(same)
+        self._unsure = (start + same, end) if whole and start + same < end else (0, 0)
+        self._advance(same, start + same if self._unsure[1] else self._size())
         if same < 0:
             # slurmstepd's message began in what an earlier chunk had in common with it by coincidence.
             return self._read(start + same, -same) + data
@@ -131,8 +131,7 @@ class OutputFile:
         found = window.find(_FOREIGN)
         return mismatch if found < 0 or begin + found > mismatch else begin + found
 
-    def _advance(self, count: int) -> None:
-        size = self._size()
+    def _advance(self, count: int, size: int) -> None:
         with self._lock:
             self._ack = Ack(self._ack.offset + count, size)
 

@@ -128,8 +128,10 @@ class Guestbox:
             init.write_text(script)
             log = (root / "log").open("wb")
             process = subprocess.Popen(
-                ["nsenter", f"--net={self.network}", "unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
-                + ["sh", str(init)],
+                [
+                    *("nsenter", f"--net={self.network}"),
+                    *("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", str(init)),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -229,6 +231,7 @@ def _openssh_init(root: Path, address: str) -> str:
         "mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/u,workdir=/run/etc/w etc /etc && "
         "mount -t tmpfs -o mode=700 root /root && mkdir -m 700 /root/.ssh && "
         f"cp {root}/root_key /root/.ssh/authorized_keys && "
-        "mount -t tmpfs -o mode=755 home /home && mkdir -p /var/lib/rmsplugin && mount -t tmpfs lib /var/lib/rmsplugin && "
+        "mount -t tmpfs -o mode=755 home /home && "
+        "mkdir -p /var/lib/rmsplugin && mount -t tmpfs lib /var/lib/rmsplugin && "
         f"/usr/sbin/sshd -D -e -f {root}/sshd_config\n"
     )

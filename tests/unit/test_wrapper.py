@@ -1,0 +1,567 @@
+"""The wrapper as Slurm runs it, against real ssh servers that stand in for the VM and an engine of a few lines."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import json
+import os
+import random
+import signal
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import guestbox
+import pytest
+
+pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
+
+WRAPPER_LINE = "#!/opt/bin/rmsplugin-job vms=1,cpus=1,memory=96,ntasks=1,cpus_per_task=1,image=default\n"
+GEOMETRY = "vms=1,cpus=1,memory=96,ntasks=1,cpus_per_task=1,image=default"
+
+
+class FakeEngine:
+    """Answers on a unix socket as docs/protocols.md says; ``answers`` may be changed while it runs."""
+
+    def __init__(self, path: Path, box: guestbox.Guestbox) -> None:
+        vms = [{"name": g.vm.name, "address": g.vm.address, "host_key": g.vm.host_key} for g in box.guests]
+        self.running: dict[str, object] = {
+            "state": "running",
+            "job_id": 12,
+            "user": guestbox.USER,
+            "vms": vms,
+            "private_key": box.key.private_openssh,
+            "start": 1,
+        }
+        self.access = self.running
+        self.refusal: tuple[int, str] | None = None
+        self.requests: list[tuple[str, dict[str, object]]] = []
+        engine = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def address_string(self) -> str:
+                return "unix"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                path = self.path.partition("?")[0].removeprefix("/v1/jobs/12/")
+                engine.requests.append((path, json.loads(body) if body else {}))
+                status, answer = 200, engine.access if path == "access" else {"ok": True}
+                if engine.refusal:
+                    status, answer = engine.refusal[0], {"error": engine.refusal[1]}
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+            request_queue_size = 50
+
+            def get_request(self) -> tuple[object, tuple[str, int]]:
+                return super().get_request()[0], ("unix", 0)
+
+        self._path = path
+        self._server_class, self._handler = Server, Handler
+        self._server: Server | None = None
+        self.up()
+
+    def up(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._server = self._server_class(str(self._path), self._handler)
+        self._path.chmod(0o777)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def down(self) -> None:
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.requests]
+
+
+class Bench:
+    """One guest, one engine, and jobs that are run on them one after the other."""
+
+    def __init__(self, directory: Path, box: guestbox.Guestbox, flavour: str) -> None:
+        self.box, self.directory, self.flavour = box, directory, flavour
+        self.engine = FakeEngine(directory / "engine.sock", box)
+        (directory / "rmsplugin.toml").write_text(f'[engine]\nsocket = "{directory}/engine.sock"\n')
+        (directory / "bin").mkdir()
+        self.set_fate("JobId=12 JobState=RUNNING Restarts=0")
+        scontrol = directory / "bin/scontrol"
+        scontrol.write_text(f"#!/bin/sh\ncat {directory}/fate\n")
+        scontrol.chmod(0o755)
+        self.guest = box.guests[0]
+        self.out, self.err = directory / "out", directory / "err"
+
+    def set_fate(self, line: str) -> None:
+        (self.directory / "fate").write_text(line + "\n")
+
+    def fresh(self) -> None:
+        """Forget the job before."""
+        self.guest.run(
+            "cd /run/rmsplugin/job/ && for f in pid started; do test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; "
+            "rm -rf ./* ./.[a-z]* ; true"
+        )
+        self.engine.requests.clear()
+        self.engine.refusal = None
+        self.engine.access = self.engine.running
+        self.out.write_bytes(b"")
+        self.err.write_bytes(b"")
+        for path in (self.out, self.err):
+            os.chown(path, guestbox.UID, guestbox.UID)
+
+    def script(self, text: str) -> None:
+        (self.directory / "script").write_text(WRAPPER_LINE + text)
+        (self.directory / "script").chmod(0o644)
+
+    def start(
+        self,
+        *arguments: str,
+        merged: bool = False,
+        append: bool = True,
+        environ: dict[str, str] | None = None,
+        cwd: str = "/tmp",
+        stdin: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start the wrapper as slurmstepd does."""
+        mode = os.O_WRONLY | (os.O_APPEND if append else os.O_TRUNC)
+        out = os.open(self.out, mode)
+        err = os.dup(out) if merged else os.open(self.err, mode)
+        feed = os.open(stdin or "/dev/null", os.O_RDONLY)
+        try:
+            return subprocess.Popen(
+                [
+                    *("nsenter", f"--net={self.box.network}"),
+                    *("setpriv", f"--reuid={guestbox.UID}", f"--regid={guestbox.UID}", "--clear-groups"),
+                    *(sys.executable, "-m", "rmsplugin.wrapper.main", GEOMETRY, str(self.directory / "script")),
+                    *arguments,
+                ],
+                stdin=feed,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env={
+                    "PATH": f"{self.directory}/bin:/usr/bin:/bin",
+                    "HOME": f"/home/{guestbox.USER}",
+                    "SLURM_JOB_ID": "12",
+                    "RMSPLUGIN_CONFIG": str(self.directory / "rmsplugin.toml"),
+                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    **(environ or {}),
+                },
+            )
+        finally:
+            for fd in (out, err, feed):
+                os.close(fd)
+
+    def run(self, text: str, *arguments: str, **options: object) -> int:
+        self.fresh()
+        self.script(text)
+        status = self.start(*arguments, **options).wait(60)  # type: ignore[arg-type]
+        print(self.err.read_bytes()[-1000:])  # shown when the test fails
+        return status
+
+
+def _bench(flavour: str) -> Iterator[Bench]:
+    # Not pytest's directory: nobody but root may enter that one.
+    with tempfile.TemporaryDirectory() as name:
+        box = guestbox.Guestbox(Path(name))
+        try:
+            box.boot(flavour, 1)
+            box.configure()
+            yield Bench(Path(name), box, flavour)
+        finally:
+            box.close()
+
+
+@pytest.fixture(scope="module", params=guestbox.FLAVOURS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    yield from _bench(request.param)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Bench]:
+    """The busybox flavour only: for what does not depend on the guest."""
+    yield from _bench("busybox")
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("exit 143", 143),
+        ("kill -TERM $$", -signal.SIGTERM),
+        ("kill -INT $$", -signal.SIGINT),
+        ("kill -KILL $$", -signal.SIGKILL),
+        ("kill -SEGV $$", -signal.SIGSEGV),
+        ("kill -9 -1", -signal.SIGKILL),
+    ],
+)
+def test_ends_as_the_script_ends(bench: Bench, ending: str, status: int) -> None:
+    assert bench.run(f"#!/bin/sh\necho out; echo err >&2\n{ending}\n") == status
+    assert bench.out.read_bytes() == b"out\n"
+    assert bench.err.read_bytes() == b"err\n"
+    finished = dict(bench.engine.requests)["finished"]
+    assert finished == ({"exit_code": status, "signal": 0} if status >= 0 else {"exit_code": 0, "signal": -status})
+    names = bench.engine.names()
+    assert names.index("started") < names.index("finished")
+    assert names.count("started") == 1
+    assert "attached" in names
+
+
+def test_the_script_finds_what_it_would_find_on_a_node(bench: Bench) -> None:
+    script = (
+        "#!/bin/sh\n"
+        'for a; do printf "<%s>" "$a"; done; echo\n'
+        "pwd; umask; ulimit -S -n\n"
+        'echo "$ODD|$SLURM_JOB_NODELIST|$SLURM_NTASKS|$RMSPLUGIN_HOSTFILE|$HOME|$USER|${PATH%%:*}"\n'
+        "cat; command -v srun; grep SigIgn /proc/self/status\n"
+        "tr '\\0' '\\n' </proc/$$/environ | grep -c ^BASH_FUNC\n"
+    )
+    feed = bench.directory / "feed"
+    feed.write_text("from a file\n")
+    odd = "quote ' double \" dollar $x `y` back\\slash\nnew line\ttab " + bytes(range(128, 256)).decode("latin-1")
+    arguments = ["a b", "", "it's", "*", "new\nline\n", "$HOME", "é\udcff", "-n"]
+    environ = {"ODD": odd, "BASH_FUNC_f%%": "() { echo; }", "SLURM_JOB_NODELIST": "n1"}
+    limit = 777
+
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    mask = os.umask(0o027)
+    try:
+        assert bench.run(script, *arguments, environ=environ, stdin=feed) == 0
+    finally:
+        os.umask(mask)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert bench.err.read_bytes() == b""
+    expected = "".join(f"<{a}>" for a in arguments) + "\n/tmp\n0027\n777\n"
+    expected += (
+        f"{odd}|vjob12-0|1|/run/rmsplugin/etc/hostfile|/home/{guestbox.USER}|{guestbox.USER}|/run/rmsplugin/bin\n"
+    )
+    # busybox's shell has all its children ignore SIGQUIT, whoever they are.
+    ignored = 1 << (signal.SIGQUIT - 1) if bench.flavour == "busybox" else 0
+    expected += f"from a file\n/run/rmsplugin/bin/srun\nSigIgn:\t{ignored:016x}\n1\n"
+    assert os.fsdecode(bench.out.read_bytes()) == expected
+
+
+def test_a_missing_directory_is_told_and_replaced(small: Bench) -> None:
+    with contextlib.ExitStack() as stack:
+        place = small.directory / "only here 'x'"
+        place.mkdir()
+        stack.callback(place.rmdir)
+        assert small.run("#!/bin/sh\npwd\n", cwd=str(place)) == 0
+    assert small.out.read_text() == "/tmp\n"
+    assert small.err.read_text() == f"rmsplugin: error: couldn't chdir to '{place}': going to /tmp instead\n"
+
+
+def test_much_output_stays_apart_and_whole(bench: Bench) -> None:
+    script = "#!/bin/sh\nseq 1 1300000 & seq 2000000 3000000 >&2; wait\n"
+    assert bench.run(script) == 0
+    assert bench.out.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 1300001))
+    assert bench.err.read_bytes() == b"".join(b"%d\n" % n for n in range(2000000, 3000001))
+
+
+def test_one_file_for_both_streams_keeps_their_order(bench: Bench) -> None:
+    script = "#!/bin/sh\nfor i in $(seq 1 500); do echo out $i; echo err $i >&2; done\n"
+    assert bench.run(script, merged=True) == 0
+    assert bench.out.read_text() == "".join(f"out {i}\nerr {i}\n" for i in range(1, 501))
+    assert bench.err.read_bytes() == b""
+
+
+def test_output_comes_promptly(bench: Bench) -> None:
+    bench.fresh()
+    bench.script("#!/bin/sh\nsleep 1; cat /proc/uptime; sleep 1; cat /proc/uptime; sleep 0.5\n")
+    process = bench.start()
+    seen = []
+    while process.poll() is None:
+        lines = bench.out.read_text().splitlines()
+        if len(lines) > len(seen):
+            now = float(Path("/proc/uptime").read_text().split()[0])
+            seen.append(now - float(lines[len(seen)].split()[0]))
+        time.sleep(0.005)
+    assert len(seen) == 2
+    assert max(seen) < 0.5
+
+
+SLOW = (
+    "#!/bin/sh\necho run >>/tmp/runs\n"
+    "for i in $(seq 1 60); do seq $((i * 2000)) $((i * 2000 + 1999)); sleep 0.02; done\nexit 5\n"
+)
+SLOW_OUTPUT = b"".join(b"%d\n" % n for n in range(2000, 122000))
+
+
+def _killed_and_rerun(bench: Bench, delays: list[float], prefix: bytes, between) -> None:  # type: ignore[no-untyped-def]
+    bench.fresh()
+    bench.guest.run("rm -f /tmp/runs")
+    bench.out.write_bytes(prefix)
+    bench.script(SLOW)
+    for delay in delays:
+        process = bench.start(merged=True)
+        time.sleep(delay)
+        guestbox.signalled(process, signal.SIGKILL)
+        process.wait()
+        between()
+    assert bench.start(merged=True).wait(30) == 5
+    assert bench.guest.run("cat /tmp/runs") == "run\n"
+
+
+def _digest(data: bytes) -> str:
+    return f"{len(data)} bytes, {hashlib.sha256(data).hexdigest()}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("manner", ["appended", "truncated", "noted"])
+def test_killed_at_any_moment_and_rerun_loses_and_repeats_nothing(small: Bench, manner: str, seed: int) -> None:
+    chance = random.Random(f"{manner}{seed}")
+    delays = [0.35 + chance.random() * 1.0 for _ in range(3)]
+    note = b"slurmstepd: error: *** JOB 12 ON n1 CANCELLED DUE TO JOB REQUEUE ***\n"
+    prefix = b"" if manner == "truncated" else b"before\n"
+
+    def between() -> None:
+        if manner == "truncated":
+            os.truncate(small.out, 0)
+        elif manner == "noted":
+            with small.out.open("ab") as file:
+                file.write(note)
+
+    _killed_and_rerun(small, delays, prefix, between)
+    result = small.out.read_bytes()
+    if manner == "noted":
+        assert result.count(note) == 3
+        result = result.replace(note, b"")
+    assert _digest(result) == _digest(prefix + SLOW_OUTPUT)
+
+
+def test_a_crashed_host_that_lost_the_end_of_the_file(small: Bench) -> None:
+    def between() -> None:
+        size = small.out.stat().st_size
+        os.truncate(small.out, max(size - 10_000, min(size, 7)))
+
+    # Long enough for an acknowledgement (every 5 s) that the file then falls short of.
+    small.fresh()
+    small.out.write_bytes(b"before\n")
+    small.script("#!/bin/sh\nseq 1 20000; sleep 6; seq 20001 30000; sleep 0.5; exit 5\n")
+    process = small.start(merged=True)
+    time.sleep(6.2)
+    process.kill()
+    process.wait()
+    between()
+    assert small.start(merged=True).wait(30) == 5
+    assert _digest(small.out.read_bytes()) == _digest(b"before\n" + b"".join(b"%d\n" % n for n in range(1, 30001)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_connection_loses_and_repeats_nothing(bench: Bench, seed: int) -> None:
+    bench.fresh()
+    bench.guest.run("rm -f /tmp/runs")
+    bench.script(SLOW)
+    chance = random.Random(seed)
+    process = bench.start()
+    cuts = 0
+    while process.poll() is None:
+        time.sleep(0.2 + chance.random() * 0.4)
+        for pid in bench.guest.server_children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                cuts += 1
+    assert process.wait() == 5, bench.err.read_text()
+    assert cuts > 1
+    assert _digest(bench.out.read_bytes()) == _digest(SLOW_OUTPUT)
+    assert bench.err.read_bytes() == b""
+    assert bench.guest.run("cat /tmp/runs") == "run\n"
+
+
+def test_two_wrappers_at_once_run_the_script_once(bench: Bench) -> None:
+    bench.fresh()
+    bench.guest.run("rm -f /tmp/runs")
+    bench.script("#!/bin/sh\necho run >>/tmp/runs; sleep 1; exit 4\n")
+    processes = [bench.start() for _ in range(2)]
+    assert [process.wait(30) for process in processes] == [4, 4]
+    assert bench.guest.run("cat /tmp/runs") == "run\n"
+
+
+TRAPS = (
+    "#!/bin/sh\ntrap 'echo usr1' USR1; trap 'echo int' INT; trap 'echo term; exit 9' TERM\n"
+    "echo ready\nwhile :; do sleep 0.1; done\n"
+)
+
+
+def _ready(bench: Bench, text: str) -> subprocess.Popen[bytes]:
+    bench.fresh()
+    bench.script(text)
+    process = bench.start()
+    guestbox.wait_until(lambda: b"ready" in bench.out.read_bytes(), what="the script runs")
+    return process
+
+
+def test_signals_reach_the_script_and_those_of_a_suspend_do_not(bench: Bench) -> None:
+    bench.set_fate("JobId=12 JobState=COMPLETING Restarts=0")
+    process = _ready(bench, TRAPS)
+    for number in (signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1):
+        process.send_signal(number)
+    guestbox.wait_until(lambda: b"usr1" in bench.out.read_bytes())
+    process.send_signal(signal.SIGINT)
+    guestbox.wait_until(lambda: b"int" in bench.out.read_bytes())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 9
+    assert bench.out.read_text() == "ready\nusr1\nint\nterm\n"
+
+
+def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
+    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    process = _ready(
+        small, "#!/bin/sh\n(trap 'echo child; exit' TERM; while :; do sleep 0.1; done) &\necho ready\nwait\n"
+    )
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == -signal.SIGTERM
+    assert small.out.read_text() == "ready\nchild\n"
+
+
+def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
+    small.set_fate("JobId=12 JobState=COMPLETING Restarts=1")
+    process = _ready(small, TRAPS)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    small.set_fate("JobId=12 JobState=RUNNING Restarts=1")
+    again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
+    time.sleep(0.6)
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(20) == 9
+    assert small.out.read_text() == "ready\nterm\n"
+
+
+def test_no_answer_from_slurm_passes_no_sigterm_on(small: Bench) -> None:
+    small.set_fate("")
+    process = _ready(small, TRAPS)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(1.5)
+    assert process.poll() is None
+    small.set_fate("JobId=12 JobState=TIMEOUT Restarts=0")
+    assert process.wait(20) == 9
+
+
+def test_a_stopped_wrapper_goes_on_where_it_was(small: Bench) -> None:
+    small.fresh()
+    small.script(SLOW)
+    process = small.start()
+    time.sleep(0.8)
+    process.send_signal(signal.SIGTSTP)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    for pid in small.guest.server_children():
+        os.kill(pid, signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 5
+    assert _digest(small.out.read_bytes()) == _digest(SLOW_OUTPUT)
+
+
+def test_an_engine_that_is_down_is_waited_for_in_silence(small: Bench) -> None:
+    small.fresh()
+    small.script("#!/bin/sh\necho ready; sleep 1; echo done; exit 3\n")
+    small.engine.down()
+    process = small.start()
+    time.sleep(1.0)
+    assert process.poll() is None
+    small.engine.up()
+    guestbox.wait_until(lambda: b"ready" in small.out.read_bytes())
+    small.engine.down()
+    guestbox.wait_until(lambda: b"done" in small.out.read_bytes())
+    time.sleep(0.5)
+    assert process.poll() is None, "the engine has not been told yet"
+    small.engine.up()
+    assert process.wait(20) == 3
+    assert small.err.read_bytes() == b""
+    assert "finished" in small.engine.names()
+
+
+def test_vms_that_do_not_run_yet_are_waited_for(small: Bench) -> None:
+    small.fresh()
+    small.engine.access = {"state": "suspending", "reason": "a context switch"}
+    small.script("#!/bin/sh\necho hello\n")
+    process = small.start()
+    time.sleep(2.2)
+    assert process.poll() is None
+    assert small.engine.names().count("access") <= 4, "no busy loop"
+    small.engine.access = small.engine.running
+    assert process.wait(20) == 0
+    assert small.out.read_text() == "hello\n"
+
+
+def test_a_job_without_vms_says_so_and_runs_nothing(small: Bench) -> None:
+    small.fresh()
+    small.engine.refusal = (409, "the VMs of vjob 12 were lost")
+    small.script("#!/bin/sh\necho must not run\n")
+    assert small.start().wait(40) == 1
+    assert small.out.read_bytes() == b""
+    assert small.err.read_text() == "rmsplugin-job: the VMs of vjob 12 were lost\n"
+
+
+def test_cancelled_while_waiting_for_its_vms_it_ends(small: Bench) -> None:
+    small.fresh()
+    small.engine.access = {"state": "starting", "reason": ""}
+    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    process = small.start()
+    guestbox.wait_until(lambda: "access" in small.engine.names())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == -signal.SIGTERM
+
+
+def test_a_vm_with_another_host_key_gets_nothing(small: Bench) -> None:
+    small.fresh()
+    vm = {**small.engine.running["vms"][0], "host_key": guestbox.generate_keypair().public}  # type: ignore[index]
+    small.engine.access = {**small.engine.running, "vms": [vm]}
+    small.script("#!/bin/sh\necho must not run\n")
+    assert small.start().wait(40) == 1
+    assert "another host key" in small.err.read_text()
+    assert small.guest.run("ls /run/rmsplugin/job/") == ""
+
+
+def test_dies_with_slurmstepd(small: Bench) -> None:
+    small.fresh()
+    small.script("#!/bin/sh\necho ready; sleep 30\n")
+    inner = small.directory / "inner"
+    parent = subprocess.Popen(
+        [
+            *("nsenter", f"--net={small.box.network}", "sh", "-c", f'"$@" & echo $! >{inner}; wait', "sh"),
+            *(sys.executable, "-m", "rmsplugin.wrapper.main", GEOMETRY, str(small.directory / "script")),
+        ],
+        env={
+            "PATH": os.environ["PATH"],
+            "SLURM_JOB_ID": "12",
+            "RMSPLUGIN_CONFIG": str(small.directory / "rmsplugin.toml"),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+        stdout=small.out.open("ab"),
+    )
+    guestbox.wait_until(lambda: b"ready" in small.out.read_bytes())
+    pid = int(inner.read_text())
+    parent.kill()
+    parent.wait()
+
+    def gone() -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return True
+
+    guestbox.wait_until(gone, 5)
