@@ -320,7 +320,48 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_committed(tmp_path: Path) -
         opened.close()
 
 
-def test_a_transaction_that_fails_leaves_nothing(ledger: Ledger) -> None:
+_HALF_WAY = """
+import sys, time
+from pathlib import Path
+from rmsplugin.engine.ledger import Ledger
+from rmsplugin.model.vjob import VJobState
+def linger(*arguments, **more):
+    print("half way", flush=True)
+    time.sleep(60)
+Ledger._event = linger
+Ledger(Path(sys.argv[1])).transition(12, VJobState.STARTING, "room")
+"""
+
+
+def test_a_kill_inside_a_transaction_leaves_nothing_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    opened = Ledger(path)
+    opened.add_vjob(vjob())
+    opened.close()
+    process = subprocess.Popen([sys.executable, "-c", _HALF_WAY, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half way\n"
+    process.kill()
+    process.communicate()
+    opened = Ledger(path)
+    assert opened.vjob(12) == vjob()
+    assert opened.transition(12, VJobState.STARTING, "room").state is VJobState.STARTING
+    opened.close()
+
+
+def test_a_transaction_that_fails_half_way_leaves_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **more: object) -> None:
+        raise OSError("disk full")
+
+    ledger.add_vjob(vjob())
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "_event", fail)
+        with pytest.raises(OSError, match="disk full"):
+            ledger.transition(12, VJobState.STARTING, "room")
+    assert ledger.vjob(12) == vjob()
+
+
+def test_a_statement_that_fails_leaves_nothing(ledger: Ledger) -> None:
     ledger.add_vjob(vjob())
     with pytest.raises(Exception, match="no such column"):
         ledger.transition(12, VJobState.STARTING, "room", no_such_column=1)
