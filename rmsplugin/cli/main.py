@@ -62,19 +62,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of a pipe (`| head`) has seen enough. Nothing more can be written there, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
     except (SettingsError, FormatError) as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)
+    except OSError as error:
+        _give_up_output()  # most likely it was the output that could not be written
+        return _complain(arguments, error.strerror or error, 1)
     except Exception as error:
         if os.environ.get("RMSPLUGIN_DEBUG"):
             raise
         text = f"{type(error).__name__}: {error}"
         return _complain(arguments, f"unexpected {text} (with RMSPLUGIN_DEBUG=1 it says where; please report it)", 1)
     return status
+
+
+def _give_up_output() -> None:
+    """Keep Python from writing what is still buffered at exit: it would fail again, and say so in its own words."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(arguments: argparse.Namespace, error: object, status: int) -> int:
