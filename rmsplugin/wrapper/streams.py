@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import threading
 import time
@@ -19,8 +20,10 @@ from rmsplugin.errors import OperationFailedError
 _CHUNK_BYTES = 1 << 16
 # How far back a file that lost its end (its host crashed) is compared before it is believed to be the same file.
 _PROOF_BYTES = 4096
-# slurmstepd writes its own messages into the job's output file, behind whatever we wrote.
-_FOREIGN = b"slurmstepd: error: "
+# slurmstepd writes its own messages into the job's output file, behind whatever we wrote. (With its node's name where
+# several slurmd share a host.)
+_FOREIGN = re.compile(rb"slurmstepd(-[^ :]{1,256})?: error: ")
+_FOREIGN_BYTES = 300
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
 _FULL_DISK_PATIENCE_S = 600.0
 _FULL_DISK_RETRY_S = 2.0
@@ -116,7 +119,7 @@ class OutputFile:
         if not whole and self._must_match:
             raise ReplayNeeded
         if not whole:
-            same = self._before_foreign_text(start, start + same) - start
+            same = self._before_foreign_text(start + same) - start
         self._unsure = (start + same, end) if whole and start + same < end else (0, 0)
         self._advance(same, start + same if self._unsure[1] else self._size())
         if same < 0:
@@ -124,12 +127,13 @@ class OutputFile:
             return self._read(start + same, -same) + data
         return data[same:]
 
-    def _before_foreign_text(self, start: int, mismatch: int) -> int:
+    def _before_foreign_text(self, mismatch: int) -> int:
         """Where slurmstepd's message begins, if it is what differs: its first letters may be the stream's as well."""
-        begin = max(mismatch - len(_FOREIGN), 0)
-        window = self._read(begin, 2 * len(_FOREIGN))
-        found = window.find(_FOREIGN)
-        return mismatch if found < 0 or begin + found > mismatch else begin + found
+        begin = max(mismatch - _FOREIGN_BYTES, 0)
+        for found in _FOREIGN.finditer(self._read(begin, 2 * _FOREIGN_BYTES)):
+            if begin + found.start() <= mismatch < begin + found.end():
+                return begin + found.start()
+        return mismatch
 
     def _advance(self, count: int, size: int) -> None:
         with self._lock:

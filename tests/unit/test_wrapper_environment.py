@@ -1,0 +1,107 @@
+"""What the script finds in its environment, and what the wrapper makes of Slurm's words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmsplugin.model.vjob import Geometry
+from rmsplugin.wrapper import environment, signals
+from rmsplugin.wrapper.main import Job
+from rmsplugin.wrapper.signals import Fate
+
+GEOMETRY = Geometry(vms=2, cpus=4, memory_mib=512, ntasks=3, cpus_per_task=2)
+
+
+def test_the_nodes_of_the_job_are_its_vms() -> None:
+    environ = {
+        "PATH": "/usr/bin",
+        "MINE": "kept",
+        "SLURM_JOB_ID": "12",
+        "SLURM_JOB_NODELIST": "n1",
+        "SLURM_MEM_PER_CPU": "1",
+        "SLURM_TOPOLOGY_ADDR": "n1",
+    }
+    result = environment.script_environment(
+        environ, GEOMETRY, ("vjob12-0", "vjob12-1"), user="alice", home="/home/alice"
+    )
+    assert result == {
+        "PATH": "/run/rmsplugin/bin:/usr/bin",
+        "HOME": "/home/alice",
+        "USER": "alice",
+        "LOGNAME": "alice",
+        "MINE": "kept",
+        "RMSPLUGIN_HOSTFILE": "/run/rmsplugin/etc/hostfile",
+        "SLURM_JOB_ID": "12",
+        "SLURM_JOB_NODELIST": "vjob12-[0-1]",
+        "SLURM_NODELIST": "vjob12-[0-1]",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NNODES": "2",
+        "SLURM_NTASKS": "3",
+        "SLURM_NPROCS": "3",
+        "SLURM_TASKS_PER_NODE": "2,1",
+        "SLURM_JOB_CPUS_PER_NODE": "4(x2)",
+        "SLURM_CPUS_ON_NODE": "4",
+        "SLURM_MEM_PER_NODE": "512",
+        "SLURMD_NODENAME": "vjob12-0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("ntasks", "nodes", "words"), [(4, 2, "2(x2)"), (3, 2, "2,1"), (1, 1, "1"), (8, 3, "3(x2),2"), (1, 2, "1")]
+)
+def test_tasks_per_node(ntasks: int, nodes: int, words: str) -> None:
+    assert environment.tasks_per_node(ntasks, nodes) == words
+
+
+WORDS = st.lists(st.binary(max_size=20).map(lambda word: os.fsdecode(word.replace(b"\0", b"'"))), max_size=5)
+
+
+@pytest.mark.parametrize("shell", [["dash"], ["busybox", "ash"]], ids=" ".join)
+@given(words=WORDS)
+def test_every_argument_survives_the_shell(shell: list[str], words: list[str]) -> None:
+    script = environment.arguments_file(words) + b'exec printf "%s\\0" "$@" end\n'
+    result = subprocess.run(shell, input=script, capture_output=True, check=True)
+    assert result.stdout == b"".join(os.fsencode(word) + b"\0" for word in [*words, "end"])
+
+
+@pytest.mark.parametrize(
+    ("line", "restarts", "fate"),
+    [
+        # Slurm 22.05, measured: the state alone does not tell a cancellation from a requeue.
+        ("JobId=4 JobState=COMPLETING Reason=None Restarts=1", 0, Fate.REQUEUED),
+        ("JobId=4 JobState=COMPLETING Reason=None Restarts=1", 1, Fate.ENDING),
+        ("JobId=1 JobState=COMPLETING Reason=None Restarts=0", 0, Fate.ENDING),
+        ("JobId=3 JobState=COMPLETING Reason=TimeLimit Restarts=0", 0, Fate.ENDING),
+        ("JobId=3 JobState=TIMEOUT Restarts=0", 0, Fate.ENDING),
+        ("JobId=2 JobState=RUNNING Reason=None Restarts=0", 0, Fate.RUNNING),
+        ("JobId=2 JobState=PENDING Reason=BeginTime Restarts=0", 0, Fate.REQUEUED),
+        ("", 0, Fate.UNKNOWN),
+    ],
+)
+def test_what_slurm_does_to_the_job(line: str, restarts: int, fate: Fate) -> None:
+    assert signals.parse_fate(line, restarts) == fate
+
+
+def test_the_wrapper_takes_what_a_user_can_send_and_leaves_its_own_faults() -> None:
+    taken = signals.taken()
+    assert {signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGTSTP, signal.SIGRTMIN} <= taken
+    assert not {signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGPIPE} & taken
+
+
+def test_a_command_line_that_is_not_slurms() -> None:
+    geometry = "vms=1,cpus=1,memory=1,ntasks=1,cpus_per_task=1,image=default"
+    assert Job.parse(["w", geometry, "s", "a"], {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}).restarts == 2
+    for argv, environ in [
+        (["w", geometry], {"SLURM_JOB_ID": "7"}),
+        (["w", geometry, "s"], {}),
+        (["w", geometry, "s"], {"SLURM_JOB_ID": "../7"}),
+        (["w", "vms=1", "s"], {"SLURM_JOB_ID": "7"}),
+    ]:
+        with pytest.raises(ValueError, match=r"."):
+            Job.parse(argv, environ)

@@ -1,0 +1,139 @@
+"""Exactly-once delivery into a file, without any guest: a stream, a file, and deaths at every byte."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded, same_file
+
+STREAM = b"".join(b"line %d\n" % n for n in range(300)) + b"slurmstepd is a word that a script may print\n"
+NOTE = b"slurmstepd-n1: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-21T10:06:13 DUE TO JOB REQUEUE ***\n"
+
+
+class Guest:
+    """Keeps the last acknowledgement, as the real one does."""
+
+    def __init__(self) -> None:
+        self.ack: Ack | None = None
+
+    def acknowledge(self, acks: dict[str, Ack]) -> None:
+        self.ack = acks["stdout"]
+
+
+def run(path: Path, guest: Guest, *, until: int, chunk: int, acknowledge: bool = False) -> None:
+    """One life of a wrapper: it delivers the stream up to ``until``, with an acknowledgement at the end or none."""
+    with path.open("ab") as output:
+        file = OutputFile("stdout", output.fileno())
+        if guest.ack is None:
+            guest.acknowledge({"stdout": file.ack})
+        else:
+            file.take_over(guest.ack)
+        try:
+            deliver(file, guest, until, chunk)
+        except ReplayNeeded:
+            file.restart()
+            deliver(file, guest, until, chunk)
+        if acknowledge:
+            guest.acknowledge({"stdout": file.ack})
+
+
+def deliver(file: OutputFile, guest: Guest, until: int, chunk: int) -> None:
+    offset = file.ack.offset
+    while offset < until:
+        data = STREAM[offset : min(offset + chunk, until)]
+        file.feed(data, guest.acknowledge)
+        offset += len(data)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 5000])
+@pytest.mark.parametrize("acked", [False, True])
+@pytest.mark.parametrize("note", [b"", NOTE])
+@pytest.mark.parametrize("truncated", [False, True])
+def test_two_deaths(tmp_path: Path, chunk: int, acked: bool, note: bytes, truncated: bool) -> None:
+    path = tmp_path / "out"
+    for first, second in [(0, 0), (1, 2), (8, 8), (100, 1000), (1000, 1000), (1000, 1001), (2000, len(STREAM))]:
+        guest = Guest()
+        path.write_bytes(b"" if truncated else b"from an earlier job\n")
+        for until in (first, second):
+            run(path, guest, until=until, chunk=chunk, acknowledge=acked)
+            path.write_bytes(b"" if truncated else path.read_bytes() + note)
+        run(path, guest, until=len(STREAM), chunk=chunk)
+        wanted = STREAM if truncated else b"from an earlier job\n" + STREAM
+        assert path.read_bytes().replace(NOTE, b"") == wanted, (first, second)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5000])
+def test_a_message_that_begins_as_the_stream_goes_on_hides_nothing(tmp_path: Path, chunk: int) -> None:
+    path = tmp_path / "out"
+    cut = STREAM.index(b"slurmstepd")
+    guest = Guest()
+    run(path, guest, until=cut, chunk=100)
+    with path.open("ab") as file:
+        file.write(NOTE)
+    run(path, guest, until=len(STREAM), chunk=chunk)
+    assert path.read_bytes() == STREAM[:cut] + NOTE + STREAM[cut:]
+
+
+@pytest.mark.parametrize("lost", [1, 100, 1999])
+def test_a_host_that_crashed_lost_the_end_of_the_file(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"x" * 50)
+    guest = Guest()
+    run(path, guest, until=2000, chunk=64, acknowledge=True)
+    os.truncate(path, 2050 - lost)
+    run(path, guest, until=len(STREAM), chunk=64)
+    assert path.read_bytes() == b"x" * 50 + STREAM
+
+
+def test_a_file_that_was_begun_anew_by_somebody_else_gets_all(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    run(path, guest, until=2000, chunk=64, acknowledge=True)
+    path.write_bytes(b"not the stream\n")
+    run(path, guest, until=2100, chunk=64)
+    run(path, guest, until=len(STREAM), chunk=64)
+    assert path.read_bytes() == b"not the stream\n" + STREAM
+
+
+def test_an_acknowledgement_that_fails_is_made_up_for(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    run(path, guest, until=1000, chunk=64)
+    with path.open("ab") as output:
+        output.write(NOTE)
+        output.flush()
+        file = OutputFile("stdout", output.fileno())
+        assert guest.ack is not None
+        file.take_over(guest.ack)
+
+        def broken(_: dict[str, Ack]) -> None:
+            raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            deliver(file, type("Broken", (), {"acknowledge": staticmethod(broken)})(), len(STREAM), 5000)
+        deliver(file, guest, 1500, 64)
+    run(path, guest, until=len(STREAM), chunk=64)
+    assert path.read_bytes() == STREAM[:1000] + NOTE + STREAM[1000:]
+
+
+def test_a_pipe_goes_on_where_it_was_acknowledged() -> None:
+    reading, writing = os.pipe()
+    file = OutputFile("stdout", writing)
+    file.take_over(Ack(10, 0))
+    guest = Guest()
+    deliver(file, guest, 30, 7)
+    assert os.read(reading, 1000) == STREAM[10:30]
+    assert file.ack.offset == 30
+    os.close(reading)
+    os.close(writing)
+
+
+def test_same_file(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as one, (tmp_path / "b").open("wb") as other:
+        again = os.dup(one.fileno())
+        assert same_file(one.fileno(), again)
+        assert not same_file(one.fileno(), other.fileno())
+        os.close(again)
