@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.queue import new_vjob, read_geometry
+from rmsplugin.engine.reconcile import held_by_us
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
 
@@ -33,7 +34,7 @@ class FirstSight:
                 self._keep_out(job, str(error))
         return self._geometries[job.job_id]
 
-    def meet(self, jobs: Iterable[RmsJob]) -> None:
+    def meet(self, jobs: Sequence[RmsJob]) -> None:
         """Enter the unknown ones that have a job id of their own into the ledger, and renew those that came back."""
         ledger = self._context.ledger
         known = {vjob.job_id: vjob for vjob in ledger.vjobs(ended=True)}
@@ -43,6 +44,13 @@ class FirstSight:
             geometry = self.geometry(job)
             if geometry is not None:
                 ledger.add_vjob(new_vjob(self._context, job, geometry))
+        self._hold_arrays(jobs)
+
+    def _hold_arrays(self, jobs: Iterable[RmsJob]) -> None:
+        """Elements of arrays that have no row yet are held together, by the id of their array."""
+        loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not held_by_us(job)}
+        for job_id in sorted(loose):
+            self._context.rms.hold(job_id)
 
     def renew(self, job: RmsJob) -> None:
         """An ended job is in the queue again (or its id was given to a new one): it begins anew."""

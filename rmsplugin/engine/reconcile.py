@@ -18,7 +18,7 @@ from rmsplugin.model.vjob import VJobState
 ENDED_GRACE_S = 120.0
 
 
-def _held_by_us(job: RmsJob) -> bool:
+def held_by_us(job: RmsJob) -> bool:
     """Whether the hold is one that the job's owner cannot lift, and that lets its dependencies come true."""
     return job.held and job.reason not in ("JobHeldUser", HELD_DEPENDENCY)
 
@@ -113,7 +113,7 @@ def _running(
 def _sleeping(job: RmsJob) -> Directive | None:
     if job.state is JobState.RUNNING:
         return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
-    if job.state is JobState.PENDING and not job.completing and not _held_by_us(job):
+    if job.state is JobState.PENDING and not job.completing and not held_by_us(job):
         return Directive(RmsAct.HOLD, "requeued while it sleeps: held until it is resumed")
     return None
 
@@ -122,7 +122,7 @@ def _waiting(vjob: VJobRow, job: RmsJob) -> Directive | None:
     if vjob.state is VJobState.TERMINATED:
         return Directive(RmsAct.RENEW, "its job is in the queue again")
     if job.state is JobState.PENDING:
-        if not _held_by_us(job) and not job.completing:
+        if not held_by_us(job) and not job.completing:
             return Directive(RmsAct.HOLD, "waits for the engine")
         return None
     return Directive(RmsAct.REQUEUE_HELD, "it was started by another hand than the engine's")

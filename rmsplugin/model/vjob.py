@@ -90,7 +90,8 @@ class Geometry:
     image: str = "default"
 
     _PATTERN = re.compile(
-        r"vms=(\d{1,6}),cpus=(\d{1,6}),memory=(\d{1,9}),ntasks=(\d{1,9}),cpus_per_task=(\d{1,6}),image=([A-Za-z0-9_-]{1,32})"
+        r"vms=([0-9]{1,6}),cpus=([0-9]{1,6}),memory=([0-9]{1,9}),ntasks=([0-9]{1,9}),"
+        r"cpus_per_task=([0-9]{1,6}),image=([A-Za-z0-9_-]{1,32})"
     )
 
     def __post_init__(self) -> None:
@@ -128,7 +129,7 @@ def vm_name(job_id: int, index: int) -> str:
     return f"vjob{job_id}-{index}"
 
 
-_VM_NAME = re.compile(r"vjob(\d{1,10})-(\d{1,6})")
+_VM_NAME = re.compile(r"vjob([0-9]{1,10})-([0-9]{1,6})")
 
 
 def parse_vm_name(name: str) -> tuple[int, int] | None:

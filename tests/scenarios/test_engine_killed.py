@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scenarios.world import KilledError, World
 
 from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
+from scenarios.world import KilledError, World
 
 S, K = VJobState, OperationKind
 
@@ -26,7 +26,7 @@ def directory() -> Iterator[Path]:
 
 
 def live_a_whole_life(world: World, kill_at: int | None) -> int:
-    """Run, suspend, resume elsewhere, migrate, end: the engine is killed once on the way. Returns its first life's steps."""
+    """Run, suspend, resume elsewhere, migrate, end, killed once on the way. Returns the steps of the first life."""
     world.start_engine(kill_at)
     first = world.life
     job = world.submit(vms=2)

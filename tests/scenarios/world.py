@@ -1,4 +1,4 @@
-"""A simulated cluster and the real engine on it, in virtual time, that can be killed at any of its steps and restarted."""
+"""A simulated cluster and the real engine on it, in virtual time, to be killed at any of its steps and restarted."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class World:
         )
         self.files = SimulatedFiles()
         self.hypervisor = SimulatedHypervisor(
-            {name: (CPUS, MEMORY_MIB) for name in NODES},
+            dict.fromkeys(NODES, (CPUS, MEMORY_MIB)),
             clock=lambda: self.time,
             sleep=self.pass_time,
             files=self.files,
@@ -138,6 +138,10 @@ class World:
     def start_engine(self, kill_at: int | None = None) -> None:
         """A new engine on the same ledger and the same world; the former one, if it still lives, is dead."""
         self.life.dead = True
+        if hasattr(self, "context"):
+            # A killed process holds no transaction open; its last one has happened, or has not.
+            with self.context.ledger._lock:
+                self.context.ledger._db.close()
         self.life = life = Life(None)
         ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
         self.context = Context(

@@ -116,7 +116,10 @@ class Rms(Protocol):
         ...
 
     def start(self, job_id: int, node: str) -> None:
-        """Lift hold and delay of a pending job and have it start with its batch host on ``node``."""
+        """Lift hold and delay of a pending job and have it start on ``node``, or ("") on any node.
+
+        Of a job that takes CPUs of several nodes, ``node`` is one; which is the batch host, the RMS chooses.
+        """
         ...
 
     def suspend(self, job_id: int) -> None:

@@ -142,7 +142,7 @@ class SimulatedRms:
                 return
             if self._completing(each) or each.job.state is JobState.ENDED:
                 raise RefusedError(f"job {job_id} cannot start: it is {each.job.detail}")
-            if node not in self.nodes:
+            if node and node not in self.nodes:
                 raise RefusedError(f"Invalid node name specified for job {job_id}")
             each.node, each.begin, each.gated, each.since = node, 0, False, self._clock()
             each.job = replace(each.job, held=False, reason=each.limit or "None", priority=1)

@@ -16,7 +16,7 @@ class NotStartedError(OperationFailedError):
 
 
 def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
-    """Release the job to start with its batch host on ``node``, and wait until it has its allocation.
+    """Release the job to start on ``node`` (or "": anywhere), and wait until it has its allocation.
 
     Raises:
         NotStartedError: the RMS keeps it pending.

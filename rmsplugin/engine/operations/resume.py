@@ -29,7 +29,7 @@ def resume(task: Task) -> None:
     vms = task.vms()
     try:
         if current_job(task).state is JobState.PENDING:  # it was requeued while it slept
-            await_allocation(task, vms[0].host, context.settings.slurm.start_timeout_s)
+            await_allocation(task, "", context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
         errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
     except OperationFailedError as error:
@@ -37,9 +37,10 @@ def resume(task: Task) -> None:
     task.check_cancelled()
     if errors:
         _undo(task, errors)
-    for vm in task.vms():
+    with context.ledger.transaction():
         # From here on the files are history: should a VM vanish now, it is lost, for it may have run.
-        context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+        for vm in task.vms():
+            context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
         _drop_state_quietly(task, vm)
@@ -114,9 +115,10 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
         lambda vm: context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s),
     )
     raise_lost(errors)
-    for vm in restored:
-        context.ledger.update_vm(vm.name, host="")
-    context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+    with context.ledger.transaction():
+        for vm in restored:
+            context.ledger.update_vm(vm.name, host="")
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
     raise next(iter(errors.values()))
 
 

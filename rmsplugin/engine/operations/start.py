@@ -129,7 +129,8 @@ def _back_to_waiting(task: Task, reason: str, *, requeue: bool) -> None:
     remove_all(task)
     failures = context.ledger.failed_starts(task.job_id)
     pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2**failures)
-    context.ledger.set_vms(task.job_id, [])
-    context.ledger.transition(
-        task.job_id, VJobState.WAITING, reason, not_before=context.clock.now() + pause_s, script_started=False
-    )
+    with context.ledger.transaction():
+        context.ledger.set_vms(task.job_id, [])
+        context.ledger.transition(
+            task.job_id, VJobState.WAITING, reason, not_before=context.clock.now() + pause_s, script_started=False
+        )

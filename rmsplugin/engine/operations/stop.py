@@ -11,11 +11,11 @@ from rmsplugin.model.vjob import VJobState
 def stop(task: Task) -> None:
     """Bring a vjob from *stopping* to *terminated*."""
     remove_all(task)
-    task.context.ledger.set_vms(task.job_id, [])  # frees its addresses
-    # The keys of a vjob that is no more open nothing: they need not be kept.
-    task.context.ledger.transition(
-        task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key=""
-    )
+    ledger = task.context.ledger
+    with ledger.transaction():
+        ledger.set_vms(task.job_id, [])  # frees its addresses
+        # The keys of a vjob that is no more open nothing: they need not be kept.
+        ledger.transition(task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key="")
 
 
 def restart(task: Task) -> None:
@@ -26,17 +26,18 @@ def restart(task: Task) -> None:
         context.rms.requeue(task.job_id, hold=True)
     except (NotFoundError, RefusedError) as error:
         task.event("requeue-refused", str(error))
-    context.ledger.set_vms(task.job_id, [])
-    context.ledger.transition(
-        task.job_id,
-        VJobState.WAITING,
-        "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
-        script_started=False,
-        finished=False,
-        losses=vjob.losses + (1 if vjob.script_started else 0),
-        private_key="",
-        public_key="",
-    )
+    with context.ledger.transaction():
+        context.ledger.set_vms(task.job_id, [])
+        context.ledger.transition(
+            task.job_id,
+            VJobState.WAITING,
+            "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
+            script_started=False,
+            finished=False,
+            losses=vjob.losses + (1 if vjob.script_started else 0),
+            private_key="",
+            public_key="",
+        )
 
 
 def remove_all(task: Task) -> None:

@@ -38,9 +38,10 @@ def suspend(task: Task) -> None:
     if errors:
         _undo(task, first_sentence(errors))
         raise next(iter(errors.values()))
-    for vm in task.vms():
-        context.ledger.update_vm(vm.name, host="")
-    context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments.get("reason", "suspended"))
+    with context.ledger.transaction():
+        for vm in task.vms():
+            context.ledger.update_vm(vm.name, host="")
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments["reason"])
     for vm in task.vms():
         for node in vm.touched:
             drop_config_quietly(task, vm, node)  # not needed while it sleeps
