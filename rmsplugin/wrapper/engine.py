@@ -32,8 +32,8 @@ _ANSWER_TIMEOUT_S = 10.0
 _SIGN_OF_LIFE_S = 5.0
 _LONGEST_PAUSE_S = 5.0
 # A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
-_REFUSALS = 5
-_REFUSED_PAUSE_S = 2.0
+_REFUSALS = 4
+_REFUSED_PAUSE_S = 1.0
 # Slurm learns the ending from our exit; the engine's knowing it first only matters if we die in between.
 _FINISHED_PATIENCE_S = 60.0
 

@@ -213,6 +213,21 @@ def test_an_upload_that_breaks_off_leaves_nothing(box: guestbox.Guestbox) -> Non
     assert not {"script", "complete"} & set(result.split())
 
 
+@needs_guests
+def test_of_many_starts_at_once_one_starts(box: guestbox.Guestbox) -> None:
+    guest = "/run/rmsplugin/bin/rmsplugin-guest"
+    files = "printf 'set --\n' >args; printf 'set -- \"$@\"\n' >env; echo 022 >umask; printf /tmp >cwd; : >complete"
+    script = "printf '#!/bin/sh\necho run >>/tmp/runs; sleep 0.5\n' >script; chmod 700 script"
+    for _ in range(3):
+        box.guests[0].run("rm -rf /run/rmsplugin/job/* /tmp/runs /tmp/many; mkdir -m 777 /tmp/many")
+        output = box.guests[0].run(
+            f"cd /tmp/many; {files}; {script}; tar -cf - . | {guest} put; "
+            f"for i in 1 2 3 4 5 6; do {guest} start & done; wait; sleep 1 | {guest} wait; cat /tmp/runs",
+            user=True,
+        )
+        assert sorted(output.splitlines()) == ["already"] * 5 + ["exit 0", "run", "started"]
+
+
 def test_a_configuration_that_no_guest_could_have_is_refused() -> None:
     box = object.__new__(guestbox.Guestbox)
     box.key = generate_keypair()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmsplugin.wrapper import streams
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded, same_file
 
 STREAM = b"".join(b"line %d\n" % n for n in range(300)) + b"slurmstepd is a word that a script may print\n"
@@ -88,14 +89,26 @@ def test_a_host_that_crashed_lost_the_end_of_the_file(tmp_path: Path, lost: int)
     assert path.read_bytes() == b"x" * 50 + STREAM
 
 
-def test_a_file_that_was_begun_anew_by_somebody_else_gets_all(tmp_path: Path) -> None:
+def test_a_file_that_was_begun_anew_by_somebody_else_gets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_PROOF_BYTES", 100)
     path = tmp_path / "out"
     guest = Guest()
     run(path, guest, until=2000, chunk=64, acknowledge=True)
-    path.write_bytes(b"not the stream\n")
+    other = b"not the stream\n" * 100
+    path.write_bytes(other)
     run(path, guest, until=2100, chunk=64)
     run(path, guest, until=len(STREAM), chunk=64)
-    assert path.read_bytes() == b"not the stream\n" + STREAM
+    assert path.read_bytes() == other + STREAM
+
+
+def test_an_acknowledgement_in_the_middle_of_the_comparison_is_true(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    run(path, guest, until=2000, chunk=64)
+    run(path, guest, until=500, chunk=64, acknowledge=True)
+    assert guest.ack == Ack(500, 500)
+    run(path, guest, until=len(STREAM), chunk=64)
+    assert path.read_bytes() == STREAM
 
 
 def test_an_acknowledgement_that_fails_is_made_up_for(tmp_path: Path) -> None:
