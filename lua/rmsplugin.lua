@@ -133,6 +133,10 @@ local function check_limits(geometry, config)
     refuse("no node can host a VM of %s CPUs (the most is %s): spread the tasks over more --nodes, or ask for fewer"
       .. " --cpus-per-task", integer(cpus), integer(config.max_vm_cpus))
   end
+  if memory < config.min_vm_memory_mib then
+    refuse("a VM of %s MiB is too small to boot (the least is %s): ask for more --mem",
+      integer(memory), integer(config.min_vm_memory_mib))
+  end
   if config.max_vm_memory_mib and memory > config.max_vm_memory_mib then
     refuse("no node can host a VM of %s MiB (the most is %s): ask for less --mem, or spread the tasks over more --nodes",
       integer(memory), integer(config.max_vm_memory_mib))
@@ -279,6 +283,7 @@ end
 --   wrapper                    absolute path of rmsplugin-job on the batch hosts (required)
 --   images                     names of the guest images (default {"default"})
 --   default_memory_per_cpu_mib memory for each CPU of a VM when the user names none (default 1024)
+--   min_vm_memory_mib          what the guest images need to boot (default 96, enough for that of contrib/guest-image)
 --   slurm_memory_mib           what Slurm sets aside for the wrapper on its node (default 64)
 --   max_vms, max_vm_cpus, max_vm_memory_mib, max_total_cpus, max_total_memory_mib
 --                              what one job, and one VM, can have at most (default: no limit). Set max_vm_cpus and
@@ -292,6 +297,7 @@ function rmsplugin.new(site)
   end
   config.images = config.images or { "default" }
   config.default_memory_per_cpu_mib = config.default_memory_per_cpu_mib or 1024
+  config.min_vm_memory_mib = config.min_vm_memory_mib or 96
   config.slurm_memory_mib = config.slurm_memory_mib or 64
   config.slurm_uid = config.slurm_uid or own_uid()
 

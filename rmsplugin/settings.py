@@ -90,13 +90,14 @@ class Nodes(_Section):
     known_hosts: Path = Field(Path("/etc/rmsplugin/known_hosts"), description="host keys of all nodes")
     store: Path = Field(Path("/var/lib/rmsplugin/store"), description="saved states on each node; root, mode 0700")
     vm_dir: Path = Field(
-        Path("/var/lib/rmsplugin/vm"), description="configuration files of VMs on each node; root, mode 0700"
+        Path("/var/lib/rmsplugin/vm"),
+        description="configuration files of VMs on each node; root, mode 0711",
     )
     shared_store: Path | None = Field(
         None, description="a directory that all nodes mount: states are saved there instead"
     )
     copy_timeout_s: Seconds = Field(3600.0, description="bound of the copy of one state between two nodes")
-    memory_overhead_mib: int = Field(64, ge=0, description="memory of the hypervisor for each VM, besides its own")
+    memory_overhead_mib: int = Field(128, ge=0, description="memory of the hypervisor for each VM, besides its own")
     memory_reserved_mib: int = Field(0, ge=0, description="memory of each node that no VM may take")
     cpus_reserved: int = Field(0, ge=0, description="CPUs of each node that no VM may take")
 

@@ -7,6 +7,7 @@ import shutil
 from minicluster_lib import hosts
 from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
 from minicluster_lib.pki import write
+from minicluster_lib.settings_file import MEMORY_OVERHEAD_MIB
 from minicluster_lib.waiting import wait_until
 
 HOOKS_DIRECTORY = "/etc/rmsplugin/hooks"
@@ -157,8 +158,7 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
 def _write_site_values(cluster: Cluster) -> None:
     """What a site tells the Lua module and the hooks: where the plugin is, and what a node can host."""
     programs = VENV / "bin"
-    overhead = 64  # nodes.memory_overhead_mib of the settings: a VM as large as a node would never start
-    room = cluster.memory_mib - overhead
+    room = cluster.memory_mib - MEMORY_OVERHEAD_MIB  # a VM as large as its node would never start
     site = f"""return {{
   partitions = {{ "vjob" }},
   wrapper = "{programs}/rmsplugin-job",

@@ -116,9 +116,12 @@ class Service:
             caller: CallerIdentity = await self._in_thread(
                 lambda: verify_request(request.headers, request.method, request.raw_path, data)
             )
-        except RmspluginError as error:
+        except ForbiddenError as error:
             log.warning("refused a request from %s: %s", request.remote, error)
             return web.json_response({"error": "no valid munge credential"}, status=401)
+        except RmspluginError as error:
+            log.warning("a request from %s could not be checked: %s", request.remote, error)
+            return web.json_response({"error": "munge does not answer on the controller"}, status=503)
         status, body = await self._answer(request, handler, caller.uid)
         sealed = await self._in_thread(lambda: seal_response(caller, status, body))
         return web.Response(text=sealed, content_type=SEALED_TYPE)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from rmsplugin.adapters.hypervisor.base import Progress
@@ -14,6 +15,10 @@ from rmsplugin.errors import RmspluginError
 
 #: VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
+
+
+#: How long the next VM waits for the action on the one before it to begin, should its node be slow.
+_BEGIN_S = 10.0
 
 
 class CancelledError(RmspluginError):
@@ -28,6 +33,7 @@ class Task:
         self.operation = operation
         self._cancelled = threading.Event()
         self._poked = threading.Event()
+        self._begun: dict[str, threading.Event] = defaultdict(threading.Event)
 
     @property
     def job_id(self) -> int:
@@ -81,6 +87,7 @@ class Task:
         """Record an action's intent, progress and end around what carries it out."""
         ledger = self.context.ledger
         action = ledger.begin_action(self.operation.id, kind, vm.name, source, destination)
+        self._begun[vm.name].set()
         try:
             yield lambda done, total: ledger.action_progress(action, done, total)
         except BaseException as error:
@@ -91,18 +98,21 @@ class Task:
     def each(
         self, vms: Iterable[VMRow], act: Callable[[VMRow], None], *, apart_s: float = 0.0
     ) -> dict[str, RmspluginError]:
-        """Act on VMs in parallel, in the given order, each started ``apart_s`` after the one before.
+        """Act on VMs in parallel; with ``apart_s``, each action begins that long after the one before it has begun.
 
         Returns:
             The errors, by VM name; empty if all went well.
         """
         errors: dict[str, RmspluginError] = {}
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix=f"vjob{self.job_id}") as pool:
-            futures = {}
-            for number, vm in enumerate(vms):
-                if number and apart_s:
+            futures: dict[str, Future[None]] = {}
+            for vm in vms:
+                if futures and apart_s:
                     self.context.clock.sleep(apart_s)
+                begun = self._begun[vm.name] = threading.Event()
                 futures[vm.name] = pool.submit(act, vm)
+                if apart_s:
+                    _wait_for(begun, futures[vm.name])
             for name, future in futures.items():
                 try:
                     future.result()
@@ -114,6 +124,12 @@ class Task:
         """``each``, raising the first error."""
         for error in self.each(vms, act).values():
             raise error
+
+
+def _wait_for(begun: threading.Event, future: Future[None]) -> None:
+    """Wait until an action has begun, or has failed before it could."""
+    future.add_done_callback(lambda _: begun.set())
+    begun.wait(_BEGIN_S)
 
 
 def first_sentence(errors: dict[str, RmspluginError]) -> str:

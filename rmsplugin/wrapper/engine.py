@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 _ACCESS_WAIT_S = 25
 _ANSWER_TIMEOUT_S = 10.0
-_SIGN_OF_LIFE_S = 5.0
+_SIGN_OF_LIFE_S = 10.0  # over TCP each costs a munge and an unmunge on both sides
 _LONGEST_PAUSE_S = 5.0
 # A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
 _REFUSALS = 4

@@ -41,7 +41,7 @@ def test_native_jobs_run_and_vjobs_wait_while_the_engine_is_down(cluster: Cluste
         (["salloc", "-p", "vjob", "-n1", "true"], "sbatch"),
         (["sbatch", "-p", "vjob", "--wrap", "true", ":", "-p", "vjob"], "het"),
         (["sbatch", "-p", "vjob", "-c", "64", "--wrap", "true"], "CPU"),
-        (["sbatch", "-p", "vjob", "--mem=900G", "--wrap", "true"], "memory"),
+        (["sbatch", "-p", "vjob", "--mem=900G", "--wrap", "true"], "--mem"),
         (["sbatch", "-p", "vjob,plain", "--wrap", "true"], "partition"),
     ],
     ids=["srun", "salloc", "het", "cpus", "memory", "mixed partitions"],

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scenarios.world import KilledError, World
 
 from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
-from scenarios.world import KilledError, World
 
 S, K = VJobState, OperationKind
 
@@ -108,7 +108,11 @@ def test_killed_in_the_middle_of_what_the_hypervisor_does(directory: Path, metho
     assert world.life.dead, "the hook was reached"
     world.hypervisor.settle(f"vjob{job}-0", succeed=succeeds)
     if method == "save":
-        world.until(job, S.SLEEPING)
+        # A save that failed leaves it running; either way it can be suspended and resumed.
+        world.until(job, S.SLEEPING, S.RUNNING)
+        while world.state(job) is not S.SLEEPING:
+            world.ask(job, K.SUSPEND)
+            world.tick()
         world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     check_running(world, job)
@@ -117,5 +121,3 @@ def test_killed_in_the_middle_of_what_the_hypervisor_does(directory: Path, metho
     world.until(job, S.TERMINATED)
     assert world.leftovers() == []
     assert world.hypervisor.violations == []
-
-

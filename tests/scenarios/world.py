@@ -95,7 +95,7 @@ class AnsweringGuests(SimulatedGuests):
 
     def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests."""
-        if address not in self.guests:
+        if address not in self.guests or self.guests[address].host_key != host_key:
             self.add(address, host_key)
         super().wait_ready(address, host_key, timeout_s=timeout_s)
 
@@ -139,9 +139,10 @@ class World:
         """A new engine on the same ledger and the same world; the former one, if it still lives, is dead."""
         self.life.dead = True
         if hasattr(self, "context"):
-            # A killed process holds no transaction open; its last one has happened, or has not.
-            with self.context.ledger._lock:
-                self.context.ledger._db.close()
+            # A killed process has no threads and holds no transaction open.
+            self.executor._pool.shutdown(wait=True)
+            self.context.ledger.close()
+            self._settle()
         self.life = life = Life(None)
         ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
         self.context = Context(
@@ -176,7 +177,6 @@ class World:
         deadline = time.monotonic() + 20
         while self.executor.busy() and not self.life.dead:
             assert time.monotonic() < deadline, "an operation hangs"
-            self._settle()
             time.sleep(0.0005)
         self.pass_time(1.0)
         # The wrapper of a running job gives its signs of life, whoever listens.

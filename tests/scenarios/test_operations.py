@@ -1,0 +1,236 @@
+"""What operations on a vjob of several VMs do when all goes well, and when something does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.world import NODES, World
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import NoSpaceError, OperationFailedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    assert world.hypervisor.violations == []
+
+
+def running(world: World, **options: int) -> int:
+    job = world.submit(**options)
+    world.until(job, S.RUNNING)
+    world.context.ledger.update_vjob(job, script_started=True)
+    return job
+
+
+def sleeping(world: World, **options: int) -> int:
+    job = running(world, **options)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    return job
+
+
+def calls(world: World, method: str) -> list[tuple[str, ...]]:
+    return [call for call in world.hypervisor.calls if call[0] == method]
+
+
+def powers(world: World, job: int) -> set[VMPower]:
+    return {
+        world.hypervisor.list_vms(node)[vm.name].power
+        for vm in world.context.ledger.vms(job)
+        for node in world.hypervisor.where(vm.name)
+    }
+
+
+def events(world: World) -> str:
+    return "\n".join(f"{event.kind}: {event.message}" for event in world.context.ledger.events())
+
+
+def test_saves_are_begun_in_the_order_of_host_names_one_second_apart(world: World) -> None:
+    job = running(world, vms=3, memory_mib=128)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    operation = world.context.ledger.operation(2)
+    begun = [(action.vm, action.created) for action in world.context.ledger.actions(operation.id)]
+    assert [name for name, _ in begun] == [f"vjob{job}-{index}" for index in range(3)]
+    assert [round(created - begun[0][1]) for _, created in begun] == [0, 1, 2]
+
+
+def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World) -> None:
+    job = sleeping(world, vms=2)
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    order = [name for name, argument in world.rms.calls if name in ("suspend", "resume") and argument == job]
+    assert order == ["suspend", "resume"]
+    assert world.rms.job(job).state == "RUNNING"
+
+
+def test_one_save_that_fails_leaves_all_vms_running_and_no_file(world: World) -> None:
+    job = running(world, vms=3, memory_mib=128)
+    world.hypervisor.fail_next("save", NoSpaceError("no space left in the store of n2"), vm=f"vjob{job}-1")
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert powers(world, job) == {VMPower.RUNNING}
+    assert world.rms.job(job).state == "RUNNING"
+    assert [path for node in NODES for path in world.files.paths(node)] == []
+    assert "no space left in the store of n2" in world.context.ledger.vjob(job).reason
+    assert "no space left in the store of n2" in events(world)
+
+
+def test_one_restore_that_fails_leaves_all_vms_asleep_and_every_file(world: World) -> None:
+    job = sleeping(world, vms=2)
+    before = {path for node in NODES for path in world.files.paths(node)}
+    world.hypervisor.fail_next("restore", OperationFailedError("qemu does not start"), vm=f"vjob{job}-1")
+    world.ask(job, K.RESUME)
+    world.until(job, S.SLEEPING)
+    assert [world.hypervisor.where(vm.name) for vm in world.context.ledger.vms(job)] == [[], []]
+    assert {path for node in NODES for path in world.files.paths(node)} >= before
+    assert world.rms.job(job).state == "SUSPENDED"
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+
+
+def test_a_corrupt_state_is_not_restored_and_only_its_vjob_begins_again(world: World) -> None:
+    neighbour = running(world, vms=1)
+    job = sleeping(world, vms=2)
+    vm = world.context.ledger.vms(job)[0]
+    world.files.damage(vm.image_node, f"/store/{vm.name}.state")
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert calls(world, "restore") == []
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.script_started) == (1, False)
+    assert "state-lost" in events(world)
+    assert world.context.ledger.vjob(neighbour).losses == 0
+    assert powers(world, neighbour) == {VMPower.RUNNING}
+
+
+def test_a_vm_that_dies_takes_its_vjob_to_the_start(world: World) -> None:
+    job = running(world, vms=2)
+    world.hypervisor.kill_vm(f"vjob{job}-1")
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    assert world.context.ledger.vjob(job).losses == 1
+    assert world.rms.job(job).restarts == 1
+
+
+def test_a_node_out_of_reach_is_not_a_lost_vm(world: World) -> None:
+    job = running(world, vms=2)
+    world.hypervisor.set_reachable("n1", False)
+    for _ in range(5):
+        world.tick()
+    assert world.state(job) is S.RUNNING
+    assert any("n1 is unreachable" in problem for problem in world.cycle.report.problems)
+    world.hypervisor.set_reachable("n1", True)
+    world.tick()
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_a_vm_that_cannot_boot_puts_its_vjob_back_with_the_reason_and_a_pause(world: World) -> None:
+    job = world.submit(vms=2)
+    world.hypervisor.fail_next("boot", OperationFailedError("no such kernel"), vm=f"vjob{job}-1")
+    world.until(job, S.WAITING)
+    while world.context.ledger.vjob(job).not_before == 0:
+        world.tick()
+    vjob = world.context.ledger.vjob(job)
+    assert "no such kernel" in vjob.reason
+    assert vjob.not_before > world.time
+    assert world.leftovers() == []
+    assert world.rms.job(job).held
+    world.until(job, S.RUNNING, ticks=120)
+
+
+def test_a_job_that_slurm_does_not_start_goes_back_to_waiting_with_slurms_reason(world: World) -> None:
+    job = world.submit()
+    world.rms.limit(job, "AssocGrpCpuLimit")
+    for _ in range(5):
+        world.tick()
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.state, "AssocGrpCpuLimit" in vjob.reason) == (S.WAITING, True)
+    assert calls(world, "boot") == []
+    world.rms.limit(job, "")
+    world.until(job, S.RUNNING, ticks=200)
+
+
+def test_memory_is_given_away_once(world: World) -> None:
+    """Three nodes of 1024 MiB hold three VMs of 600 MiB, whatever is asked (I3)."""
+    jobs = [world.submit(vms=1, memory_mib=600) for _ in range(5)]
+    for _ in range(5):
+        world.tick()
+    states = [world.state(job) for job in jobs]
+    assert states == [S.RUNNING] * 3 + [S.WAITING] * 2
+    assert "needs 1 VM of 1 CPUs and 728 MiB" in world.context.ledger.vjob(jobs[3]).reason
+    first = jobs[0]
+    world.ask(first, K.SUSPEND)
+    world.until(first, S.SLEEPING)
+    world.until(jobs[3], S.RUNNING)
+    world.ask(first, K.RESUME)
+    world.tick()
+    assert world.state(first) is S.SLEEPING, "its room is taken"
+
+
+def test_a_smaller_vjob_behind_a_blocked_one_starts(world: World) -> None:
+    large = world.submit(vms=4, cpus=2, memory_mib=128)
+    small = world.submit(vms=1)
+    world.until(small, S.RUNNING)
+    assert world.state(large) is S.WAITING
+
+
+def test_a_remote_resume_copies_the_state_and_removes_it_everywhere(world: World) -> None:
+    job = sleeping(world, vms=1)
+    [vm] = world.context.ledger.vms(job)
+    target = next(node for node in NODES if node != vm.image_node)
+    world.ask(job, K.RESUME, target)
+    world.until(job, S.RUNNING)
+    assert world.hypervisor.where(vm.name) == [target]
+    assert [path for node in NODES for path in world.files.paths(node)] == []
+
+
+def test_scontrol_suspend_and_resume_by_hand_are_followed(world: World) -> None:
+    job = running(world, vms=1)
+    world.rms.suspend(job)
+    world.until(job, S.SLEEPING)
+    world.rms.resume(job)
+    world.until(job, S.RUNNING)
+    assert world.rms.job(job).state == "RUNNING"
+
+
+def test_an_unreachable_controller_changes_nothing(world: World) -> None:
+    job = running(world, vms=1)
+    world.rms.fail_next("snapshot", UnavailableError("slurmctld does not answer"))
+    world.tick()
+    assert world.cycle.report.problems == ["slurmctld does not answer"]
+    assert world.state(job) is S.RUNNING
+
+
+def test_gang_scheduling_makes_the_engine_only_observe(world: World) -> None:
+    world.rms.preempt_mode = "GANG,SUSPEND"
+    job = world.submit()
+    for _ in range(3):
+        world.tick()
+    assert world.state(job) is S.WAITING
+    assert "only observes" in world.cycle.report.problems[0]
+
+
+def test_a_job_that_was_not_wrapped_never_runs_in_a_vjob_partition(world: World) -> None:
+    job = world.rms.submit(script="#!/bin/sh\ntrue\n", held=False)
+    for _ in range(4):
+        world.tick()
+    assert world.rms.job(job).held
+    assert "submitted again" in events(world)
+    assert world.context.ledger.vjobs(ended=True) == []
+
+
+def test_elements_of_an_array_become_vjobs_of_their_own(world: World) -> None:
+    array = world.submit(vms=1, array=(1, 2))
+    for _ in range(4):
+        world.tick()
+    vjobs = {vjob.display_id: vjob.state for vjob in world.context.ledger.vjobs()}
+    assert vjobs == {f"{array}_1": S.RUNNING, f"{array}_2": S.RUNNING}
