@@ -62,7 +62,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
-    from rmsplugin.adapters.node import NodeAgents
+    from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.nodes import judge_node, judge_pair

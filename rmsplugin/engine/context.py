@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.adapters.guest import Guests
 from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
-from rmsplugin.adapters.node import Nodes
+from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow

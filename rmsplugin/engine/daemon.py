@@ -20,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from rmsplugin import __version__
 from rmsplugin.adapters.guest import SshGuests, generate_keypair
 from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
-from rmsplugin.adapters.node import NodeAgents
+from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle

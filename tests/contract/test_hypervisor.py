@@ -20,7 +20,9 @@ import pytest
 
 from rmsplugin.adapters.hypervisor.base import Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor, SimulatedState
-from rmsplugin.adapters.node import Digest, NodeAgents, Nodes, SimulatedNodes
+from rmsplugin.adapters.nodes.base import Digest, Nodes
+from rmsplugin.adapters.nodes.simulated import SimulatedNodes
+from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmsplugin.adapters.guest import SimulatedGuests
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
-from rmsplugin.adapters.node import SimulatedNodes
+from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.engine.context import Clock, Context

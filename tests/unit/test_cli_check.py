@@ -15,7 +15,7 @@ import pytest
 
 from rmsplugin import __version__
 from rmsplugin.adapters.hypervisor.base import HostInfo
-from rmsplugin.adapters.node import NodeCheck, Reach
+from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_node, judge_pair

@@ -8,7 +8,7 @@ from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.adapters.hypervisor.base import HostInfo
-from rmsplugin.adapters.node import NodeCheck, Reach
+from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 

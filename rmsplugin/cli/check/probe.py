@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from rmsplugin.adapters import munge
 from rmsplugin.adapters.hypervisor.base import Hypervisor
-from rmsplugin.adapters.node import Nodes
+from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.cli.check.host import FileFact, HostFacts
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
 from rmsplugin.cli.check.slurm import SITE_FILE, SlurmFacts, hook_paths, job_submit_path

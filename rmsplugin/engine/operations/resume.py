@@ -7,7 +7,7 @@ that fails leaves the files as they were, and no VM has lived a moment that its 
 from __future__ import annotations
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.node import Digest
+from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
 from rmsplugin.engine.operations.start import put_config

@@ -1,0 +1,145 @@
+"""Node agents: what the engine asks of the files on a node (``rmsplugin-node``, docs/protocols.md section 4).
+
+Contract of ``Nodes``, for every implementation:
+
+* Calls block and are bounded in time; they may be made from several threads.
+* Every verb is idempotent, except that ``send`` and ``verify`` read the whole file again.
+* A node that cannot be reached raises UnavailableError; past ``timeout_s`` TimedOutError is raised, and the outcome has
+  to be observed (``stat``, ``list_files``).
+* What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
+  CorruptStateError, anything else OperationFailedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rmsplugin.adapters.hypervisor.base import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class PartialFile:
+    """A state file under its temporary name."""
+
+    size_bytes: int
+    complete: bool  # the hypervisor (or a copy) has finished writing it
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """What a node has of one VM's state."""
+
+    final_bytes: int | None
+    partial: PartialFile | None
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Size and BLAKE2b of a state file: what ``seal``, ``send`` and ``verify`` are told to expect."""
+
+    size_bytes: int
+    blake2b: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """The VMs that a node has files of."""
+
+    states: frozenset[str]
+    partials: frozenset[str]
+    configs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """What ``rmsplugin check`` wants to know of a node."""
+
+    version: str
+    directories: Mapping[str, Mapping[str, Any]]  # by setting, e.g. "store": path, exists, owner, mode, free_bytes
+    images: Mapping[str, bool]  # path -> readable there
+    time: float  # the node's clock, seconds since the epoch
+    bridge: bool  # whether the guests' bridge is there
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whether one node can reach another, as copies and migrations need it: what is wrong, or nothing."""
+
+    agent: str
+    libvirt: str
+
+
+class Nodes(Protocol):
+    """The node agents of all nodes of the cluster."""
+
+    def put_config(self, node: str, vm: str, content: bytes) -> None:
+        """Write the VM's configuration file."""
+        ...
+
+    def put_seed(self, node: str, vm: str, content: bytes) -> None:
+        """Write the VM's cloud-init seed (an ISO image)."""
+        ...
+
+    def make_overlay(self, node: str, vm: str, base: str) -> None:
+        """Make the VM's qcow2 overlay on a base image that the settings name; one that exists is kept."""
+        ...
+
+    def drop_config(self, node: str, vm: str) -> None:
+        """Remove the VM's configuration, seed, overlay and console log."""
+        ...
+
+    def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
+        """What there is of the VM's state."""
+        ...
+
+    def digest(self, node: str, vm: str, *, timeout_s: float, shared: bool = False) -> Digest:
+        """Sync and digest the partial file. An incomplete one raises CorruptStateError."""
+        ...
+
+    def seal(self, node: str, vm: str, digest: Digest, *, shared: bool = False) -> None:
+        """Give the partial file its final name; nothing happens if that was done already."""
+        ...
+
+    def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
+        """Read the final file. One that differs raises CorruptStateError."""
+        ...
+
+    def send(
+        self,
+        source: str,
+        destination: str,
+        vm: str,
+        digest: Digest,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy the final file from one node's store to another's, verified where it arrives."""
+        ...
+
+    def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
+        """Remove final and partial file."""
+        ...
+
+    def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
+        """All VMs that the node has files of."""
+        ...
+
+    def free_bytes(self, node: str, *, shared: bool = False) -> int:
+        """Room in the store."""
+        ...
+
+    def check(self, node: str) -> NodeCheck:
+        """Version, directories and images of the node."""
+        ...
+
+    def reach(self, node: str, other: str) -> Reach:
+        """Try the other node's agent and libvirt from ``node``."""
+        ...
+
+    def close(self) -> None:
+        """Drop all connections."""
+        ...

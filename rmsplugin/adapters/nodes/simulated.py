@@ -1,0 +1,185 @@
+"""Simulated node agents: in memory, on the state files of a simulated hypervisor, failing on command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmsplugin.adapters.hypervisor.base import Progress
+from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.errors import (
+    CorruptStateError,
+    NotFoundError,
+    OperationFailedError,
+    RmspluginError,
+    UnavailableError,
+)
+
+
+class SimulatedNodes:
+    """``Nodes`` in memory, on the state files of a SimulatedHypervisor."""
+
+    def __init__(
+        self,
+        files: SimulatedFiles,
+        *,
+        store: str = "/store",
+        shared_store: str = "/shared",
+    ) -> None:
+        """Use ``files``; ``store`` and ``shared_store`` are the directories of the settings."""
+        self._files = files
+        self._stores = {False: store, True: shared_store}
+        self._configs: dict[tuple[str, str], bytes] = {}
+        self._unreachable: set[str] = set()
+        self._failures: list[tuple[str, RmspluginError]] = []
+        self.calls: list[tuple[str, ...]] = []
+
+    def set_reachable(self, node: str, reachable: bool) -> None:
+        """Cut the node's agent off from us, or back on."""
+        (self._unreachable.discard if reachable else self._unreachable.add)(node)
+
+    def fail_next(self, method: str, error: RmspluginError) -> None:
+        """Let the next call of ``method`` raise ``error`` without having done anything."""
+        self._failures.append((method, error))
+
+    def config(self, node: str, vm: str) -> bytes | None:
+        """What put_config wrote; None if there is none."""
+        return self._configs.get((node, vm))
+
+    def put_config(self, node: str, vm: str, content: bytes) -> None:
+        """See ``Nodes``."""
+        self._enter("put_config", node, vm)
+        self._configs[node, vm] = content
+
+    def put_seed(self, node: str, vm: str, content: bytes) -> None:
+        """See ``Nodes``."""
+        self._enter("put_seed", node, vm)
+        self._configs[node, vm] = content
+
+    def make_overlay(self, node: str, vm: str, base: str) -> None:
+        """See ``Nodes``."""
+        self._enter("make_overlay", node, vm)
+        self._configs.setdefault((node, vm), base.encode())
+
+    def drop_config(self, node: str, vm: str) -> None:
+        """See ``Nodes``."""
+        self._enter("drop_config", node, vm)
+        self._configs.pop((node, vm), None)
+
+    def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
+        """See ``Nodes``."""
+        self._enter("stat", node, vm)
+        final, part = self._final(node, vm, shared), self._partial(node, vm, shared)
+        return StateFiles(
+            final.size_bytes if final else None,
+            PartialFile(part.size_bytes, part.complete) if part else None,
+            self._files.free_bytes(node, self._path(vm, shared)),
+        )
+
+    def digest(self, node: str, vm: str, *, timeout_s: float, shared: bool = False) -> Digest:
+        """See ``Nodes``."""
+        self._enter("digest", node, vm)
+        part = self._partial(node, vm, shared)
+        if part is None:
+            raise NotFoundError(f"{node} has no partial state of {vm}")
+        if not part.complete:
+            raise CorruptStateError(f"the partial state of {vm} on {node} is incomplete")
+        return Digest(part.size_bytes, part.blake2b)
+
+    def seal(self, node: str, vm: str, digest: Digest, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._enter("seal", node, vm)
+        part = self._partial(node, vm, shared)
+        if part is None:
+            if self._final(node, vm, shared) is None:
+                raise NotFoundError(f"{node} has no state of {vm}")
+            return
+        if part.blake2b != digest.blake2b:
+            raise CorruptStateError(f"the partial state of {vm} on {node} is not the one to seal")
+        self._files.drop(node, self._path(vm, shared) + ".partial")
+        self._files.put(node, self._path(vm, shared), part)
+
+    def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._enter("verify", node, vm)
+        self._verified(node, vm, digest, shared)
+
+    def send(
+        self,
+        source: str,
+        destination: str,
+        vm: str,
+        digest: Digest,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+    ) -> None:
+        """See ``Nodes``."""
+        self._enter("send", source, vm, destination)
+        state = self._verified(source, vm, digest, False)
+        if destination in self._unreachable:
+            raise OperationFailedError(f"{source} cannot reach {destination}")
+        self._files.put(destination, self._path(vm, False), replace(state))
+        if progress:
+            progress(state.size_bytes, state.size_bytes)
+
+    def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._enter("drop_state", node, vm)
+        self._files.drop(node, self._path(vm, shared))
+        self._files.drop(node, self._path(vm, shared) + ".partial")
+
+    def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
+        """See ``Nodes``."""
+        self._enter("list_files", node)
+        prefix = self._stores[shared] + "/"
+        names = [path.removeprefix(prefix) for path in self._files.paths(node) if path.startswith(prefix)]
+        return NodeFiles(
+            frozenset(name.removesuffix(".state") for name in names if name.endswith(".state")),
+            frozenset(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
+            frozenset(vm for owner, vm in self._configs if owner == node),
+        )
+
+    def free_bytes(self, node: str, *, shared: bool = False) -> int:
+        """See ``Nodes``."""
+        self._enter("free_bytes", node)
+        return self._files.free_bytes(node, self._stores[shared] + "/")
+
+    def check(self, node: str) -> NodeCheck:
+        """See ``Nodes``."""
+        self._enter("check", node)
+        return NodeCheck("simulated", {}, {}, 0.0, True)
+
+    def reach(self, node: str, other: str) -> Reach:
+        """See ``Nodes``."""
+        self._enter("reach", node, other)
+        return Reach("", f"{other} is cut off" if other in self._unreachable else "")
+
+    def close(self) -> None:
+        """See ``Nodes``."""
+
+    def _path(self, vm: str, shared: bool) -> str:
+        return f"{self._stores[shared]}/{vm}.state"
+
+    def _final(self, node: str, vm: str, shared: bool) -> SimulatedState | None:
+        return self._files.get(node, self._path(vm, shared))
+
+    def _partial(self, node: str, vm: str, shared: bool) -> SimulatedState | None:
+        return self._files.get(node, self._path(vm, shared) + ".partial")
+
+    def _verified(self, node: str, vm: str, digest: Digest, shared: bool) -> SimulatedState:
+        final = self._final(node, vm, shared)
+        if final is None:
+            raise NotFoundError(f"{node} has no state of {vm}")
+        if (final.size_bytes, final.blake2b) != (digest.size_bytes, digest.blake2b):
+            raise CorruptStateError(f"the state of {vm} on {node} is not what was saved")
+        return final
+
+    def _enter(self, method: str, node: str, *words: str) -> None:
+        self.calls.append((method, node, *words))
+        if node in self._unreachable:
+            raise UnavailableError(f"the node agent of {node} cannot be reached")
+        for failure in self._failures:
+            if failure[0] == method:
+                self._failures.remove(failure)
+                raise failure[1]
