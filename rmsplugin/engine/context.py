@@ -57,10 +57,12 @@ class Context:
         """Where a sealed state lies."""
         return f"{self.store}/{vm.name}.state"
 
-    def has_complete_partial(self, vm: VMRow) -> bool:
-        """Whether a save that nobody waited for has ended well: its file is whole, by whichever name."""
+    def complete_state_bytes(self, vm: VMRow) -> int | None:
+        """Size of the file of a save that has ended well, by whichever name; None if there is no whole one."""
         files = self.nodes.stat(vm.host, vm.name, shared=self.shared)
-        return files.final_bytes is not None or (files.partial is not None and files.partial.complete)
+        if files.partial is not None and files.partial.complete:
+            return files.partial.size_bytes
+        return files.final_bytes
 
     def spec(self, vjob: VJobRow, vm: VMRow) -> VMSpec:
         """What a hypervisor must know of the VM."""

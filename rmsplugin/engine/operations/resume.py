@@ -66,6 +66,7 @@ def _fetch(task: Task, vm: VMRow) -> None:
         with task.action("copy", vm, source=vm.image_node, destination=vm.host) as progress:
             # The receiving side checks size and digest before it gives the copy its name.
             context.nodes.send(vm.image_node, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
+            progress(vm.image_bytes, vm.image_bytes)
     except (CorruptStateError, NotFoundError) as error:
         raise LostStateError(f"the saved state of {vm.name} on {vm.image_node} is lost: {error}") from error
 

@@ -66,8 +66,10 @@ def _save(task: Task, vm: VMRow) -> None:
                 timeout_s=context.settings.hypervisor.save_timeout_s,
                 progress=progress,
             )
-        elif not context.has_complete_partial(vm):
+        size = context.complete_state_bytes(vm)
+        if size is None:
             raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
+        progress(size, size)
 
 
 def _seal(task: Task, vm: VMRow) -> None:
