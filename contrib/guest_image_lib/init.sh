@@ -21,7 +21,8 @@ ip link set lo up
 # KEY=VALUE lines, never evaluated.
 config=/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw
 address='' gateway='' name=guest
-mkdir -p -m 700 /root/.ssh /etc/dropbear
+mkdir -p /root/.ssh /etc/dropbear
+chmod 700 /root/.ssh /etc/dropbear
 if [ -r "$config" ]; then
     while IFS= read -r line || [ -n "$line" ]; do
         value=${line#*=}
