@@ -28,6 +28,7 @@ EXPORT {{
     Access_Type = RW;
     Squash = Root_Squash;
     SecType = sys;
+    PrivilegedPort = true;
     Protocols = 3;
     Transports = TCP;
     FSAL {{
