@@ -37,6 +37,7 @@ class Engine(_Section):
     operators: tuple[str, ...] = Field((), description="users who may act on any vjob, besides root and engine.user")
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     workers: int = Field(16, ge=1, le=256, description="VM actions carried out at the same time")
+    keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
     orphan_s: Seconds = Field(
         30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"
     )

@@ -79,7 +79,7 @@ class Cycle:
         jobs = {job.job_id: job for job in ours if job.split}
         self._first_sight.meet(ours)
         self._reconcile(seen, jobs, busy, report)
-        self._stop_strays(seen, jobs, report)
+        self._stop_strays(seen, report)
         if not site.slurm_would_preempt(seen.rms):
             self._start(seen, ours, report)
 
@@ -88,11 +88,12 @@ class Cycle:
     def _reconcile(self, seen: Observation, jobs: Mapping[int, RmsJob], busy: set[int], report: CycleReport) -> None:
         context = self._context
         missing_now: set[str] = set()
-        for vjob in context.ledger.vjobs(ended=True):
+        # All that have not ended, and those that have but whose jobs have come back.
+        alive = [job.job_id for job in jobs.values() if job.state is not JobState.ENDED]
+        vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
+        for vjob in vjobs.values():
             job = jobs.get(vjob.job_id)
             if job is None or job.state is JobState.ENDED:
-                if vjob.state is VJobState.TERMINATED:
-                    continue
                 self._executor.cancel(vjob.job_id)
             if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
                 continue  # it moves, or moved after the first look
@@ -142,14 +143,15 @@ class Cycle:
         elif job is not None:
             self._first_sight.renew(job)
 
-    def _stop_strays(self, seen: Observation, jobs: Mapping[int, RmsJob], report: CycleReport) -> None:
+    def _stop_strays(self, seen: Observation, report: CycleReport) -> None:
         """End VMs of vjobs that have none: left by an interrupted stop on a node that was out of reach.
 
         Only of vjobs that the ledger knows as having no VMs: with a lost or foreign ledger nothing is ended.
         """
+        observed = {parsed[0] for vms in seen.vms.values() for name in vms if (parsed := parse_vm_name(name))}
         without = {
-            vjob.job_id: vjob
-            for vjob in self._context.ledger.vjobs(ended=True)
+            job_id: vjob
+            for job_id, vjob in self._context.ledger.vjobs_among(observed).items()
             if not vjob.state.is_live and vjob.state_since < seen.taken
         }
         for node, vms in seen.vms.items():

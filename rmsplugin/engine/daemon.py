@@ -11,6 +11,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -111,7 +112,13 @@ class Daemon:
             coalesce=True,
             misfire_grace_time=None,
         )
+        self._scheduler.add_job(self._prune, "interval", hours=24, next_run_time=datetime.now(UTC))
         self._scheduler.start()
+
+    def _prune(self) -> None:
+        forgotten = self.context.ledger.prune(time.time() - self._settings.engine.keep_days * 86400)
+        if forgotten:
+            log.info("forgot %d vjobs that ended more than %d days ago", forgotten, self._settings.engine.keep_days)
 
     def _run_cycle(self) -> None:
         with self._one_cycle:

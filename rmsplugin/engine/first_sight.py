@@ -37,9 +37,10 @@ class FirstSight:
     def meet(self, jobs: Sequence[RmsJob]) -> None:
         """Enter the unknown ones that have a job id of their own into the ledger, and renew those that came back."""
         ledger = self._context.ledger
-        known = {vjob.job_id: vjob for vjob in ledger.vjobs(ended=True)}
-        for job in jobs:
-            if job.state is JobState.ENDED or not job.split or job.job_id in known:
+        alive = [job for job in jobs if job.state is not JobState.ENDED and job.split]
+        known = ledger.vjobs_among(job.job_id for job in alive)
+        for job in alive:
+            if job.job_id in known:
                 continue
             geometry = self.geometry(job)
             if geometry is not None:

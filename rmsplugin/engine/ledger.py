@@ -24,6 +24,10 @@ from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outco
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
+_SELECT = "select * from vjobs"
+#: SQLite's limit of parameters in one statement is at least 999.
+_CHUNK = 500
+
 #: States in which a VM takes room on its host.
 _LIVE = tuple(str(state) for state in VJobState if state.is_live)
 
@@ -104,6 +108,26 @@ class Ledger:
         """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
         where = "" if ended else "where state != 'terminated'"
         return [_vjob(row) for row in self._rows(f"select * from vjobs {where} order by submitted, job_id")]
+
+    def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
+        """Those of the named jobs that the ledger knows, in whatever state, by job id."""
+        wanted = list(job_ids)
+        found: dict[int, VJobRow] = {}
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            found |= {row["job_id"]: _vjob(row) for row in self._rows(f"{_SELECT} where job_id in ({marks})", chunk)}
+        return found
+
+    def prune(self, before: float) -> int:
+        """Forget vjobs that ended before that time, with their operations, and older events. Returns how many vjobs."""
+        old = "select job_id from vjobs where state = 'terminated' and state_since < ?"
+        operations = f"select id from operations where job_id in ({old})"
+        with self._write() as db:
+            db.execute(f"delete from actions where operation_id in ({operations})", [before])
+            db.execute(f"delete from operations where job_id in ({old})", [before])
+            db.execute("delete from events where time < ?", [before])
+            return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
         """Move a vjob to another state, with other changes of its row, in one transaction.

@@ -367,3 +367,27 @@ def test_a_statement_that_fails_leaves_nothing(ledger: Ledger) -> None:
         ledger.transition(12, VJobState.STARTING, "room", no_such_column=1)
     assert ledger.vjob(12) == vjob()
     assert ledger.events() == []
+
+
+def test_pruning_forgets_what_ended_long_ago_and_nothing_else(ledger: Ledger, clock: Clock) -> None:
+    for job_id, state in ((1, VJobState.TERMINATED), (2, VJobState.SLEEPING), (3, VJobState.TERMINATED)):
+        ledger.add_vjob(vjob(job_id, state=state, state_since=5000.0 if job_id == 3 else 100.0))
+        operation = ledger.begin_operation(job_id, OperationKind.STOP, "root")
+        ledger.begin_action(operation.id, "stop", f"vjob{job_id}-0")
+        ledger.end_operation(operation.id)
+    ledger.event("old", "long ago")
+    clock.now = 4000.0
+    ledger.event("new", "just now")
+    assert ledger.prune(2000.0) == 1
+    assert [row.job_id for row in ledger.vjobs(ended=True)] == [2, 3]
+    assert [event.kind for event in ledger.events()] == ["new"]
+    assert [ledger.operation(number).job_id for number in (2, 3)] == [2, 3]
+    with pytest.raises(NotFoundError):
+        ledger.operation(1)
+
+
+def test_named_vjobs_are_found_in_whatever_state_however_many(ledger: Ledger) -> None:
+    for job_id in range(1, 1203):
+        ledger.add_vjob(vjob(job_id, state=VJobState.TERMINATED if job_id % 2 else VJobState.WAITING))
+    assert set(ledger.vjobs_among(range(1, 2000))) == set(range(1, 1203))
+    assert ledger.vjobs_among([]) == {}
