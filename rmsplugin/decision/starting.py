@@ -49,7 +49,5 @@ def _reason(vms: tuple[VM, ...], free: dict[str, Resources], placement: dict[str
         return "no node is up, reachable and not draining"
     largest = max(vms, key=lambda vm: (vm.demand.memory_mib, vm.demand.cpus))
     roomiest = max(free, key=lambda name: (free[name].memory_mib, free[name].cpus))
-    return (
-        f"needs {len(vms)} VM{'s' if len(vms) > 1 else ''} of {largest.demand} each; "
-        f"the node with most memory free, {roomiest}, has {free[roomiest]}"
-    )
+    needs = f"{len(vms)} VMs of {largest.demand} each" if len(vms) > 1 else f"a VM of {largest.demand}"
+    return f"needs {needs}; the node with most memory free, {roomiest}, has {free[roomiest]}"
