@@ -94,6 +94,10 @@ class Nodes(_Section):
         Path("/var/lib/rmsplugin/vm"),
         description="configuration files of VMs on each node; root, mode 0711",
     )
+    vm_dir_shared: bool = Field(
+        False,
+        description="all nodes mount vm_dir: only then VMs of qcow2 images, whose disks lie there, may change nodes",
+    )
     shared_store: Path | None = Field(
         None, description="a directory that all nodes mount: states are saved there instead"
     )

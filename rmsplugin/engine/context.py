@@ -49,6 +49,10 @@ class Context:
         """Whether every node sees every saved state."""
         return self.settings.nodes.shared_store is not None
 
+    def has_disk(self, vjob: VJobRow) -> bool:
+        """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
+        return not isinstance(self.settings.image[vjob.geometry.image], KernelImageSettings)
+
     def partial_path(self, vm: VMRow) -> str:
         """Where a save writes: never a name that a restore would read."""
         return f"{self.store}/{vm.name}.state.partial"

@@ -69,7 +69,10 @@ class Placing:
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
             vms = self._context.ledger.vms(vjob.job_id)
-            hosts = self._place(seen, vjob, vms, to, {vm.name: vm.image_node for vm in vms})
+            pinned = self._pinned(vjob)
+            prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}
+            hosts = self._place(seen, vjob, vms, to, prefer)
+            self._require_disks(vjob, vms, hosts)
             return self._executor.begin(
                 vjob.job_id, OperationKind.RESUME, reason, requested_by=requested_by, hosts=hosts
             )
@@ -97,6 +100,7 @@ class Placing:
                     raise RefusedError(_no_room(vm.name, self._vm(vjob, vm), to, room))
                 destinations |= placed
                 free[placed[vm.name]] -= self._vm(vjob, vm).demand
+            self._require_disks(vjob, vms, destinations)
             return self._executor.begin(
                 vjob.job_id, OperationKind.MIGRATE, reason, requested_by=requested_by, destinations=destinations
             )
@@ -105,6 +109,21 @@ class Placing:
         now = self._context.ledger.vjob(vjob.job_id).state
         if now is not state:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {state}")
+
+    def _pinned(self, vjob: VJobRow) -> bool:
+        return self._context.has_disk(vjob) and not self._context.settings.nodes.vm_dir_shared
+
+    def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: dict[str, str]) -> None:
+        """VMs go only where their disks are."""
+        if not self._pinned(vjob):
+            return
+        for vm in vms:
+            born = vm.touched[0]  # where it was booted, and its disk made
+            if hosts[vm.name] != born:
+                raise RefusedError(
+                    f"{vm.name} has its disk on {born} only, and cannot run on {hosts[vm.name]}; disks that all nodes "
+                    "reach need nodes.vm_dir on shared storage and nodes.vm_dir_shared = true"
+                )
 
     def _place(
         self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]

@@ -131,7 +131,12 @@ def raise_lost(errors: dict[str, RmspluginError]) -> None:
 
 
 def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
-    """Remove the VM's configuration file; if the node cannot be reached, `stop` removes it later."""
+    """Remove the VM's configuration file; if the node cannot be reached, `stop` removes it later.
+
+    A VM with a disk keeps it as long as it lives, and the file with it.
+    """
+    if task.context.has_disk(task.vjob()):
+        return
     try:
         task.context.nodes.drop_config(node, vm.name)
     except RmspluginError:
