@@ -148,11 +148,14 @@ class Session:
 
     def follow(self, stream: str, offset: int, feed: Callable[[bytes], None]) -> None:
         """Feed the stream from ``offset`` on, until the script has ended and all of it is fed."""
-        with self._command(f"follow {stream} {offset}") as channel:
-            # The other side takes the end of its standard input for the loss of the connection; so it stays open.
-            while data := channel.recv(_CHUNK_BYTES):
-                feed(data)
-            self._check("follow", channel, b"", time.monotonic() + _COMMAND_TIMEOUT_S)
+        try:
+            with self._command(f"follow {stream} {offset}") as channel:
+                # The other side takes the end of its standard input for the loss of the connection; so it stays open.
+                while data := channel.recv(_CHUNK_BYTES):
+                    _feed(feed, data)
+                self._check("follow", channel, b"", time.monotonic() + _COMMAND_TIMEOUT_S)
+        except _OutputError as failed:
+            raise failed.error from None
 
     def kill(self, number: int, *, everything: bool) -> None:
         """Send a signal to the script's process, or to all of its session."""
@@ -181,7 +184,8 @@ class Session:
                 channel.close()
         except TimeoutError:
             raise UnavailableError("the guest does not answer") from None
-        except (paramiko.SSHException, EOFError) as error:
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            # OSError: paramiko raises what its own thread saw of the socket, e.g. a reset.
             raise UnavailableError(f"the connection to the guest broke: {error}") from None
 
     def _run(self, words: str, send: Callable[[paramiko.Channel], None] | None = None, *, shut: bool = True) -> bytes:
@@ -204,6 +208,21 @@ class Session:
             raise UnavailableError("the connection to the guest broke")
         if channel.exit_status != 0:
             raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or channel.exit_status}")
+
+
+class _OutputError(Exception):
+    """Not the connection failed, but what was done with the data."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _feed(feed: Callable[[bytes], None], data: bytes) -> None:
+    try:
+        feed(data)
+    except OSError as error:
+        raise _OutputError(error) from error
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
