@@ -174,7 +174,7 @@ class Qcow2Image(_Section):
     """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
 
     kind: Literal["qcow2"]
-    base: Path = Field(..., description="path of the base image on every node (on storage that all nodes share)")
+    base: Path = Field(..., description="path of the base image on every node")
 
 
 Image = Annotated[KernelImage | Qcow2Image, Field(discriminator="kind")]

@@ -80,17 +80,17 @@ def cache_directory() -> Path:
 
 def find_inputs() -> Inputs:
     """Find the newest kernel package that apt knows, and the installed versions of the tools."""
-    depends = _run(["apt-cache", "depends", "--important", KERNEL_METAPACKAGE]).stdout
+    depends = run(["apt-cache", "depends", "--important", KERNEL_METAPACKAGE]).stdout
     found = re.search(r"Depends: (linux-image-\S+-cloud-amd64)\s*$", depends, re.MULTILINE)
     if found is None:
         raise BuildError(f"apt knows no kernel behind {KERNEL_METAPACKAGE}; run: apt-get update")
     kernel = found.group(1)
-    candidate = re.search(r"Candidate: (\S+)", _run(["apt-cache", "policy", kernel]).stdout)
+    candidate = re.search(r"Candidate: (\S+)", run(["apt-cache", "policy", kernel]).stdout)
     if candidate is None or candidate.group(1) == "(none)":
         raise BuildError(f"apt has no {kernel}; run: apt-get update")
     versions = [(kernel, candidate.group(1))]
     for package in TOOL_PACKAGES:
-        result = _run(["dpkg-query", "-W", "-f", "${Version}", package], check=False)
+        result = run(["dpkg-query", "-W", "-f", "${Version}", package], check=False)
         if result.returncode != 0 or not result.stdout:
             raise BuildError(f"package {package} is not installed; run: apt-get install {package}")
         versions.append((package, result.stdout))
@@ -135,9 +135,12 @@ def _forget_unused(images: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], *, check: bool = True, cwd: Path | None = None, text: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, with ``text`` as its standard input; raise BuildError where it fails."""
     try:
-        result = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+        result = subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=text)
     except FileNotFoundError as error:
         raise BuildError(f"{command[0]} is not installed") from error
     if check and result.returncode != 0:
@@ -146,10 +149,10 @@ def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> 
 
 
 def _build_in(work: Path, inputs: Inputs) -> None:
-    _run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", inputs.kernel_package], cwd=work)
+    run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", inputs.kernel_package], cwd=work)
     package = next(work.glob("linux-image-*.deb"))
     unpacked = work / "kernel"
-    _run(["dpkg-deb", "-x", str(package), str(unpacked)])
+    run(["dpkg-deb", "-x", str(package), str(unpacked)])
     image = work / "image"
     image.mkdir()
     shutil.copyfile(next((unpacked / "boot").glob("vmlinuz-*")), image / "vmlinuz")
@@ -182,7 +185,7 @@ def fill_root(root: Path) -> None:
     libraries: set[str] = set()
     for program in PROGRAMS:
         _copy(Path(program), root / "usr/bin" / Path(program).name)
-        libraries |= set(shared_libraries(_run(["ldd", program]).stdout))
+        libraries |= set(shared_libraries(run(["ldd", program]).stdout))
     for library in sorted(libraries):
         directory = "usr/lib64" if library.startswith("/lib64/") else "usr/lib"
         _copy(Path(library), root / directory / Path(library).name)
@@ -198,7 +201,7 @@ def _install_busybox(root: Path) -> None:
     if source is None:
         raise BuildError("no busybox; run: apt-get install busybox-static")
     _copy(source, root / "usr/bin/busybox")
-    for applet in _run([str(source), "--list"]).stdout.split():
+    for applet in run([str(source), "--list"]).stdout.split():
         link = root / "usr/bin" / applet
         if applet != "busybox" and not link.is_symlink():
             link.symlink_to("busybox")
@@ -212,7 +215,7 @@ def shared_libraries(ldd_output: str) -> list[str]:
 def install_modules(unpacked: Path, root: Path, work: Path) -> None:
     """Copy the modules that guests need, with all that they depend on."""
     release = next((unpacked / "lib/modules").iterdir()).name
-    _run([_depmod(), "-b", str(unpacked), release])
+    run([_depmod(), "-b", str(unpacked), release])
     modules = unpacked / "lib/modules" / release
     dependencies = parse_dependencies((modules / "modules.dep").read_text())
     target = root / "usr/lib/modules" / release
@@ -224,7 +227,7 @@ def install_modules(unpacked: Path, root: Path, work: Path) -> None:
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         (target / name).write_text("")
     # depmod wants BASE/lib/modules; in the root, lib is a link to usr/lib.
-    _run([_depmod(), "-b", str(root), release])
+    run([_depmod(), "-b", str(root), release])
     for made in target.glob("modules.*"):
         if made.name not in ("modules.dep", "modules.alias"):
             made.unlink()
