@@ -174,22 +174,24 @@ class Cycle:
     # -- starts --------------------------------------------------------------------------------------------------
 
     def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> None:
-        queue = queue_order(seen, self._waiting(seen, ours))
+        rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
+        queue = queue_order(seen, self._waiting(seen, ours, rows))
         for display_id, verdict in self._placing.start(seen, queue).items():
             if verdict.placement is not None:
                 report.begun.append(f"start {display_id}: {verdict.reason}")
             else:
                 report.waiting += 1
-                self._explain(display_id, verdict.reason)
+                row = rows.get(display_id)  # elements of an array that were not split off have none
+                if row is not None and row.reason != verdict.reason:
+                    self._context.ledger.update_vjob(row.job_id, reason=verdict.reason)
 
-    def _waiting(self, seen: Observation, ours: list[RmsJob]) -> list[Waiting]:
-        rows = {vjob.job_id: vjob for vjob in self._context.ledger.vjobs()}
+    def _waiting(self, seen: Observation, ours: list[RmsJob], rows: Mapping[str, VJobRow]) -> list[Waiting]:
         waiting = []
         for job in ours:
             if not startable(job):
                 continue
             geometry = self._first_sight.geometry(job)
-            row = rows.get(job.job_id) if job.split else None
+            row = rows.get(job.display_id) if job.split else None
             if geometry is None or (job.split and row is None):
                 continue
             if row is None:
@@ -197,9 +199,3 @@ class Cycle:
             elif row.state is VJobState.WAITING and row.not_before <= seen.taken and row.state_since < seen.taken:
                 waiting.append(Waiting(job, geometry, row.submitted))
         return waiting
-
-    def _explain(self, display_id: str, reason: str) -> None:
-        ledger = self._context.ledger
-        for vjob in ledger.vjobs():
-            if vjob.display_id == display_id and vjob.reason != reason:
-                ledger.update_vjob(vjob.job_id, reason=reason)
