@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.decision.ffd import first_fit_decreasing
-from rmsplugin.model.configuration import VM, Configuration, Resources
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
+from rmsplugin.packing.ffd import first_fit_decreasing
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +27,25 @@ class Verdict:
     reason: str
 
 
-def decide_starts(queue: Sequence[Candidate], configuration: Configuration) -> dict[str, Verdict]:
+def decide_starts(queue: Sequence[Candidate], room: Mapping[str, Resources]) -> dict[str, Verdict]:
     """Walk the whole queue, head first; a vjob without room does not keep smaller ones behind it from starting.
+
+    Args:
+        queue: the waiting vjobs.
+        room: what is free on each node that takes VMs, in the order in which nodes are tried.
 
     Returns:
         A verdict by vjob name, in queue order.
     """
     verdicts: dict[str, Verdict] = {}
+    left = dict(room)
     for candidate in queue:
-        free = {name: room for name, room in configuration.free().items() if name in candidate.nodes}
+        free = {name: amount for name, amount in left.items() if name in candidate.nodes}
         placement = first_fit_decreasing(candidate.vms, free)
         verdicts[candidate.name] = Verdict(placement, _reason(candidate.vms, free, placement))
         if placement is not None:
-            configuration = configuration.with_vms((vm, placement[vm.name]) for vm in candidate.vms)
+            for vm in candidate.vms:
+                left[placement[vm.name]] -= vm.demand
     return verdicts
 
 

@@ -11,7 +11,7 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
-from rmsplugin.model.configuration import VM, Configuration, Node, Resources
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
 
 _PARALLEL = 32
@@ -60,32 +60,44 @@ def demand(context: Context, geometry: Geometry) -> Resources:
     return Resources(geometry.cpus, geometry.memory_mib + context.settings.nodes.memory_overhead_mib)
 
 
-def configuration(context: Context, seen: Observation) -> Configuration:
-    """The configuration now: what VMs may take of each node, and which VMs take room there.
+@dataclass(slots=True)
+class Room:
+    """What VMs may take of a node, what of it they have, and whether more may come."""
+
+    capacity: Resources
+    takes_vms: bool
+    used: Resources = NOTHING
+    vms: int = 0
+
+
+def rooms(context: Context, seen: Observation) -> dict[str, Room]:
+    """The room on each node of the vjob partitions, by name, in the RMS's order.
 
     A VM takes room from the moment its start is intended until it is known to be gone, and while it migrates on both
     nodes (I3).
     """
-    nodes = tuple(_node(context, seen, seen.rms.nodes[name]) for name in vjob_nodes(context, seen.rms))
-    hosted: dict[str, tuple[VM, ...]] = {}
+    found = {}
+    for name in vjob_nodes(context, seen.rms):
+        node = seen.rms.nodes[name]
+        takes_vms = node.up and not node.draining and name in seen.vms
+        found[name] = Room(_capacity(context, seen, node), takes_vms)
     geometries = {vjob.job_id: vjob.geometry for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
-        vm = VM(row.name, demand(context, geometries[row.job_id]))
-        for place in {row.host, row.destination} - {""}:
-            hosted[place] = (*hosted.get(place, ()), vm)
-    return Configuration(nodes, hosted)
+        for place in {row.host, row.destination} & found.keys():
+            found[place].used += demand(context, geometries[row.job_id])
+            found[place].vms += 1
+    return found
 
 
-def _node(context: Context, seen: Observation, node: RmsNode) -> Node:
-    settings = context.settings.nodes
-    native = _native_use(context, seen.rms.jobs, node.name)
-    return Node(
-        name=node.name,
-        capacity=Resources(node.cpus, node.memory_mib)
-        - Resources(settings.cpus_reserved, settings.memory_reserved_mib)
-        - native,
-        schedulable=node.up and not node.draining and node.name in seen.vms,
-    )
+def free_room(context: Context, seen: Observation) -> dict[str, Resources]:
+    """What is free now of each node that takes VMs, by name, in the RMS's order."""
+    return {name: room.capacity - room.used for name, room in rooms(context, seen).items() if room.takes_vms}
+
+
+def _capacity(context: Context, seen: Observation, node: RmsNode) -> Resources:
+    """What VMs may take of a node: what the site and native jobs leave."""
+    reserved = Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
+    return Resources(node.cpus, node.memory_mib) - reserved - _native_use(context, seen.rms.jobs, node.name)
 
 
 def _native_use(context: Context, jobs: Iterable[RmsJob], node: str) -> Resources:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rmsplugin.adapters.guest import generate_keypair
-from rmsplugin.decision.ffd import first_fit_decreasing
 from rmsplugin.decision.starting import Verdict, decide_starts
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.observation import Observation, configuration, demand
+from rmsplugin.engine.observation import Observation, demand, free_room
 from rmsplugin.engine.queue import Waiting, candidate, make_vms, new_vjob
 from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
 from rmsplugin.errors import RefusedError
-from rmsplugin.model.configuration import VM, Resources
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.ffd import first_fit_decreasing
 
 
 class Placing:
@@ -31,7 +32,7 @@ class Placing:
         """Start what fits, in queue order. Returns the verdict on each vjob of the queue, by display id."""
         with self._lock:
             verdicts = decide_starts(
-                [candidate(self._context, seen, waiting) for waiting in queue], configuration(self._context, seen)
+                [candidate(self._context, seen, waiting) for waiting in queue], free_room(self._context, seen)
             )
             for waiting in queue:
                 verdict = verdicts[waiting.job.display_id]
@@ -137,7 +138,7 @@ class Placing:
     def _free(self, seen: Observation, vjob: VJobRow, to: str) -> dict[str, Resources]:
         partition = seen.rms.partitions.get(vjob.partition)
         allowed = partition.nodes if partition else ()
-        free = {name: left for name, left in configuration(self._context, seen).free().items() if name in allowed}
+        free = {name: left for name, left in free_room(self._context, seen).items() if name in allowed}
         if to and to not in allowed:
             raise RefusedError(f"{to} is no node of partition {vjob.partition}; its nodes: {', '.join(allowed)}")
         if to and to not in free:

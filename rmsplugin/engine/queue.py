@@ -15,7 +15,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation, demand
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
-from rmsplugin.model.configuration import VM
+from rmsplugin.model.elements import VM
 from rmsplugin.model.vjob import Geometry, VJobState, vm_name
 
 _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,200})\n")

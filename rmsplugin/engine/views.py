@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.engine.context import Context
-from rmsplugin.engine.observation import Observation, configuration
+from rmsplugin.engine.observation import Observation, rooms
 from rmsplugin.engine.rows import Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
@@ -72,23 +72,19 @@ def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any
     """All nodes of the vjob partitions, as last seen."""
     if seen is None:
         return []
-    now = configuration(context, seen)
-    views = []
-    for node in now.nodes:
-        used = now.used(node.name)
-        views.append(
-            {
-                "name": node.name,
-                "state": "unreachable" if node.name in seen.unreachable else seen.rms.nodes[node.name].state.lower(),
-                "cpus": node.capacity.cpus,
-                "cpus_used": used.cpus,
-                "memory_mib": node.capacity.memory_mib,
-                "memory_used_mib": used.memory_mib,
-                "vms": len(now.hosted.get(node.name, ())),
-                "reason": seen.unreachable.get(node.name, ""),
-            }
-        )
-    return views
+    return [
+        {
+            "name": name,
+            "state": "unreachable" if name in seen.unreachable else seen.rms.nodes[name].state.lower(),
+            "cpus": room.capacity.cpus,
+            "cpus_used": room.used.cpus,
+            "memory_mib": room.capacity.memory_mib,
+            "memory_used_mib": room.used.memory_mib,
+            "vms": room.vms,
+            "reason": seen.unreachable.get(name, ""),
+        }
+        for name, room in rooms(context, seen).items()
+    ]
 
 
 def operation_view(context: Context, operation: Operation) -> dict[str, Any]:

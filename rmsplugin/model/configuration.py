@@ -1,74 +1,79 @@
-"""Configuration: a mapping of VMs to nodes; viable if every running VM has the memory and CPU it demands."""
+"""Configuration: a mapping of VMs to nodes, with each VM's state; viable if every running VM has what it demands.
+
+Whatever contradicts itself is refused when a configuration is made, with the place of each fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, state_of
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.validation import InvalidConfigurationError, problems
+from rmsplugin.model.vjob import VJobState
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """An amount of the two dimensions: CPUs, and memory in MiB."""
-
-    cpus: float
-    memory_mib: int
-
-    def __add__(self, other: Resources) -> Resources:
-        return Resources(self.cpus + other.cpus, self.memory_mib + other.memory_mib)
-
-    def __sub__(self, other: Resources) -> Resources:
-        return Resources(self.cpus - other.cpus, self.memory_mib - other.memory_mib)
-
-    def holds(self, demand: Resources) -> bool:
-        """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing."""
-        return demand.memory_mib <= self.memory_mib and demand.cpus <= self.cpus + 1e-3
-
-    def __str__(self) -> str:
-        return f"{self.cpus:g} CPUs and {self.memory_mib} MiB"
-
-
-NOTHING = Resources(0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A physical host that can host VMs: what of it VMs may take, and whether they may come."""
-
-    name: str
-    capacity: Resources
-    schedulable: bool = True  # up, reachable, not draining
-
-
-@dataclass(frozen=True, slots=True)
-class VM:
-    """One virtual machine and what it demands."""
-
-    name: str
-    demand: Resources
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Configuration:
-    """Nodes in file order, and on which of them each VM that takes room is."""
+    """Nodes in file order, vjobs in the order of the queue (head first), and where each VM is.
+
+    Raises:
+        InvalidConfigurationError: it contradicts itself (see ``rmsplugin.model.validation``).
+    """
 
     nodes: tuple[Node, ...]
-    hosted: Mapping[str, tuple[VM, ...]]  # by node name
+    vjobs: tuple[VJob, ...]
+    locations: Mapping[str, Location]  # by VM name
+    checked: bool = field(default=False, compare=False, repr=False)  # made from one that was checked already
 
-    def used(self, node: str) -> Resources:
-        """Sum of the demands of the VMs on ``node``."""
-        return sum((vm.demand for vm in self.hosted.get(node, ())), NOTHING)
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        if not self.checked:
+            found = list(problems(self.nodes, self.vjobs, self.locations))
+            if found:
+                raise InvalidConfigurationError(found)
 
-    def free(self) -> dict[str, Resources]:
-        """What is left of each schedulable node, by name, in the order of the nodes."""
-        return {node.name: node.capacity - self.used(node.name) for node in self.nodes if node.schedulable}
+    @cached_property
+    def node_by_name(self) -> Mapping[str, Node]:
+        """Each node by its name."""
+        return {node.name: node for node in self.nodes}
 
-    def with_vms(self, placed: Iterable[tuple[VM, str]]) -> Configuration:
-        """The same configuration with more VMs on it."""
-        hosted = dict(self.hosted)
-        for vm, node in placed:
-            hosted[node] = (*hosted.get(node, ()), vm)
-        return Configuration(self.nodes, hosted)
+    @cached_property
+    def vm_by_name(self) -> Mapping[str, VM]:
+        """Each VM by its name."""
+        return {vm.name: vm for vjob in self.vjobs for vm in vjob.vms}
+
+    @cached_property
+    def vjob_by_vm(self) -> Mapping[str, VJob]:
+        """The vjob of each VM, by the VM's name."""
+        return {vm.name: vjob for vjob in self.vjobs for vm in vjob.vms}
+
+    @cached_property
+    def used(self) -> Mapping[str, Resources]:
+        """What the running VMs of each node demand together, by node name."""
+        cpus = {node.name: 0.0 for node in self.nodes}
+        memory = {node.name: 0 for node in self.nodes}
+        for name, location in self.locations.items():
+            if location.state is VMState.RUNNING and location.node is not None:
+                demand = self.vm_by_name[name].demand
+                cpus[location.node] += demand.cpus
+                memory[location.node] += demand.memory_mib
+        return {name: Resources(cpus[name], memory[name]) for name in cpus}
+
+    def free(self, node: str) -> Resources:
+        """What is left of a node; negative where more is demanded than there is."""
+        return self.node_by_name[node].capacity - self.used[node]
 
     def overloaded(self) -> list[str]:
         """Nodes whose VMs demand more than there is: empty if the configuration is viable."""
-        return [node.name for node in self.nodes if not node.capacity.holds(self.used(node.name))]
+        return [node.name for node in self.nodes if not node.capacity.holds(self.used[node.name])]
+
+    def state(self, vjob: VJob) -> VJobState:
+        """The state of a vjob, also while its VMs differ (see ``state_of``)."""
+        return state_of(vjob, self.locations)
+
+    def with_locations(self, updates: Mapping[str, Location]) -> Configuration:
+        """The same nodes and vjobs with some VMs elsewhere; made from legal moves, it is not checked again."""
+        return replace(self, locations={**self.locations, **updates}, checked=True)

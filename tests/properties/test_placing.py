@@ -5,19 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmsplugin.decision.ffd import first_fit_decreasing
 from rmsplugin.decision.starting import Candidate, decide_starts
-from rmsplugin.model.configuration import VM, Configuration, Node, Resources
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
+from rmsplugin.packing.ffd import first_fit_decreasing
 
 resources = st.builds(Resources, st.integers(0, 400).map(lambda n: n / 100), st.integers(0, 4096))
-nodes = st.lists(st.tuples(resources, st.booleans()), min_size=1, max_size=6).map(
-    lambda each: tuple(Node(f"n{i}", capacity, up) for i, (capacity, up) in enumerate(each))
-)
+rooms = st.lists(resources, min_size=1, max_size=6).map(lambda each: {f"n{i}": free for i, free in enumerate(each)})
 
 
 @st.composite
-def queues(draw: st.DrawFn, count: int) -> list[Candidate]:
-    names = [f"n{i}" for i in range(count)]
+def queues(draw: st.DrawFn, names: list[str]) -> list[Candidate]:
     queue = []
     for number in range(draw(st.integers(0, 6))):
         demands = draw(st.lists(resources, min_size=1, max_size=4))
@@ -27,51 +25,47 @@ def queues(draw: st.DrawFn, count: int) -> list[Candidate]:
     return queue
 
 
+Instance = tuple[dict[str, Resources], list[Candidate]]
+
+
 @st.composite
-def instances(draw: st.DrawFn) -> tuple[tuple[Node, ...], list[Candidate]]:
-    cluster = draw(nodes)
-    return cluster, draw(queues(len(cluster)))
+def instances(draw: st.DrawFn) -> Instance:
+    room = draw(rooms)
+    return room, draw(queues([*room, "down"]))
 
 
 @given(instances())
-def test_what_starts_overloads_no_node_and_stays_where_it_may_be(
-    instance: tuple[tuple[Node, ...], list[Candidate]],
-) -> None:
-    cluster, queue = instance
-    configuration = Configuration(cluster, {})
-    verdicts = decide_starts(queue, configuration)
+def test_what_starts_overloads_no_node_and_stays_where_it_may_be(instance: Instance) -> None:
+    room, queue = instance
+    left = dict(room)
+    verdicts = decide_starts(queue, room)
     assert list(verdicts) == [candidate.name for candidate in queue]
     for candidate in queue:
         placement = verdicts[candidate.name].placement
         assert verdicts[candidate.name].reason
         if placement is not None:
             assert set(placement) == {vm.name for vm in candidate.vms}, "all VMs, or none (I4)"
-            assert set(placement.values()) <= candidate.nodes
-            configuration = configuration.with_vms((vm, placement[vm.name]) for vm in candidate.vms)
-    assert [name for name in configuration.overloaded() if configuration.used(name) != Resources(0, 0)] == []
-    up = {node.name for node in cluster if node.schedulable}
-    assert {name for name, vms in configuration.hosted.items() if vms} <= up
+            assert set(placement.values()) <= candidate.nodes & room.keys()
+            for vm in candidate.vms:
+                assert left[placement[vm.name]].holds(vm.demand)
+                left[placement[vm.name]] -= vm.demand
 
 
 @given(instances())
-def test_whoever_is_ahead_in_the_queue_is_not_harmed_by_those_behind(
-    instance: tuple[tuple[Node, ...], list[Candidate]],
-) -> None:
-    cluster, queue = instance
-    configuration = Configuration(cluster, {})
-    whole = decide_starts(queue, configuration)
+def test_whoever_is_ahead_in_the_queue_is_not_harmed_by_those_behind(instance: Instance) -> None:
+    room, queue = instance
+    whole = decide_starts(queue, room)
     for length in range(len(queue)):
-        assert decide_starts(queue[:length], configuration) == {
+        assert decide_starts(queue[:length], room) == {
             candidate.name: whole[candidate.name] for candidate in queue[:length]
         }
 
 
-@given(st.lists(resources, min_size=1, max_size=6), nodes)
+@given(st.lists(resources, min_size=1, max_size=6), rooms)
 def test_ffd_does_not_depend_on_the_order_in_which_vms_are_named(
-    demands: list[Resources], cluster: tuple[Node, ...]
+    demands: list[Resources], free: dict[str, Resources]
 ) -> None:
     vms = [VM(f"vm{i}", demand) for i, demand in enumerate(demands)]
-    free = Configuration(cluster, {}).free()
     assert first_fit_decreasing(vms, free) == first_fit_decreasing(reversed(vms), free)
 
 

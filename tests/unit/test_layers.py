@@ -15,20 +15,21 @@ PACKAGE = Path(rmsplugin.__file__).parent
 #: Layer -> the layers and modules of ours that it may import, besides itself and `errors`.
 ALLOWED = {
     "model": set(),
-    "decision": {"model"},
-    "planning": {"model"},
+    "packing": {"model"},
+    "decision": {"model", "packing"},
+    "planning": {"model", "packing"},
     "adapters": {"model", "settings"},
-    "engine": {"model", "decision", "planning", "adapters", "settings", "client"},
+    "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
-    "cli": {"adapters", "client", "engine", "model", "settings"},
+    "cli": {"adapters", "client", "decision", "engine", "model", "packing", "planning", "settings"},
     "client": {"adapters"},
     "hook": {"client"},
     "settings": set(),
     "errors": set(),
 }
 
-PURE = ("model", "decision", "planning")
+PURE = ("model", "packing", "decision", "planning")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rmsplugin.model.configuration import VM, Resources
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
 
 
 def first_fit_decreasing(

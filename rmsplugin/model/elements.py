@@ -1,0 +1,114 @@
+"""Elements: what a configuration consists of (nodes, vjobs and their VMs), and where a VM can be. All frozen."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
+
+#: In place of a node: a saved state that every node reaches, on storage that all of them mount.
+SHARED = "shared"
+
+
+class NodeState(enum.StrEnum):
+    """Whether VMs may come to a node, and whether any can be there."""
+
+    UP = "up"
+    DRAINING = "draining"  # its running VMs should leave, none may come
+    DOWN = "down"  # nothing on it exists any more
+
+
+class VMState(enum.StrEnum):
+    """Where a VM is in its life; between two of these states lies one of the five actions."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SLEEPING = "sleeping"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A physical host that can host VMs, and what of it they may take."""
+
+    name: str
+    capacity: Resources
+    state: NodeState = NodeState.UP
+
+
+@dataclass(frozen=True, slots=True)
+class VM:
+    """One virtual machine and what it demands now."""
+
+    name: str
+    demand: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a VM is: its host if it runs, the node that holds its saved state (or ``SHARED``) if it sleeps."""
+
+    state: VMState
+    node: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.state} on {self.node}" if self.node else str(self.state)
+
+
+WAITING = Location(VMState.WAITING)
+TERMINATED = Location(VMState.TERMINATED)
+
+
+def running_on(node: str) -> Location:
+    """The location of a VM that runs on ``node``."""
+    return Location(VMState.RUNNING, node)
+
+
+def sleeping_on(node: str) -> Location:
+    """The location of a VM whose saved state lies on ``node`` (or on ``SHARED`` storage)."""
+    return Location(VMState.SLEEPING, node)
+
+
+@dataclass(frozen=True, slots=True)
+class VJob:
+    """A virtualised job: VMs that are scheduled as a unit, and what the decision has to know about it.
+
+    Times are durations, so that nothing here depends on a clock.
+    """
+
+    name: str
+    vms: tuple[VM, ...]
+    preemptible: bool = True  # if not: once running it stays running
+    target: VJobState | None = None  # fixes the decision for this vjob
+    nodes: frozenset[str] | None = None  # the only nodes allowed; None: all
+    exclude: frozenset[str] = frozenset()  # nodes not allowed
+    priority: int = 0  # PriorityTier of its partition: a higher tier preempts a lower one
+    time_limit_s: float | None = None  # as the user asked; None: no limit
+    ran_s: float = 0.0  # how much of the limit is used up
+    state_s: float | None = None  # how long it has been in its state; None: for ever
+    lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
+
+    def allows(self, node: str) -> bool:
+        """Whether VMs of this vjob may be on ``node``."""
+        return node not in self.exclude and (self.nodes is None or node in self.nodes)
+
+    @property
+    def demand(self) -> Resources:
+        """What all its VMs demand together."""
+        return sum((vm.demand for vm in self.vms), NOTHING)
+
+
+def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
+    """The state of a vjob; while its VMs differ (part of a plan was carried out), the state it must leave first.
+
+    Some VMs terminated: the job has ended. Some waiting: its start was interrupted. Running and sleeping mixed: it is
+    not asleep yet, or awake only in part, and counts as running.
+    """
+    states = {locations[vm.name].state for vm in vjob.vms}
+    for state in (VMState.TERMINATED, VMState.WAITING, VMState.RUNNING):
+        if state in states:
+            return VJobState(state)
+    return VJobState.SLEEPING

@@ -1,0 +1,34 @@
+"""Resources: an amount of the two dimensions of every packing here, CPUs and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of the two dimensions: CPUs, and memory in MiB."""
+
+    cpus: float
+    memory_mib: int
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(self.cpus + other.cpus, self.memory_mib + other.memory_mib)
+
+    def __sub__(self, other: Resources) -> Resources:
+        return Resources(self.cpus - other.cpus, self.memory_mib - other.memory_mib)
+
+    def holds(self, demand: Resources) -> bool:
+        """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing."""
+        return demand.memory_mib <= self.memory_mib and demand.cpus <= self.cpus + 1e-3
+
+    @property
+    def centi_cpus(self) -> int:
+        """CPUs in hundredths, the unit in which solvers count: exact for amounts of two decimals."""
+        return round(self.cpus * 100)
+
+    def __str__(self) -> str:
+        return f"{round(self.cpus, 2):g} CPUs and {self.memory_mib} MiB"
+
+
+NOTHING = Resources(0, 0)

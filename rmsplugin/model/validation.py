@@ -1,0 +1,133 @@
+"""Validation: what in a configuration contradicts itself, each fault with its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.model.elements import SHARED, Location, Node, NodeState, VJob, VMState, state_of
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+
+Place = tuple[str | int, ...]
+
+#: Decisions that can be fixed for a vjob in a state, by `target`. A saved state is never thrown away by going back.
+LEGAL_TARGETS = {
+    VJobState.WAITING: {VJobState.WAITING, VJobState.RUNNING, VJobState.TERMINATED},
+    VJobState.RUNNING: {VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED},
+    VJobState.SLEEPING: {VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED},
+    VJobState.TERMINATED: {VJobState.TERMINATED},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a configuration, and where: e.g. ``("vjobs", 1, "vms", 0, "host")``."""
+
+    place: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{json_path(self.place)}: {self.message}"
+
+
+def json_path(place: Iterable[str | int]) -> str:
+    """A place as a JSON path: ``$.vjobs[1].vms[0].host``."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+
+
+class InvalidConfigurationError(ValueError):
+    """A configuration contradicts itself; ``problems`` has every contradiction with its place."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[str, Location]) -> Iterator[Problem]:
+    """Yield every contradiction of a configuration; none if it is sound."""
+    nodes: dict[str, NodeState] = {}
+    for i, node in enumerate(cluster):
+        yield from _name(node.name, nodes, ("nodes", i, "name"), "a node")
+        if node.name == SHARED:
+            yield Problem(("nodes", i, "name"), f"{SHARED!r} is no name for a node: it means storage that all mount")
+        nodes[node.name] = node.state
+        yield from _amounts(node.capacity, ("nodes", i))
+    vjobs: set[str] = set()
+    vms: set[str] = set()
+    for j, vjob in enumerate(queue):
+        yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
+        vjobs.add(vjob.name)
+        yield from _restrictions(vjob, nodes, ("vjobs", j))
+        for k, vm in enumerate(vjob.vms):
+            place = ("vjobs", j, "vms", k)
+            yield from _name(vm.name, vms, (*place, "name"), "a VM")
+            vms.add(vm.name)
+            yield from _amounts(vm.demand, place)
+            yield from _location(locations.get(vm.name), nodes, place)
+        if vjob.vms and all(vm.name in locations for vm in vjob.vms):
+            yield from _target(vjob, state_of(vjob, locations), ("vjobs", j))
+    for name in locations:
+        if name not in vms:
+            yield Problem(("locations", name), "no vjob has a VM of this name")
+
+
+def _name(name: str, known: Container[str], place: Place, what: str) -> Iterator[Problem]:
+    if not name:
+        yield Problem(place, f"the name of {what} must not be empty")
+    elif name in known:
+        yield Problem(place, f"{what} named {name!r} exists already; names must be unique")
+
+
+def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
+    if not math.isfinite(amount.cpus) or amount.cpus < 0:
+        yield Problem((*place, "cpu"), f"must be a finite number of CPUs, 0 or more, not {amount.cpus}")
+    if amount.memory_mib < 0:
+        yield Problem((*place, "memory_mib"), f"must be a whole number of MiB, 0 or more, not {amount.memory_mib}")
+
+
+def _restrictions(vjob: VJob, nodes: dict[str, NodeState], place: Place) -> Iterator[Problem]:
+    if not vjob.vms:
+        yield Problem((*place, "vms"), f"vjob {vjob.name!r} has no VM; it needs at least one")
+    if vjob.nodes is not None and not vjob.nodes:
+        yield Problem((*place, "nodes"), "an empty list allows no node at all; leave it out to allow all")
+    for key, names in (("nodes", vjob.nodes or ()), ("exclude", vjob.exclude)):
+        for name in sorted(names):
+            if name not in nodes:
+                yield Problem((*place, key), f"there is no node {name!r}")
+    if vjob.time_limit_s is not None and not (math.isfinite(vjob.time_limit_s) and vjob.time_limit_s > 0):
+        yield Problem((*place, "time_limit_s"), f"must be a number of seconds above 0, not {vjob.time_limit_s}")
+    for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s)):
+        if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+            yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
+
+
+def _location(location: Location | None, nodes: dict[str, NodeState], place: Place) -> Iterator[Problem]:
+    if location is None:
+        yield Problem(place, "nothing says where this VM is")
+        return
+    state, node = location.state, location.node
+    key = (*place, "host" if state is VMState.RUNNING else "image")
+    if state in (VMState.WAITING, VMState.TERMINATED):
+        if node is not None:
+            yield Problem(key, f"a VM that is {state} is on no node, and not on {node!r}")
+    elif node is None:
+        yield Problem(
+            key, "a running VM needs its host" if state is VMState.RUNNING else "a sleeping VM needs its image"
+        yield Problem(key, f"a {state} VM needs its {key[-1]}")
+    elif node == SHARED:
+        if state is VMState.RUNNING:
+            yield Problem(key, f"a VM runs on a node, not on {SHARED!r}")
+    elif node not in nodes:
+        yield Problem(key, f"there is no node {node!r}")
+    elif nodes[node] is NodeState.DOWN:
+        yield Problem(key, f"node {node!r} is down: nothing on it exists any more")
+
+
+def _target(vjob: VJob, state: VJobState, place: Place) -> Iterator[Problem]:
+    if vjob.target is not None and vjob.target not in LEGAL_TARGETS[state]:
+        legal = ", ".join(sorted(LEGAL_TARGETS[state]))
+        yield Problem((*place, "target"), f"a vjob that is {state} cannot become {vjob.target}; it can become {legal}")
+    elif vjob.target is VJobState.SLEEPING and state is VJobState.RUNNING and not vjob.preemptible:
+        yield Problem((*place, "target"), "a vjob that is not preemptible stays running once it runs")
