@@ -113,8 +113,6 @@ def _location(location: Location | None, nodes: dict[str, NodeState], place: Pla
         if node is not None:
             yield Problem(key, f"a VM that is {state} is on no node, and not on {node!r}")
     elif node is None:
-        yield Problem(
-            key, "a running VM needs its host" if state is VMState.RUNNING else "a sleeping VM needs its image"
         yield Problem(key, f"a {state} VM needs its {key[-1]}")
     elif node == SHARED:
         if state is VMState.RUNNING:
