@@ -1,0 +1,19 @@
+"""Search: how long and how a solver may look for something better than what it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Limits of a search; whatever ends it, the best found so far and the proven bound are returned.
+
+    With ``deterministic_limit`` the answer depends on nothing but the input, the seed and the number of workers; the
+    unit is the solver's own (about a second of one core). Without it the clock of the machine decides when it ends.
+    """
+
+    time_limit_s: float = 5.0
+    workers: int = 1
+    seed: int = 0
+    deterministic_limit: float | None = None
