@@ -59,6 +59,9 @@ class Action:
     ``source`` is the host of a running VM or the place of a sleeping one's saved state; ``destination`` is where the VM
     runs afterwards, or where a suspend leaves the saved state. ``bypass`` marks an action that is there only to break a
     cycle; ``requeue`` a stop after which the VM waits to begin anew.
+
+    Raises:
+        ValueError: it lacks what its kind needs, or has what its kind does not know.
     """
 
     kind: ActionKind
@@ -68,9 +71,22 @@ class Action:
     bypass: bool = False
     requeue: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what would leave the executor a choice."""
+        wants_source, wants_destination = self.kind is not ActionKind.RUN, self.kind is not ActionKind.STOP
+        if wants_source != bool(self.source) or wants_destination != bool(self.destination):
+            raise ValueError(
+                f"{self.kind} {self.vm.name} needs {'a' if wants_source else 'no'} source and "
+                f"{'a' if wants_destination else 'no'} destination, not {self.source!r} and {self.destination!r}"
+            )
+        if self.bypass and self.kind in (ActionKind.RUN, ActionKind.STOP):
+            raise ValueError(f"{self.kind} {self.vm.name}: only migrate, suspend and resume can be a bypass")
+        if self.requeue and self.kind is not ActionKind.STOP:
+            raise ValueError(f"{self.kind} {self.vm.name}: only a stop can be followed by a requeue")
+
     @property
     def is_local(self) -> bool:
-        """Whether a resume finds the saved state on its destination, and copies nothing."""
+        """Whether a resume finds the saved state on its destination (or on shared storage), and copies nothing."""
         return self.source in (self.destination, SHARED)
 
     @property
@@ -80,7 +96,8 @@ class Action:
 
     def frees(self, configuration: Configuration) -> str | None:
         """The node on which it gives back what the VM holds; None if on none."""
-        return self.source if configuration.locations[self.vm.name].state is VMState.RUNNING else None
+        location = configuration.locations.get(self.vm.name)
+        return self.source if location is not None and location.state is VMState.RUNNING else None
 
     @property
     def before(self) -> Location | None:
@@ -116,17 +133,33 @@ class Action:
         return location == self.before
 
     def is_feasible(self, configuration: Configuration) -> bool:
-        """Whether it can begin now: the VM is there, its destination takes VMs and has the memory free (I3)."""
+        """Whether it can begin now: the VM is there, its destination takes it and has the memory free (I3)."""
+        return self.obstacle(configuration) is None
+
+    def obstacle(self, configuration: Configuration) -> str | None:
+        """Why it cannot begin now, with the numbers; None if it can.
+
+        What counts is what the VM demands by ``configuration``, whatever it did when the action was planned.
+        """
+        name, destination = self.vm.name, self.destination
         if not self.is_applicable(configuration):
-            return False
+            return f"{name} is {configuration.locations.get(name) or 'unknown'}"
+        if self.kind is ActionKind.SUSPEND and destination not in (self.source, SHARED):
+            return f"a state is saved where the VM runs, or on {SHARED} storage"
         if self.demands is None:
-            return True
+            return None
         node = configuration.node_by_name.get(self.demands)
-        return (
-            node is not None
-            and node.state is NodeState.UP
-            and self.vm.demand.memory_mib <= configuration.free(node.name).memory_mib
-        )
+        if node is None:
+            return f"there is no node {self.demands!r}"
+        if node.state is not NodeState.UP:
+            return f"{node.name} is {node.state}"
+        if node.name == self.source and self.kind is ActionKind.MIGRATE:
+            return f"{name} is there already"
+        vjob = configuration.vjob_by_vm[name]
+        if not vjob.allows(node.name):
+            return f"vjob {vjob.name} may not be on {node.name}"
+        needed, free = configuration.vm_by_name[name].demand.memory_mib, configuration.free(node.name).memory_mib
+        return f"{node.name} has {free} MiB free, it needs {needed}" if needed > free else None
 
     def apply(self, configuration: Configuration) -> Configuration:
         """The configuration after it.
@@ -147,12 +180,7 @@ class InfeasibleActionError(ValueError):
     """An action was applied to a configuration in which it cannot begin."""
 
     def __init__(self, action: Action, configuration: Configuration) -> None:
-        location = configuration.locations.get(action.vm.name)
-        where = f"{action.vm.name} is {location or 'unknown'}"
-        if action.demands in configuration.node_by_name:
-            free = configuration.free(action.demands or "")
-            where += f", {action.demands} has {free.memory_mib} MiB free, it needs {action.vm.demand.memory_mib}"
-        super().__init__(f"{action} is not feasible: {where}")
+        super().__init__(f"{action} is not feasible: {action.obstacle(configuration)}")
 
 
 def run(vm: VM, to: str) -> Action:

@@ -6,13 +6,17 @@ Whatever contradicts itself is refused when a configuration is made, with the pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any
 
 from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.validation import InvalidConfigurationError, problems
+from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
+
+#: What depends on the nodes and vjobs alone, and is handed on to a configuration that differs in locations only.
+_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm")
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,24 @@ class Configuration:
     checked: bool = field(default=False, compare=False, repr=False)  # made from one that was checked already
 
     def __post_init__(self) -> None:
-        """Refuse contradictions."""
+        """Refuse contradictions, and keep what the caller does later to its own mapping out of here."""
         if not self.checked:
+            object.__setattr__(self, "locations", dict(self.locations))
             found = list(problems(self.nodes, self.vjobs, self.locations))
             if found:
                 raise InvalidConfigurationError(found)
+
+    def __hash__(self) -> int:
+        """Equal configurations have equal hashes; computed once."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.nodes, self.vjobs, frozenset(self.locations.items())))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process needs: the fields. The rest is derived (and string hashes differ there)."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def node_by_name(self) -> Mapping[str, Node]:
@@ -75,5 +92,29 @@ class Configuration:
         return state_of(vjob, self.locations)
 
     def with_locations(self, updates: Mapping[str, Location]) -> Configuration:
-        """The same nodes and vjobs with some VMs elsewhere; made from legal moves, it is not checked again."""
-        return replace(self, locations={**self.locations, **updates}, checked=True)
+        """The same nodes and vjobs with some VMs elsewhere. Costs little more than ``updates`` is long.
+
+        Raises:
+            InvalidConfigurationError: a VM or node of ``updates`` is unknown, or no place for a VM in that state.
+        """
+        found = list(misplaced(updates, self.vm_by_name, self.node_by_name))
+        if found:
+            raise InvalidConfigurationError(found)
+        changed = Configuration(self.nodes, self.vjobs, {**self.locations, **updates}, checked=True)
+        # A plan of thousands of actions is applied step by step: deriving all this anew each time would be quadratic.
+        for name in _HANDED_ON:
+            if name in self.__dict__:
+                changed.__dict__[name] = self.__dict__[name]
+        if "used" in self.__dict__:
+            changed.__dict__["used"] = self._used_after(updates)
+        return changed
+
+    def _used_after(self, updates: Mapping[str, Location]) -> Mapping[str, Resources]:
+        used = dict(self.used)
+        for name, location in updates.items():
+            demand, before = self.vm_by_name[name].demand, self.locations[name]
+            if before.state is VMState.RUNNING and before.node is not None:
+                used[before.node] -= demand
+            if location.state is VMState.RUNNING and location.node is not None:
+                used[location.node] += demand
+        return used

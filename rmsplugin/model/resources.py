@@ -19,7 +19,10 @@ class Resources:
         return Resources(self.cpus - other.cpus, self.memory_mib - other.memory_mib)
 
     def holds(self, demand: Resources) -> bool:
-        """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing."""
+        """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing.
+
+        As amounts have two decimals at most (configurations refuse others), that is exactly ``centi_cpus`` compared.
+        """
         return demand.memory_mib <= self.memory_mib and demand.cpus <= self.cpus + 1e-3
 
     @property

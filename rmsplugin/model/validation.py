@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.elements import SHARED, Location, Node, NodeState, VJob, VMState, state_of
@@ -11,6 +11,10 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 Place = tuple[str | int, ...]
+
+#: More than any machine has; below it, sums and costs stay far inside the 64 bits in which solvers count.
+MOST_CPUS = 1_000_000
+MOST_MEMORY_MIB = 2**31
 
 #: Decisions that can be fixed for a vjob in a state, by `target`. A saved state is never thrown away by going back.
 LEGAL_TARGETS = {
@@ -25,7 +29,7 @@ LEGAL_TARGETS = {
 class Problem:
     """What is wrong with a configuration, and where: e.g. ``("vjobs", 1, "vms", 0, "host")``."""
 
-    place: tuple[str | int, ...]
+    place: Place
     message: str
 
     def __str__(self) -> str:
@@ -47,19 +51,20 @@ class InvalidConfigurationError(ValueError):
 
 def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[str, Location]) -> Iterator[Problem]:
     """Yield every contradiction of a configuration; none if it is sound."""
-    nodes: dict[str, NodeState] = {}
+    nodes: dict[str, Node] = {}
     for i, node in enumerate(cluster):
         yield from _name(node.name, nodes, ("nodes", i, "name"), "a node")
         if node.name == SHARED:
             yield Problem(("nodes", i, "name"), f"{SHARED!r} is no name for a node: it means storage that all mount")
-        nodes[node.name] = node.state
+        nodes[node.name] = node
         yield from _amounts(node.capacity, ("nodes", i))
     vjobs: set[str] = set()
     vms: set[str] = set()
+    sound: set[frozenset[str]] = set()  # of a thousand vjobs, most name the same 5,000 nodes: look at them once
     for j, vjob in enumerate(queue):
         yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
         vjobs.add(vjob.name)
-        yield from _restrictions(vjob, nodes, ("vjobs", j))
+        yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
         for k, vm in enumerate(vjob.vms):
             place = ("vjobs", j, "vms", k)
             yield from _name(vm.name, vms, (*place, "name"), "a VM")
@@ -73,6 +78,14 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
             yield Problem(("locations", name), "no vjob has a VM of this name")
 
 
+def misplaced(locations: Mapping[str, Location], vms: Container[str], nodes: Mapping[str, Node]) -> Iterator[Problem]:
+    """Yield what is wrong with where VMs of a sound configuration are to be."""
+    for name, location in locations.items():
+        if name not in vms:
+            yield Problem(("locations", name), "no vjob has a VM of this name")
+        yield from _location(location, nodes, ("locations", name))
+
+
 def _name(name: str, known: Container[str], place: Place, what: str) -> Iterator[Problem]:
     if not name:
         yield Problem(place, f"the name of {what} must not be empty")
@@ -81,21 +94,29 @@ def _name(name: str, known: Container[str], place: Place, what: str) -> Iterator
 
 
 def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
-    if not math.isfinite(amount.cpus) or amount.cpus < 0:
-        yield Problem((*place, "cpu"), f"must be a finite number of CPUs, 0 or more, not {amount.cpus}")
-    if amount.memory_mib < 0:
-        yield Problem((*place, "memory_mib"), f"must be a whole number of MiB, 0 or more, not {amount.memory_mib}")
+    cpus, memory_mib = amount.cpus, amount.memory_mib
+    if not math.isfinite(cpus) or not 0 <= cpus <= MOST_CPUS:
+        yield Problem((*place, "cpu"), f"must be a finite number of CPUs from 0 to {MOST_CPUS}, not {cpus}")
+    elif abs(cpus * 100 - amount.centi_cpus) > 1e-6:  # what Resources.holds and solvers say must be the same
+        yield Problem((*place, "cpu"), f"CPUs are counted in hundredths: two decimals at most, not {cpus}")
+    if not isinstance(memory_mib, int) or not 0 <= memory_mib <= MOST_MEMORY_MIB:
+        yield Problem(
+            (*place, "memory_mib"), f"must be a whole number of MiB from 0 to {MOST_MEMORY_MIB}, not {memory_mib}"
+        )
 
 
-def _restrictions(vjob: VJob, nodes: dict[str, NodeState], place: Place) -> Iterator[Problem]:
+def _restrictions(vjob: VJob, nodes: Collection[str], sound: set[frozenset[str]], place: Place) -> Iterator[Problem]:
     if not vjob.vms:
         yield Problem((*place, "vms"), f"vjob {vjob.name!r} has no VM; it needs at least one")
     if vjob.nodes is not None and not vjob.nodes:
         yield Problem((*place, "nodes"), "an empty list allows no node at all; leave it out to allow all")
-    for key, names in (("nodes", vjob.nodes or ()), ("exclude", vjob.exclude)):
-        for name in sorted(names):
-            if name not in nodes:
-                yield Problem((*place, key), f"there is no node {name!r}")
+    for key, names in (("nodes", vjob.nodes or frozenset()), ("exclude", vjob.exclude)):
+        if names in sound:
+            continue
+        unknown = sorted(name for name in names if name not in nodes)
+        yield from (Problem((*place, key), f"there is no node {name!r}") for name in unknown)
+        if not unknown:
+            sound.add(names)
     if vjob.time_limit_s is not None and not (math.isfinite(vjob.time_limit_s) and vjob.time_limit_s > 0):
         yield Problem((*place, "time_limit_s"), f"must be a number of seconds above 0, not {vjob.time_limit_s}")
     for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s)):
@@ -103,7 +124,7 @@ def _restrictions(vjob: VJob, nodes: dict[str, NodeState], place: Place) -> Iter
             yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
 
 
-def _location(location: Location | None, nodes: dict[str, NodeState], place: Place) -> Iterator[Problem]:
+def _location(location: Location | None, nodes: Mapping[str, Node], place: Place) -> Iterator[Problem]:
     if location is None:
         yield Problem(place, "nothing says where this VM is")
         return
@@ -119,7 +140,7 @@ def _location(location: Location | None, nodes: dict[str, NodeState], place: Pla
             yield Problem(key, f"a VM runs on a node, not on {SHARED!r}")
     elif node not in nodes:
         yield Problem(key, f"there is no node {node!r}")
-    elif nodes[node] is NodeState.DOWN:
+    elif nodes[node].state is NodeState.DOWN:
         yield Problem(key, f"node {node!r} is down: nothing on it exists any more")
 
 
