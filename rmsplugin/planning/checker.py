@@ -1,0 +1,327 @@
+"""Checker: verifies a plan that somebody else made, action by action, and says everything that is wrong with it.
+
+It shares nothing with the planner but the model's values: what is legal, feasible and what it costs is written down
+here a second time, from the papers (RR-6929 section 4.1 and table 1; VEE'09 equations 6 to 8), from architecture.md's
+invariants and from interfaces.md. So one mistake cannot hide in both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState, state_of
+from rmsplugin.model.vjob import VJobState
+
+Pools = Sequence[Sequence[Action]]
+
+
+class Rule(enum.StrEnum):
+    """What a plan can break."""
+
+    UNKNOWN_VM = "unknown-vm"  # of an action, or of the target
+    STALE = "stale"  # planned for another demand than the VM has
+    ILLEGAL = "illegal"  # the VM is not in the state, or not where, the action takes it from (I1)
+    TWICE = "twice"  # two actions on one VM in a pool
+    DESTINATION = "destination"  # unknown, not up, not allowed for the vjob, or no move at all
+    MEMORY = "memory"  # overcommitted while a pool is carried out (I3)
+    EMPTY_POOL = "empty-pool"
+    LATE = "late"  # a suspend or stop after the first pool
+    SCATTERED = "scattered"  # the resumes of a vjob in several pools
+    BYPASS = "bypass"  # that leads nowhere, or a detour that is not marked as one
+    PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended
+    LOSS = "loss"  # what a vjob has computed is thrown away (I2, I5)
+    TARGET = "target"  # a VM is not where it should be in the end (I2: nor is its saved state)
+    MIXED = "mixed"  # VMs of a vjob are in different states in the end (I4)
+    VIABILITY = "viability"  # a node has not what its VMs demand in the end
+    COST = "cost"  # another one than stated
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is wrong with a plan: in which pool (from 0) and with which action, if with any in particular."""
+
+    rule: Rule
+    pool: int | None
+    action: Action | None
+    sentence: str
+
+    def __str__(self) -> str:
+        where = "the plan" if self.pool is None else f"pool {self.pool}"
+        return f"{where}{f', {self.action}' if self.action else ''}: {self.sentence}"
+
+
+def check_plan(
+    source: Configuration, target: Mapping[str, Location], pools: Pools, stated_cost: int | None = None
+) -> list[Violation]:
+    """Return everything that is wrong with a plan from ``source`` to ``target``; nothing if it is right.
+
+    A VM that ``target`` leaves out must end where it was. A waiting VM needs no action to be terminated: there is
+    nothing to stop.
+    """
+    run = _Run(source)
+    found = [violation for number, pool in enumerate(pools) for violation in run.pool(number, pool)]
+    found += _places(source, pools)
+    found += _detours(source, pools)
+    found += _ends(source, target, run.locations)
+    found += _mixtures(source, target, run.locations)
+    found += _overloads(source, run.locations)
+    if stated_cost is not None and (cost := recomputed_cost(source, pools)) != stated_cost:
+        found.append(Violation(Rule.COST, None, None, f"it costs {cost}, and not {stated_cost} as stated"))
+    return found
+
+
+class _Run:
+    """Carries a plan out on paper. An action that cannot begin has no effect."""
+
+    def __init__(self, source: Configuration) -> None:
+        self.source = source
+        self.locations = dict(source.locations)
+        self.memory = _memory(source, source.locations)
+
+    def pool(self, number: int, pool: Sequence[Action]) -> Iterator[Violation]:
+        """Carry out one pool: all arrivals of it are there before anything leaves, for they are in parallel."""
+        if not pool:
+            yield Violation(Rule.EMPTY_POOL, number, None, "there is nothing in it")
+        begun: dict[str, Action] = {}
+        for action in pool:
+            if action.vm.name in begun:
+                yield Violation(Rule.TWICE, number, action, "another action of the pool is on the same VM")
+                continue
+            wrong = self._why_illegal(action)
+            if wrong is not None:
+                yield Violation(wrong[0], number, action, wrong[1])
+            else:
+                begun[action.vm.name] = action
+                yield from self._misdirected(number, action)
+        yield from self._overcommitted(number, begun)
+        for name, action in begun.items():
+            before, after = self.locations[name], _after(action)
+            memory_mib = self.source.vm_by_name[name].demand.memory_mib
+            self._add(before, -memory_mib)
+            self._add(after, memory_mib)
+            self.locations[name] = after
+
+    def _add(self, location: Location, memory_mib: int) -> None:
+        if location.state is VMState.RUNNING and location.node in self.memory:
+            self.memory[location.node] += memory_mib
+
+    def _why_illegal(self, action: Action) -> tuple[Rule, str] | None:
+        name = action.vm.name
+        vm = self.source.vm_by_name.get(name)
+        if vm is None:
+            return Rule.UNKNOWN_VM, f"there is no VM {name!r}"
+        if vm != action.vm:
+            return Rule.STALE, f"it was planned for {action.vm.demand}, but {name} demands {vm.demand}"
+        location = self.locations[name]
+        match action.kind:
+            case ActionKind.RUN:
+                legal = location.state is VMState.WAITING
+            case ActionKind.RESUME:
+                legal = location.state is VMState.SLEEPING and location.node == action.source
+            case ActionKind.STOP:
+                legal = location.state in (VMState.RUNNING, VMState.SLEEPING) and location.node == action.source
+            case ActionKind.MIGRATE | ActionKind.SUSPEND:
+                legal = location.state is VMState.RUNNING and location.node == action.source
+        return None if legal else (Rule.ILLEGAL, f"{name} is {location} then")
+
+    def _misdirected(self, number: int, action: Action) -> Iterator[Violation]:
+        wrong = None
+        if action.kind is ActionKind.SUSPEND:
+            if action.destination not in (action.source, SHARED):
+                wrong = f"a state is saved where the VM runs or on {SHARED} storage, not on {action.destination}"
+        elif action.kind is not ActionKind.STOP:
+            node = self.source.node_by_name.get(action.destination or "")
+            vjob = self.source.vjob_by_vm[action.vm.name]
+            if node is None:
+                wrong = f"there is no node {action.destination!r}"
+            elif node.state is not NodeState.UP:
+                wrong = f"{node.name} is {node.state}: no VM may come"
+            elif node.name in vjob.exclude or (vjob.nodes is not None and node.name not in vjob.nodes):
+                wrong = f"vjob {vjob.name} may not be on {node.name}"
+            elif action.kind is ActionKind.MIGRATE and node.name == action.source:
+                wrong = f"{action.vm.name} is on {node.name} already"
+        if wrong is not None:
+            yield Violation(Rule.DESTINATION, number, action, wrong)
+
+    def _overcommitted(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
+        arriving: dict[str, list[VM]] = defaultdict(list)
+        for name, action in begun.items():
+            after = _after(action)
+            if after.state is VMState.RUNNING and after.node in self.memory:
+                arriving[after.node].append(self.source.vm_by_name[name])
+        for node, vms in arriving.items():
+            capacity = self.source.node_by_name[node].capacity.memory_mib
+            needed = sum(vm.demand.memory_mib for vm in vms)
+            if self.memory[node] + needed > capacity:
+                names = ", ".join(vm.name for vm in vms)
+                yield Violation(
+                    Rule.MEMORY,
+                    number,
+                    begun[vms[0].name] if len(vms) == 1 else None,
+                    f"{node} has {capacity} MiB of memory, {self.memory[node]} are in use while the pool begins, and "
+                    f"{names} need {needed} there",
+                )
+
+
+def _after(action: Action) -> Location:
+    match action.kind:
+        case ActionKind.STOP:
+            return Location(VMState.WAITING if action.requeue else VMState.TERMINATED)
+        case ActionKind.SUSPEND:
+            return Location(VMState.SLEEPING, action.destination)
+        case ActionKind.RUN | ActionKind.MIGRATE | ActionKind.RESUME:
+            return Location(VMState.RUNNING, action.destination)
+
+
+def _memory(source: Configuration, locations: Mapping[str, Location]) -> dict[str, int]:
+    memory = {node.name: 0 for node in source.nodes}
+    for name, location in locations.items():
+        if location.state is VMState.RUNNING and location.node in memory:
+            memory[location.node] += source.vm_by_name[name].demand.memory_mib
+    return memory
+
+
+def _cpus(source: Configuration, locations: Mapping[str, Location]) -> dict[str, int]:
+    """Hundredths of CPUs: exact."""
+    cpus = {node.name: 0 for node in source.nodes}
+    for name, location in locations.items():
+        if location.state is VMState.RUNNING and location.node in cpus:
+            cpus[location.node] += source.vm_by_name[name].demand.centi_cpus
+    return cpus
+
+
+def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
+    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and what may not be."""
+    resumed: dict[str, int] = {}
+    for number, pool in enumerate(pools):
+        for action in pool:
+            vjob = source.vjob_by_vm.get(action.vm.name)
+            if vjob is None:
+                continue
+            yield from _wrongs(source, vjob, number, action)
+            if action.kind is ActionKind.RESUME and not action.bypass:
+                first = resumed.setdefault(vjob.name, number)
+                if first != number:
+                    sentence = f"vjob {vjob.name} is resumed in pool {first} already, and its VMs must be together"
+                    yield Violation(Rule.SCATTERED, number, action, sentence)
+
+
+def _wrongs(source: Configuration, vjob: VJob, number: int, action: Action) -> Iterator[Violation]:
+    suspends = action.kind is ActionKind.SUSPEND and not action.bypass
+    if number > 0 and (suspends or action.kind is ActionKind.STOP):
+        yield Violation(Rule.LATE, number, action, "it is always feasible, and belongs into the first pool")
+    if suspends and not vjob.preemptible:
+        yield Violation(Rule.PREEMPTION, number, action, f"vjob {vjob.name} is not preemptible: it stays running")
+    if action.requeue and not vjob.lost and state_of(vjob, source.locations) is not VJobState.WAITING:
+        sentence = f"vjob {vjob.name} is not lost: to begin anew throws away what it has computed"
+        yield Violation(Rule.LOSS, number, action, sentence)
+
+
+def _detours(source: Configuration, pools: Pools) -> Iterator[Violation]:
+    """A bypass is on the way to somewhere: suspend -> resume, migrate -> migrate; and whatever is on the way is one."""
+    steps: dict[str, list[tuple[int, Action]]] = defaultdict(list)
+    for number, pool in enumerate(pools):
+        for action in pool:
+            steps[action.vm.name].append((number, action))
+    for own in steps.values():
+        before: Action | None = None
+        for (number, action), following in zip(own, [*(step for _, step in own[1:]), None], strict=True):
+            wrong = _wrong_detour(source, before, action, following)
+            if wrong is not None:
+                yield Violation(Rule.BYPASS, number, action, wrong)
+            before = action
+
+
+def _wrong_detour(source: Configuration, before: Action | None, action: Action, following: Action | None) -> str | None:
+    if not action.bypass:
+        if following is None or action.requeue:
+            return None
+        return f"{following} follows: it is a bypass, and not marked as one"
+    match action.kind:
+        case ActionKind.SUSPEND:
+            if following is None or following.kind is not ActionKind.RESUME:
+                return "no resume of the VM follows"
+        case ActionKind.MIGRATE:
+            # a pivot may turn out to be a dead end: then the state is saved there, and its resume must follow in turn
+            breaks = following is not None and following.kind is ActionKind.SUSPEND and following.bypass
+            if following is None or not (breaks or following.kind is ActionKind.MIGRATE):
+                return "no migration of the VM follows"
+        case _:
+            if before is None or before.kind is not ActionKind.SUSPEND or not before.bypass:
+                return "no bypass suspended the VM before"
+    return None
+
+
+def _reached(location: Location, wanted: Location) -> bool:
+    ended_in_queue = location.state is VMState.WAITING and wanted.state is VMState.TERMINATED
+    return location == wanted or ended_in_queue
+
+
+def _ends(
+    source: Configuration, target: Mapping[str, Location], locations: Mapping[str, Location]
+) -> Iterator[Violation]:
+    for name in target:
+        if name not in locations:
+            yield Violation(Rule.UNKNOWN_VM, None, None, f"there is no VM {name!r}, but the target names it")
+    for name, location in locations.items():
+        wanted = target.get(name, source.locations[name])
+        if not _reached(location, wanted):
+            forgotten = "; its saved state is forgotten" if location.state is VMState.SLEEPING else ""
+            sentence = f"{name} is {location} in the end, and should be {wanted}{forgotten}"
+            yield Violation(Rule.TARGET, None, None, sentence)
+
+
+def _mixtures(
+    source: Configuration, target: Mapping[str, Location], locations: Mapping[str, Location]
+) -> Iterator[Violation]:
+    for vjob in source.vjobs:
+        states = set()
+        for vm in vjob.vms:
+            location, wanted = locations[vm.name], target.get(vm.name)
+            states.add(wanted.state if wanted is not None and _reached(location, wanted) else location.state)
+        if len(states) > 1:
+            names = ", ".join(sorted(states))
+            yield Violation(Rule.MIXED, None, None, f"VMs of vjob {vjob.name} are {names} in the end")
+
+
+def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
+    """Nodes that lack something in the end, unless they lacked it before and nothing has come to them since."""
+    came = {
+        location.node
+        for name, location in locations.items()
+        if location.state is VMState.RUNNING and location != source.locations[name]
+    }
+    for what, measure in (("MiB of memory", _memory), ("hundredths of CPUs", _cpus)):
+        before, after = measure(source, source.locations), measure(source, locations)
+        for node in source.nodes:
+            capacity = node.capacity.memory_mib if measure is _memory else node.capacity.centi_cpus
+            if after[node.name] > capacity and (before[node.name] <= capacity or node.name in came):
+                sentence = f"{node.name} has {capacity} {what}, and its VMs demand {after[node.name]} in the end"
+                yield Violation(Rule.VIABILITY, None, None, sentence)
+
+
+def recomputed_cost(source: Configuration, pools: Pools) -> int:
+    """Cost of a plan in MiB by its definition: the sum over its actions of their own cost and of all pools before."""
+    total = elapsed = 0
+    for pool in pools:
+        costs = [_own_cost(source, action) for action in pool]
+        total += sum(elapsed + cost for cost in costs)
+        elapsed += max(costs, default=0)
+    return total
+
+
+def _own_cost(source: Configuration, action: Action) -> int:
+    """RR-6929, table 1. A state on shared storage is as good as one on the destination: there is nothing to copy."""
+    memory_mib = source.vm_by_name.get(action.vm.name, action.vm).demand.memory_mib
+    match action.kind:
+        case ActionKind.RUN | ActionKind.STOP:
+            return 0
+        case ActionKind.MIGRATE | ActionKind.SUSPEND:
+            return memory_mib
+        case ActionKind.RESUME:
+            return memory_mib if action.source in (SHARED, action.destination) else 2 * memory_mib
