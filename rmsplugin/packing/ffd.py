@@ -8,10 +8,18 @@ from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 
 
+def decreasing(vm: VM) -> tuple[float, float, str]:
+    """The key that sorts VMs as the papers do: by memory, then CPU (both descending), then name."""
+    return (-vm.demand.memory_mib, -vm.demand.cpus, vm.name)
+
+
 def first_fit_decreasing(
     vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None = None
 ) -> dict[str, str] | None:
     """Place VMs, sorted by memory, then CPU (descending), then name, each on the first node with room.
+
+    For a few VMs, and for demands that are measured and no multiple of a hundredth of a CPU; ``FirstFit`` does the
+    same for a whole queue.
 
     Args:
         vms: the VMs to place.
@@ -23,7 +31,7 @@ def first_fit_decreasing(
     """
     left = dict(free)
     placed: dict[str, str] = {}
-    for vm in sorted(vms, key=lambda vm: (-vm.demand.memory_mib, -vm.demand.cpus, vm.name)):
+    for vm in sorted(vms, key=decreasing):
         first = (prefer or {}).get(vm.name)
         candidates = ([first] if first in left else []) + [name for name in left if name != first]
         node = next((name for name in candidates if left[name].holds(vm.demand)), None)
