@@ -71,8 +71,6 @@ class FirstFit:
             if node == len(self._names):
                 self._undo(taken, before)
                 return None
-            # The first one is asked for here, after its search and before it takes anything.
-            before.setdefault(demand, self._first[demand])
             self._cpus[node] -= demand[0]
             self._memory[node] -= demand[1]
             taken.append((node, demand))

@@ -34,6 +34,12 @@ def test_first_fit_places_all_of_a_vjob_or_nothing() -> None:
     assert room.place([vm("a"), vm("b")]) == {"a": "n1", "b": "n1"}
 
 
+def test_what_a_vjob_learnt_that_was_not_placed_is_forgotten() -> None:
+    room = FirstFit.on([node("n1"), node("n2", 1)])
+    assert room.place([vm("a", 2, 2048), vm("b", 1, 512), vm("c", 1, 512)]) is None
+    assert room.place([vm("d", 1, 512), vm("e", 1, 512)]) == {"d": "n1", "e": "n1"}
+
+
 def test_first_fit_uses_nodes_that_are_up_only() -> None:
     room = FirstFit.on([node("n1", state=NodeState.DRAINING), node("n2", state=NodeState.DOWN), node("n3")])
     assert room.place([vm("a")]) == {"a": "n3"}
