@@ -11,6 +11,10 @@ class SettingsError(RmspluginError):
     """The settings file is wrong; the message names file and line."""
 
 
+class InstanceError(RmspluginError):
+    """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
+
+
 class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
 

@@ -22,9 +22,10 @@ ALLOWED = {
     "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
-    "cli": {"adapters", "client", "decision", "engine", "model", "packing", "planning", "settings"},
+    "cli": {"adapters", "client", "decision", "engine", "instance", "model", "packing", "planning", "settings"},
     "client": {"adapters"},
     "hook": {"client"},
+    "instance": {"model"},
     "settings": set(),
     "errors": set(),
 }

@@ -1,0 +1,230 @@
+"""Reader: from a file to the model's configuration, or to a line for each fault of the file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from rmsplugin.errors import InstanceError
+from rmsplugin.instance.shape import InstanceShape, VJobShape, VMShape, hides, shape, shown
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.validation import InvalidConfigurationError, Place, Problem
+from rmsplugin.model.vjob import VJobState
+
+#: A file of 30,000 VMs has 4 MiB; this is a mistake, or an attempt to fill the memory.
+MAX_BYTES = 512 << 20
+
+_GZIP = b"\x1f\x8b"
+
+#: Half of a pair of escapes that is one character only together.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read(path: str, limit_bytes: int = MAX_BYTES) -> Configuration:
+    """Read the configuration in a file, gzipped or not; ``-`` is standard input.
+
+    Raises:
+        InstanceError: the file cannot be read, or one line for each fault in it.
+    """
+    name = "standard input" if path == "-" else "".join(c if c.isprintable() else "?" for c in path)
+    try:
+        data = _bytes(path, limit_bytes)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InstanceError(f"{name}: gzipped, but damaged or cut short") from None
+    except OSError as error:
+        raise InstanceError(f"{name}: {error.strerror or error}") from None
+    except ValueError as error:  # a path that is none
+        raise InstanceError(f"{name}: {error}") from None
+    if len(data) > limit_bytes:
+        raise InstanceError(f"{name}: more than {limit_bytes >> 20} MiB, which no configuration has")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"{name}: not UTF-8 text (byte {error.start + 1})") from None
+    return parse(text, name)
+
+
+def _bytes(path: str, limit_bytes: int) -> bytes:
+    """What is in a file, at most one byte more than the limit."""
+    if path == "-":
+        data = sys.stdin.buffer.read(limit_bytes + 1)
+    else:
+        with open(path, "rb") as file:
+            data = file.read(limit_bytes + 1)
+    if data.startswith(_GZIP):
+        with gzip.open(io.BytesIO(data)) as unzipped:
+            return unzipped.read(limit_bytes + 1)
+    if path.endswith(".gz") and data:
+        raise InstanceError(f"{path}: not gzipped, though its name ends in .gz")
+    return data
+
+
+def parse(text: str, file: str) -> Configuration:
+    """The configuration that a text describes.
+
+    Args:
+        text: JSON, as docs/operator-guide.md describes it.
+        file: what messages call the file.
+
+    Raises:
+        InstanceError: one line for each fault, with its place.
+    """
+    data, faults = _load(text, file)
+    shaped, misshapen = shape(data)
+    configuration = None
+    if shaped is not None:
+        configuration, contradictions = _configuration(shaped)
+        faults += [fault for fault in contradictions if not any(hides(other, fault) for other in misshapen)]
+    faults += misshapen
+    if faults or configuration is None:
+        lines = [f"{file}: {_path(fault.place)}: {fault.message}" for fault in sorted(faults, key=_order)]
+        raise InstanceError("\n".join(lines))
+    return configuration
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
+    """The data in a text, and faults of JSON itself that have a place in it. Raises InstanceError for all others."""
+    if not text.strip():
+        raise InstanceError(f"{file}: is empty")
+    repeated: dict[int, list[str]] = {}  # by the id of an object
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated[id(found)] = sorted({key for key in keys if keys.count(key) > 1})
+        return found
+
+    try:
+        data = json.loads(text, object_pairs_hook=collect, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise InstanceError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise InstanceError(f"{file}: lists and objects are nested too deeply") from None
+    faults = []
+    if repeated or _ESCAPED_SURROGATE.search(text):
+        for place, value in _walk(data, ()):
+            faults += [
+                Problem((*place, key), "this key is there more than once") for key in repeated.get(id(value), ())
+            ]
+            if isinstance(value, str) and _SURROGATE.search(value):
+                faults.append(Problem(place, f"half of a character: {shown(value)}"))
+    return data, faults
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; one that is far too large anyway as a float, since Python refuses to read very long ones."""
+    return int(digits) if len(digits) < 20 else float(digits)
+
+
+def _walk(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    yield place, value
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, part in inner:
+        yield from _walk(part, (*place, step))
+
+
+# -- the model -----------------------------------------------------------------------------------------------------
+
+
+def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Problem]]:
+    faults: list[Problem] = []
+    nodes = []
+    for i, node in enumerate(data["nodes"]):
+        faults += _decimals(node["cpu"], ("nodes", i))
+        capacity = Resources(node["cpu"], node["memory_mib"])
+        nodes.append(Node(node["name"], capacity, NodeState(node.get("state", "up"))))
+    down = {node.name for node in nodes if node.state is NodeState.DOWN}
+    vjobs = []
+    locations: dict[str, Location] = {}
+    for j, vjob in enumerate(data["vjobs"]):
+        vms = []
+        lost = False
+        for k, vm in enumerate(vjob["vms"]):
+            place: Place = ("vjobs", j, "vms", k)
+            faults += _decimals(vm["cpu"], place)
+            faults += _misplaced(vm, vjob["state"], place)
+            vms.append(VM(vm["name"], Resources(vm["cpu"], vm["memory_mib"])))
+            location = _location(vm, vjob["state"])
+            if location.node in down:
+                location, lost = WAITING, True
+            locations[vm["name"]] = location
+        vjobs.append(_vjob(vjob, tuple(vms), lost))
+        if lost and vjobs[-1].target is VJobState.SLEEPING:
+            message = "a vjob that lost a VM (its node is down) has to begin anew, and cannot become sleeping"
+            faults.append(Problem(("vjobs", j, "target"), message))
+    try:
+        configuration = Configuration(tuple(nodes), tuple(vjobs), locations)
+    except InvalidConfigurationError as error:
+        told = {fault.place for fault in faults}
+        return None, faults + [fault for fault in error.problems if fault.place not in told]
+    return configuration, faults
+
+
+def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
+    target, nodes = data.get("target"), data.get("nodes")
+    return VJob(
+        data["name"],
+        vms,
+        preemptible=data.get("preemptible", True),
+        target=None if target is None else VJobState(target),
+        nodes=None if nodes is None else frozenset(nodes),
+        exclude=frozenset(data.get("exclude", ())),
+        priority=data.get("priority", 0),
+        time_limit_s=data.get("time_limit_s"),
+        ran_s=data.get("ran_s", 0.0),
+        state_s=data.get("state_s"),
+        lost=lost,
+    )
+
+
+def _location(vm: VMShape, state: str) -> Location:
+    """Where a VM is; without a node where one is needed, which the model refuses."""
+    match state:
+        case "running":
+            return Location(VMState.RUNNING, vm.get("host"))
+        case "sleeping":
+            return Location(VMState.SLEEPING, vm.get("image"))
+        case _:
+            return Location(VMState(state))
+
+
+def _misplaced(vm: VMShape, state: str, place: Place) -> Iterator[Problem]:
+    """A place that a VM in this state does not have."""
+    for key, a_key, where in (("host", "a host", "running"), ("image", "an image", "sleeping")):
+        if vm.get(key) is not None and state != where:
+            yield Problem((*place, key), f"only a VM of a {where} vjob has {a_key}, and this vjob is {state}")
+
+
+def _decimals(cpus: float, place: Place) -> Iterator[Problem]:
+    # Solvers count in hundredths of a CPU. The nearest float to a number of two decimals is its own rounding.
+    if round(cpus, 2) != cpus:
+        yield Problem((*place, "cpu"), f"must have two decimals at most, not {cpus!r}")
+
+
+# -- messages ------------------------------------------------------------------------------------------------------
+
+
+def _path(place: Place) -> str:
+    """A place as a JSON path; keys that are no plain words in quotes."""
+    return "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" if step.isidentifier() else f"[{json.dumps(step)}]"
+        for step in place
+    )
+
+
+def _order(fault: Problem) -> list[tuple[str, int]]:
+    """Nodes first, elements in their order, keys by their names."""
+    return [("", step) if isinstance(step, int) else (step, 0) for step in fault.place]
