@@ -129,7 +129,7 @@ def _location(location: Location | None, nodes: Mapping[str, Node], place: Place
         yield Problem(place, "nothing says where this VM is")
         return
     state, node = location.state, location.node
-    key = (*place, "host" if state is VMState.RUNNING else "image")
+    key = (*place, "image" if state is VMState.SLEEPING else "host")
     if state in (VMState.WAITING, VMState.TERMINATED):
         if node is not None:
             yield Problem(key, f"a VM that is {state} is on no node, and not on {node!r}")
