@@ -1,1 +1,1 @@
-"""Benchmarks: what the decision, the packing, the placement and the plans cost and are worth, next to something else."""
+"""Benchmarks: what decision, packing, placement and plans cost and are worth, next to something else."""

@@ -1,4 +1,4 @@
-"""VMPP on Choco: the papers' model of the packing problem (VEE'09, section 3), and two that give Choco more to go by."""
+"""VMPP on Choco: the papers' model of the packing problem (VEE'09, section 3), and two that help Choco more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from pychoco import Model
@@ -158,7 +158,7 @@ def _counted_by_load(model: Model, problem: _Problem) -> tuple[Any, list[tuple[N
     used = model.intvar(problem.lower, problem.upper, "used")
     bins = [(node, model.boolvar()) for kind in problem.kinds for node in kind[: problem.upper]]
     model.sum([is_used for _, is_used in bins], "=", used).post()
-    for (node, is_used), (after, next_used) in zip(bins, bins[1:], strict=False):
+    for (node, is_used), (after, next_used) in pairwise(bins):
         if node.capacity == after.capacity:
             model.arithm(is_used, ">=", next_used).post()
     return used, bins

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from pychoco import Model
@@ -193,7 +193,7 @@ def _symmetries(model: Model, problem: _Problem, hosts: Sequence[Any], away: Seq
     numbered = list(enumerate(problem.movers))
     for _, group in groupby(numbered, key=lambda pair: (pair[1].vm.demand, pair[1].home, pair[1].allowed)):
         members = [number for number, _ in group]
-        for before, after in zip(members, members[1:], strict=False):
+        for before, after in pairwise(members):
             if away[before] is None:
                 model.arithm(hosts[before], "<=", hosts[after]).post()
             else:
