@@ -1,0 +1,157 @@
+"""b. Plan cost on the configurations of RR-6929, figure 10 (VEE'09, figure 12b): against FFD and the proven bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench import verify
+from bench.families import rr6929
+from bench.measure import Report, gap, mean, median, progress, share, timed
+from bench.samples import hosts, samples
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.placement import Objective, Placed, place, place_sample
+from rmsplugin.planning.plan import Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: each number of nodes with each number of VMs, for each objective."""
+
+    nodes: Sequence[int] = (200,)
+    vms: Sequence[int] = tuple(range(54, 487, 54))
+    objectives: Sequence[Objective] = ("cost", "nodes")
+    configurations: int = 30
+    time_limit_s: float = 5.0
+
+
+SIZES = {
+    "full": Sizes(),
+    "quick": Sizes(vms=(54, 270, 486), configurations=5),
+    "tiny": Sizes(nodes=(9,), vms=(27,), configurations=2, time_limit_s=1.0),
+}
+
+HEADERS = {
+    "cost": ["family", "n", "FFD cost", "ours", "bound", "below FFD %", "gap %", "worst gap %", "proven %"],
+    "nodes": ["family", "n", "FFD nodes", "ours", "bound", "FFD cost", "ours", "bound", "gap %", "proven %"],
+}
+
+
+def run(sizes: Sizes, report: Report) -> None:
+    """Measure all families of the size."""
+    report.title("b", "plan cost (RR-6929, figure 10): nodes of 2 CPUs and 4 GiB, vjobs of 9 or 18 VMs")
+    measure(sizes, report)
+
+
+def measure(sizes: Sizes, report: Report) -> None:
+    """Measure the families of either this benchmark or the overloaded one."""
+    for objective in sizes.objectives:
+        rows = []
+        for nodes in sizes.nodes:
+            for vms in sizes.vms:
+                _family(nodes, vms, objective, sizes, report)
+                rows.append(_row(report.of(objective=objective, nodes=nodes, vms=vms)))
+        report.say(f"objective {objective}:")
+        report.table([*HEADERS[objective], "median s", "worst s"], rows)
+        found = report.of(objective=objective)
+        _sum_up(objective, found, report)
+
+
+def _sum_up(objective: Objective, found: Sequence[Mapping[str, Any]], report: Report) -> None:
+    gaps = [gap(r["cost"], r["lower_bound"]) for r in found]
+    report.say(
+        f"gap to the proven bound: mean {mean(gaps):.2f} %, worst {max(gaps):.2f} %; {len(found)} configurations"
+    )
+    report.ratio(f"plan cost, ours / FFD, mean of each (objective {objective})", mean(_ratios(found)))
+    report.ratio(f"plan cost, ours / FFD, of the sums (objective {objective})", _of_sums(found, "cost", "ffd_cost"))
+    if objective == "nodes":
+        report.ratio("nodes used, ours / FFD, of the sums", _of_sums(found, "nodes_used", "ffd_nodes_used"))
+
+
+def _ratios(found: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Ours / FFD; where FFD's plan costs nothing there is nothing to compare."""
+    return [r["cost"] / r["ffd_cost"] for r in found if r["ffd_cost"]]
+
+
+def _of_sums(found: Sequence[Mapping[str, Any]], ours: str, theirs: str) -> float:
+    return sum(r[ours] for r in found) / max(1, sum(r[theirs] for r in found))
+
+
+def decided(configuration: Configuration) -> Decision:
+    """The paper's decision."""
+    decision = decide("rjsp", configuration, Parameters())
+    if not isinstance(decision, Decision):
+        raise verify.WrongAnswerError(f"no decision: {decision.explanation}")
+    return decision
+
+
+def placed(
+    configuration: Configuration, decision: Decision, objective: Objective, search: Search
+) -> tuple[Placed, float]:
+    """Our target and plan, checked, and the seconds that it took to find them."""
+    found, seconds = timed(
+        lambda: place(configuration, decision.states, sample=decision.placement, objective=objective, search=search)
+    )
+    if isinstance(found, Unreachable):
+        raise verify.WrongAnswerError(f"no plan: {found.explanation}")
+    verify.placement(configuration, decision.states, hosts(found.target))
+    verify.plan(configuration, found.target, found.plan)
+    if found.lower_bound > found.plan.cost or found.nodes_lower_bound > found.nodes_used:
+        raise verify.WrongAnswerError(f"a bound above what was found: {found.lower_bound} > {found.plan.cost}")
+    return found, seconds
+
+
+def _family(nodes: int, vms: int, objective: Objective, sizes: Sizes, report: Report) -> None:
+    search = Search(time_limit_s=sizes.time_limit_s)
+    for seed, configuration in samples(lambda seed: rr6929(nodes, vms, seed), sizes.configurations):
+        progress(f"{report.benchmark}: {nodes} nodes, {vms} VMs, {objective}, {seed}")
+        decision, decision_s = timed(lambda c=configuration: decided(c))
+        found, seconds = placed(configuration, decision, objective, search)
+        baseline = place_sample(configuration, decision.states, decision.placement)
+        report.record(
+            objective=objective,
+            nodes=nodes,
+            vms=vms,
+            seed=seed,
+            decision_s=decision_s,
+            seconds=seconds,
+            cost=found.plan.cost,
+            lower_bound=found.lower_bound,
+            pools=len(found.plan.pools),
+            ffd_cost=None if isinstance(baseline, Unreachable) else baseline[1].cost,
+            nodes_used=found.nodes_used,
+            nodes_lower_bound=found.nodes_lower_bound,
+            ffd_nodes_used=len(set(decision.placement.values())),
+            **_actions(configuration, decision.states),
+        )
+    progress("")
+
+
+def _actions(configuration: Configuration, states: Mapping[str, VJobState]) -> dict[str, int]:
+    """How many vjobs change in which way, so that one sees what a family asks for."""
+    before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
+    changes = [(before[name], after) for name, after in states.items()]
+    return {
+        "suspended": changes.count((VJobState.RUNNING, VJobState.SLEEPING)),
+        "resumed": changes.count((VJobState.SLEEPING, VJobState.RUNNING)),
+        "started": changes.count((VJobState.WAITING, VJobState.RUNNING)),
+    }
+
+
+def _row(found: Sequence[Mapping[str, Any]]) -> list[Any]:
+    gaps = [gap(r["cost"], r["lower_bound"]) for r in found]
+    proven = share(r["cost"] == r["lower_bound"] for r in found)
+    costs = [round(mean(r[key] or 0 for r in found)) for key in ("ffd_cost", "cost", "lower_bound")]
+    times = [median(r["seconds"] for r in found), max(r["seconds"] for r in found)]
+    name = f"{found[0]['nodes']} nodes, {found[0]['vms']} VMs"
+    if found[0]["objective"] == "cost":
+        below = 100 * (1 - mean(_ratios(found)))
+        return [name, len(found), *costs, below, mean(gaps), max(gaps), proven, *times]
+    nodes = [mean(r[key] for r in found) for key in ("ffd_nodes_used", "nodes_used", "nodes_lower_bound")]
+    return [name, len(found), *nodes, *costs, mean(gaps), proven, *times]
