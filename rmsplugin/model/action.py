@@ -173,7 +173,8 @@ class Action:
 
     def __str__(self) -> str:
         way = f"{' from ' + self.source if self.source else ''}{' to ' + self.destination if self.destination else ''}"
-        return f"{'bypass ' if self.bypass else ''}{self.kind} {self.vm.name}{way}{', to begin anew' if self.requeue else ''}"
+        why = ", to begin anew" if self.requeue else ""
+        return f"{'bypass ' if self.bypass else ''}{self.kind} {self.vm.name}{way}{why}"
 
 
 class InfeasibleActionError(ValueError):

@@ -7,6 +7,7 @@ that a person can draw.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -152,8 +153,8 @@ def targets(draw: st.DrawFn, source: Configuration) -> Mapping[str, Location]:
             for vm in vjob.vms:
                 host = target[vm.name].node or ""
                 others = [name for name in _hosts(source, vjob, vm, left) if name != host]
-                if others and draw(st.booleans()):
-                    other = draw(st.sampled_from(others))
+                other = draw(st.sampled_from([host, *others]))
+                if other != host:
                     left[host] += vm.demand
                     left[other] -= vm.demand
                     target[vm.name] = running_on(other)
@@ -205,11 +206,9 @@ def _asleep(location: Location) -> Location:
     return location if location.state is VMState.SLEEPING else sleeping_on(location.node or "")
 
 
-@st.composite
-def problems_of_planning(draw: st.DrawFn, **options: bool | int) -> tuple[Configuration, Mapping[str, Location]]:
-    """A configuration and a target for it."""
-    source = draw(configurations(**options))  # type: ignore[arg-type]
-    return source, draw(targets(source))
+def problems_of_planning(**options: Any) -> st.SearchStrategy[tuple[Configuration, Mapping[str, Location]]]:
+    """A configuration (made with the options of ``configurations``) and a target for it."""
+    return configurations(**options).flatmap(lambda source: st.tuples(st.just(source), targets(source)))
 
 
 @st.composite

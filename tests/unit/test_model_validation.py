@@ -195,7 +195,7 @@ def test_all_contradictions_are_named_at_once() -> None:
 def test_each_vjob_with_an_unknown_node_is_named_though_others_name_the_same_nodes(key: str) -> None:
     wrong, right = frozenset({"n1", "n9"}), frozenset({"n1"})
     changes = [{key: right}, {key: wrong}, {key: wrong}]
-    vjobs = tuple(replace(vjob, **change) for vjob, change in zip(SOUND["vjobs"], changes, strict=True))  # type: ignore[arg-type]
+    vjobs = tuple(replace(vjob, **change) for vjob, change in zip(SOUND["vjobs"], changes, strict=True))
     with pytest.raises(InvalidConfigurationError) as caught:
         Configuration(**{**SOUND, "vjobs": vjobs})
     assert [json_path(problem.place) for problem in caught.value.problems] == [f"$.vjobs[1].{key}", f"$.vjobs[2].{key}"]
