@@ -1,0 +1,215 @@
+"""Bypass: the extra action that breaks a cycle: a migration over a pivot, or suspend + resume (RR-6929 section 4.1).
+
+When nothing is feasible, one pool of bypasses is chosen that breaks every cycle at once where there is room for it:
+each bypass is followed by an outlook on what it lets happen, and as long as that leaves arrivals blocked, one more is
+chosen.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+
+from rmsplugin.model.elements import VJob
+from rmsplugin.planning.moves import NOWHERE, Moves
+from rmsplugin.planning.pools import ASLEEP, Schedule, Step, Way
+
+#: Where no more arrivals are blocked than this, the choices are compared one by one.
+_FEW = 64
+
+
+def break_cycles(schedule: Schedule) -> list[Step]:
+    """Choose bypasses for a schedule in which no arrival is feasible.
+
+    In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; one whose
+    leaving is not enough by itself; a VM that stays, if its way there and back is cheaper than what remains: suspend a
+    VM that must migrate, of preemptible vjobs first.
+
+    There is always one. If every VM that must migrate sleeps, the nodes hold nothing but what they hold in the end, so
+    that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
+    that some VM that must migrate still runs, and that one can be suspended. (A VM that stays and was moved away must
+    migrate back.) Each VM takes a pivot at most once and is suspended at most once.
+    """
+    outlook = _Outlook(schedule)
+    steps: list[Step] = []
+    while outlook.blocked:
+        found = outlook.pivots()
+        if not found:
+            asleep = outlook.suspendable()
+            detour = outlook.detour(asleep[0] if asleep else None) if len(outlook.blocked) <= _FEW else None
+            found = [detour] if detour is not None else outlook.suspends(asleep, forced=not steps)
+        if not found:
+            break  # what is blocked still waits for a pivot of the next pool: better than to suspend who must not be
+        steps += found
+    if not steps:
+        raise AssertionError("a viable target has always a bypass: see break_cycles")
+    return steps
+
+
+class _Outlook:
+    """What would follow from the bypasses chosen so far: arrivals whose turn would come are blocked no more."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.moves: Moves = schedule.moves
+        self.blocked = set(schedule.pending)
+        self._schedule = schedule
+        self._chosen: set[int] = set()  # VMs that make a detour in this pool: one action on a VM at a time
+        self._free = list(schedule.free)
+        self._spare = _Rooms(  # room that nobody waits for
+            (free - self._wanted(node), node) for node, free in enumerate(schedule.free) if self.moves.up[node]
+        )
+        self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
+
+    def _wanted(self, node: int) -> int:
+        return sum(self.moves.demand_on(unit, node) for unit in self.moves.waiting[node] if unit in self.blocked)
+
+    def pivots(self) -> list[Step]:
+        """Bypass migrations, the smallest VM first, each of which lets something arrive; or one that helps to."""
+        found = []
+        movers = sorted(
+            (self.moves.memory[unit], self.moves.actions[unit].vm.name, unit)
+            for unit in self.blocked
+            if self._schedule.place(unit) != NOWHERE and unit not in self._schedule.pivoted
+        )
+        partial: list[tuple[int, int, int, int]] = []
+        for memory, _, unit in movers:
+            if unit not in self.blocked:
+                continue  # a bypass chosen before lets it arrive
+            lacking = self._lacking(self._schedule.place(unit))
+            if lacking is None:
+                continue
+            if lacking <= memory:
+                pivot = self._pivot(unit)
+                if pivot is not None:
+                    found.append(self.take(unit, Way(pivot)))
+            elif not found:
+                partial.append((lacking - memory, memory, len(partial), unit))
+        for *_, unit in sorted(partial) if not found else ():
+            pivot = self._pivot(unit)
+            if pivot is not None:
+                return [self.take(unit, Way(pivot))]
+        return found
+
+    def suspendable(self) -> list[int]:
+        """The VMs that can be suspended: preemptible first, then whose leaving is enough by itself, then small ones."""
+        choices = []
+        for unit in self.blocked:
+            place = self._schedule.place(unit)
+            if unit not in self._chosen and place != NOWHERE and (lacking := self._lacking(place)) is not None:
+                memory = self.moves.memory[unit]
+                name = self.moves.actions[unit].vm.name
+                choices.append((not self.moves.vjobs[unit].preemptible, max(0, lacking - memory), memory, name, unit))
+        return [unit for *_, unit in sorted(choices)]
+
+    def suspends(self, choices: list[int], forced: bool) -> list[Step]:
+        """Suspend the first choice, or where many are blocked each that lets something arrive.
+
+        VMs of vjobs that are not preemptible are suspended only if ``forced``, one at a time.
+        """
+        found: list[Step] = []
+        for unit in choices:
+            preemptible = self.moves.vjobs[unit].preemptible
+            if found and not (preemptible and len(self.blocked) > _FEW):
+                break
+            if unit in self.blocked and (preemptible or forced):
+                lacking = self._lacking(self._schedule.place(unit))
+                if not found or (lacking is not None and lacking <= self.moves.memory[unit]):
+                    found.append(self.take(unit, ASLEEP))
+        return found
+
+    def detour(self, asleep: int | None) -> Step | None:
+        """Move a VM that stays, if there and back costs less than suspending ``asleep``: 2 Dm above migrating it."""
+        most = None
+        if asleep is not None and self.moves.vjobs[asleep].preemptible:
+            most = self.moves.memory[asleep]
+        choices = []
+        for node in sorted({node for unit in self.blocked for node in self._destinations(unit)}):
+            lacking = self._lacking(node)
+            if lacking is None:
+                continue
+            for unit in self.moves.stayers(node):
+                memory = self.moves.memory[unit]
+                fits = lacking <= memory and (most is None or memory < most)
+                if fits and unit not in self._schedule.pivoted and self._pivot(unit) is not None:
+                    choices.append((memory, self.moves.actions[unit].vm.name, unit))
+        if not choices:
+            return None
+        unit = min(choices)[-1]
+        self._schedule.join(unit)
+        return self.take(unit, Way(self._pivot(unit) or 0))
+
+    def _destinations(self, unit: int) -> Iterable[int]:
+        return (self.moves.destination[each] for each in self.moves.members(unit))
+
+    def _lacking(self, node: int) -> int | None:
+        """The least memory that must come back on a node before a blocked arrival fits there; None if none is short."""
+        free = self._free[node]
+        return min(
+            (
+                demand - free
+                for unit in self.moves.waiting[node]
+                if unit in self.blocked and (demand := self.moves.demand_on(unit, node)) > free
+            ),
+            default=None,
+        )
+
+    def _pivot(self, unit: int) -> int | None:
+        """Best fit among room that nobody waits for, else among any room."""
+        memory, vjob = self.moves.memory[unit], self.moves.vjobs[unit]
+        apart = (self._schedule.place(unit), self.moves.destination[unit])
+        pivot = self._spare.best_fit(memory, vjob, self.moves.names, apart)
+        return self._room.best_fit(memory, vjob, self.moves.names, apart) if pivot is None else pivot
+
+    def take(self, unit: int, way: Way) -> Step:
+        """Choose a bypass, and look what it lets happen."""
+        memory = self.moves.memory[unit]
+        if way is not ASLEEP:
+            self._free[way.pivot] -= memory
+            self._spare.shrink(way.pivot, memory)
+            self._room.shrink(way.pivot, memory)
+        self._chosen.add(unit)
+        step = self._schedule.bypass(unit, way)
+        self._follow(step.here, memory)
+        return step
+
+    def _follow(self, node: int, memory: int) -> None:
+        """Let arrive what fits when memory comes back on a node, and what fits when that has left, and so on."""
+        self._free[node] += memory
+        nodes = [node]
+        while nodes:
+            for unit in self.moves.waiting[nodes.pop()]:
+                if unit not in self.blocked:
+                    continue
+                needs = self.moves.needs.get(unit) or ((self.moves.destination[unit], self.moves.memory[unit]),)
+                if any(self._free[each] < demand for each, demand in needs):
+                    continue
+                self.blocked.remove(unit)
+                for each, demand in needs:
+                    self._free[each] -= demand
+                left = self._schedule.place(unit)
+                if left != NOWHERE:
+                    self._free[left] += self.moves.memory[unit]
+                    nodes.append(left)
+
+
+class _Rooms:
+    """Nodes by the memory that a pivot may use, smallest first."""
+
+    def __init__(self, rooms: Iterable[tuple[int, int]]) -> None:
+        self._sorted = sorted(rooms)
+        self._of = {node: room for room, node in self._sorted}
+
+    def best_fit(self, memory: int, vjob: VJob, names: list[str], apart: tuple[int, int]) -> int | None:
+        """The node with the least room that is enough, of those that the vjob allows."""
+        for place in range(bisect.bisect_left(self._sorted, (memory, NOWHERE)), len(self._sorted)):
+            node = self._sorted[place][1]
+            if node not in apart and vjob.allows(names[node]):
+                return node
+        return None
+
+    def shrink(self, node: int, memory: int) -> None:
+        """Take memory away on a node."""
+        room = self._of[node]
+        del self._sorted[bisect.bisect_left(self._sorted, (room, node))]
+        self._of[node] = room - memory
+        bisect.insort(self._sorted, (room - memory, node))

@@ -1,0 +1,143 @@
+"""Improvement: other orders than the plain greedy's, of which the cheapest is kept.
+
+The cost of a pool is its dearest action, and every action of every later pool pays it (VEE'09, equations 6 to 8).
+Hence a dear action for which nobody waits is better held back, and a bypass better begun early, beside other actions.
+Each try builds a whole schedule and is given up as soon as it cannot become the cheapest; their number is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rmsplugin.planning.bypass import break_cycles
+from rmsplugin.planning.moves import NOWHERE, Moves
+from rmsplugin.planning.pools import ASLEEP, Policy, Ranking, Schedule, Way
+
+#: Arrivals placed in all tries together, and the bounds of the number of tries.
+_WORK = 4000
+_FEWEST_TRIES = 4
+_MOST_TRIES = 100
+
+#: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
+_FEW_MOVERS = 20
+
+#: Pivots tried for each of them, and ceilings tried for a whole plan.
+_PIVOTS = 2
+_CEILINGS = 6
+
+
+def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0) -> Schedule:
+    """The cheapest schedule found; never dearer than the plain greedy.
+
+    Args:
+        moves: what has to happen.
+        early: names of VMs that are considered first where not all fit.
+        effort: a factor on the number of tries; 0: the plain greedy.
+    """
+    tries = min(_MOST_TRIES, max(_FEWEST_TRIES, _WORK // max(1, moves.arrivals)))
+    search = _Search(moves, Ranking(moves, early), round(tries * effort))
+    search.orders()
+    search.early_bypasses()
+    search.other_bypasses()
+    search.ceilings()
+    search.caps()
+    return search.best
+
+
+class _Search:
+    """Tries policies; ``best`` is the cheapest schedule so far."""
+
+    def __init__(self, moves: Moves, ranking: Ranking, tries: int) -> None:
+        self._moves = moves
+        self._ranking = ranking
+        self._tries = tries
+        self.best = Schedule(moves, Policy(), ranking)
+        self.best.build(break_cycles)
+
+    def _try(self, policy: Policy) -> bool:
+        """Whether a policy leads to a cheaper schedule; then it becomes the best."""
+        if self._tries <= 0:
+            return False
+        self._tries -= 1
+        schedule = Schedule(self._moves, policy, self._ranking)
+        if not schedule.build(break_cycles, self.best.cost):
+            return False
+        self.best = schedule
+        return True
+
+    def _is_ideal(self) -> bool:
+        """Whether every arrival pays its own cost only: no order can be cheaper."""
+        return self.best.cost == self._moves.least_cost
+
+    def orders(self) -> None:
+        """Prefer arrivals that leave a node on which others wait."""
+        if not self._is_ideal() and len(self.best.pools) > 1:
+            self._try(replace(self.best.policy, unblock_first=True))
+
+    def early_bypasses(self) -> None:
+        """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
+        while self.best.used_ways != self.best.policy.ways:
+            if not self._try(replace(self.best.policy, ways=dict(self.best.used_ways))):
+                break
+
+    def other_bypasses(self) -> None:
+        """Where few VMs migrate, try each as the one to bypass, and leave out each bypass; as long as that helps."""
+        if not self.best.used_ways:
+            return
+        moves = self._moves
+        movers = [unit for unit in moves.units if moves.origin[unit] != NOWHERE]
+        if len(movers) > _FEW_MOVERS:
+            return
+        # Beginning anew, from no bypass at all, finds plans with fewer of them than the greedy's.
+        starts: list[dict[int, Way]] = [dict(self.best.used_ways), {}]
+        for start in starts:
+            ways, improved = start, True
+            while improved:
+                improved = False
+                for changed in self._neighbours(ways, movers):
+                    if self._try(replace(self.best.policy, ways=changed)):
+                        ways, improved = changed, True
+                        break
+
+    def _neighbours(self, ways: dict[int, Way], movers: list[int]) -> Iterator[dict[int, Way]]:
+        for unit in ways:
+            yield {other: way for other, way in ways.items() if other != unit}
+        for unit in sorted(movers, key=lambda unit: (self._moves.memory[unit], unit)):
+            for way in (*self._pivots(unit), ASLEEP):
+                if ways.get(unit) != way and (way is not ASLEEP or self._moves.vjobs[unit].preemptible):
+                    yield {**ways, unit: way}
+
+    def _pivots(self, unit: int) -> list[Way]:
+        """The nodes with the least room that is enough at the start."""
+        moves = self._moves
+        apart = (moves.origin[unit], moves.destination[unit])
+        rooms = sorted(
+            (free, node)
+            for node, free in enumerate(moves.free)
+            if free >= moves.memory[unit]
+            and moves.up[node]
+            and node not in apart
+            and moves.vjobs[unit].allows(moves.names[node])
+        )
+        return [Way(node) for _, node in rooms[:_PIVOTS]]
+
+    def ceilings(self) -> None:
+        """Take cheap actions first, in all pools; the dear ones when nothing else is left."""
+        if self._is_ideal() or len(self.best.pools) < 2:
+            return
+        costs = sorted({self._moves.dearest[unit] for unit in self._moves.units})[:-1]
+        step = max(1, len(costs) // _CEILINGS)
+        for cost in costs[::-step][:_CEILINGS]:
+            self._try(replace(self.best.policy, ceiling=cost, caps=()))
+
+    def caps(self) -> None:
+        """Hold back the dear actions of each pool in turn; what helps is kept."""
+        pool = 0
+        while pool < len(self.best.pools) - 1 and self._tries > 0 and not self._is_ideal():
+            policy = self.best.policy
+            before = [policy.cap(earlier) for earlier in range(pool)]
+            arriving = {self._moves.dearest[step.move] for step in self.best.pools[pool] if step.bypass is None}
+            for cost in sorted({*arriving, self._moves.departures_cost if pool == 0 else 0, 0}, reverse=True)[1:]:
+                self._try(replace(policy, caps=(*before, cost)))
+            pool += 1

@@ -1,0 +1,215 @@
+"""Moves: what has to happen to each VM between a configuration and a target, before anything has an order.
+
+Departures (stop, suspend) give memory back and are always feasible; arrivals (run, migrate, resume) need memory on
+their destination (RR-6929 section 4.1). Nodes and arrivals are numbered, so that the search over orders works on lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.model.action import Action, ActionKind, migrate, resume, run, stop, suspend
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import SHARED, Location, NodeState, VJob, VMState
+from rmsplugin.planning.cost import local_cost
+from rmsplugin.planning.plan import Unreachable
+
+#: In place of a node's number: the VM holds no memory anywhere.
+NOWHERE = -1
+
+#: How many contradictions an explanation spells out.
+_SPELT_OUT = 5
+
+
+@dataclass(slots=True)
+class Moves:
+    """The departures and the arrivals of a reconfiguration; lists are indexed by arrival unless they say otherwise.
+
+    A *unit* is what can only be taken as a whole: one arrival, or all resumes of a vjob (they go into one pool). A unit
+    is named by its first arrival. Memory and costs are in MiB.
+    """
+
+    source: Configuration
+    names: list[str]  # of the nodes, by number
+    up: list[bool]  # by node
+    free: list[int]  # by node: memory at the start; negative where more is demanded than there is
+    departures: list[Action] = field(default_factory=list)
+    gains: list[tuple[int, int]] = field(default_factory=list)  # (node, memory) that the departures give back
+    actions: list[Action] = field(default_factory=list)
+    vjobs: list[VJob] = field(default_factory=list)
+    origin: list[int] = field(default_factory=list)  # the node it leaves, or NOWHERE
+    destination: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+    cost: list[int] = field(default_factory=list)
+    units: list[int] = field(default_factory=list)
+    groups: dict[int, tuple[int, ...]] = field(default_factory=dict)  # units of more than one arrival
+    needs: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of a group: (node, memory) it needs
+    dearest: list[int] = field(default_factory=list)  # cost of the dearest arrival of a unit, at its first arrival
+    waiting: list[list[int]] = field(default_factory=list)  # by node: the units that need memory there
+    arrivals: int = 0  # how many there are, without the detours of VMs that stay
+    arrivals_cost: int = 0  # sum of their local costs
+    departures_cost: int = 0  # cost of the dearest departure
+    least_cost: int = 0  # sum of all local costs: no plan is cheaper
+    detours: dict[int, list[int]] = field(default_factory=dict)  # by node: VMs that stay, numbered when first wanted
+    _staying: dict[str, list[str]] = field(default_factory=dict)  # names of the VMs that stay, by their host
+
+    def add(self, action: Action, vjob: VJob, origin: int, destination: int) -> int:
+        """Number one more arrival."""
+        self.actions.append(action)
+        self.vjobs.append(vjob)
+        self.origin.append(origin)
+        self.destination.append(destination)
+        self.memory.append(action.vm.demand.memory_mib)
+        self.cost.append(local_cost(action))
+        self.dearest.append(self.cost[-1])
+        return len(self.actions) - 1
+
+    def members(self, unit: int) -> tuple[int, ...]:
+        """The arrivals of a unit."""
+        return self.groups.get(unit, (unit,))
+
+    def wanted(self, node: int) -> int:
+        """The memory that all arrivals of a node need there, in MiB."""
+        return sum(self.demand_on(unit, node) for unit in self.waiting[node])
+
+    def stayers(self, node: int) -> list[int]:
+        """The VMs that run on a node and stay there, as arrivals that end where they began: a detour makes room.
+
+        They are numbered when they are first asked for, since few plans need any.
+        """
+        if node not in self.detours:
+            if not self._staying:
+                moving = {action.vm.name for action in (*self.actions, *self.departures)}
+                for name, location in self.source.locations.items():
+                    if location.state is VMState.RUNNING and name not in moving:
+                        self._staying.setdefault(location.node or "", []).append(name)
+            here, home = self.names[node], self.detours.setdefault(node, [])
+            for name in sorted(self._staying.get(here, [])):
+                vm = self.source.vm_by_name[name]
+                home.append(self.add(migrate(vm, here, here), self.source.vjob_by_vm[name], node, node))
+            self.waiting[node] += home
+        return self.detours[node]
+
+    def demand_on(self, unit: int, node: int) -> int:
+        """The memory that a unit needs on a node, in MiB."""
+        if unit in self.needs:
+            return next((memory for needed, memory in self.needs[unit] if needed == node), 0)
+        return self.memory[unit] if self.destination[unit] == node else 0
+
+
+def moves_between(source: Configuration, target: Mapping[str, Location]) -> Moves | Unreachable:
+    """Find what has to happen to each VM; VMs that ``target`` does not name stay as they are.
+
+    Returns:
+        The moves, or an explanation: no action leads from a VM's location to the one wanted, the destination takes no
+        VMs or not those of this vjob, or has not the memory for all that shall run there. All else can be reached.
+    """
+    used = source.used
+    moves = Moves(
+        source,
+        [node.name for node in source.nodes],
+        [node.state is NodeState.UP for node in source.nodes],
+        [node.capacity.memory_mib - used[node.name].memory_mib for node in source.nodes],
+    )
+    number = {name: index for index, name in enumerate(moves.names)}
+    faults = list(_read(moves, number, target))
+    moves.waiting = [[] for _ in moves.names]
+    if not faults:
+        _group(moves)
+        faults = list(_overcommitted(moves))
+    if not faults:
+        return moves
+    rest = len(faults) - _SPELT_OUT
+    return Unreachable("; ".join(faults[:_SPELT_OUT]) + (f"; and {rest} more" if rest > 0 else ""))
+
+
+def _read(moves: Moves, number: Mapping[str, int], target: Mapping[str, Location]) -> Iterator[str]:
+    locations, vms, vjob_by_vm = moves.source.locations, moves.source.vm_by_name, moves.source.vjob_by_vm
+    changed = []
+    for name, after in target.items():
+        before = locations.get(name)
+        if before is None:
+            yield f"there is no VM {name}"
+        elif before is not after and before != after:
+            changed.append(name)
+    for name in sorted(changed):  # the order of a mapping is chance
+        before, after, vm, vjob = locations[name], target[name], vms[name], vjob_by_vm[name]
+        here, there = before.node or "", after.node or ""
+        origin = number[here] if before.state is VMState.RUNNING else NOWHERE
+        match before.state, after.state:
+            case ((VMState.WAITING | VMState.RUNNING | VMState.SLEEPING), VMState.RUNNING):
+                if fault := _refusal(moves, number, vjob, there):
+                    yield f"{name} cannot run on {there or 'no node'}: {fault}"
+                    continue
+                if before.state is VMState.RUNNING:
+                    action = migrate(vm, here, there)
+                else:
+                    action = run(vm, there) if before.state is VMState.WAITING else resume(vm, here, there)
+                moves.add(action, vjob, origin, number[there])
+            case VMState.RUNNING, VMState.SLEEPING if there in (here, SHARED):
+                moves.departures.append(suspend(vm, here, there))
+            case ((VMState.RUNNING | VMState.SLEEPING), (VMState.TERMINATED | VMState.WAITING)):
+                moves.departures.append(stop(vm, here, requeue=after.state is VMState.WAITING))
+            case VMState.WAITING, VMState.TERMINATED:
+                continue  # nothing of it exists: nothing to do
+            case VMState.RUNNING, VMState.SLEEPING:
+                yield f"{name} runs on {here}: its state is saved there or on shared storage, not on {there or 'none'}"
+                continue
+            case VMState.SLEEPING, VMState.SLEEPING:
+                yield f"{name} sleeps on {here}: no action takes a saved state to {there or 'none'}"
+                continue
+            case _:
+                yield f"{name} is {before.state}: no action makes it {after.state}"
+                continue
+        if after.state is not VMState.RUNNING and origin != NOWHERE:
+            moves.gains.append((origin, vm.demand.memory_mib))
+
+
+def _refusal(moves: Moves, number: Mapping[str, int], vjob: VJob, node: str) -> str | None:
+    """Why no VM of a vjob may come to a node."""
+    if node not in number:
+        return "there is no such node"
+    if not moves.up[number[node]]:
+        return f"the node is {moves.source.node_by_name[node].state}"
+    return None if vjob.allows(node) else f"vjob {vjob.name} does not allow it"
+
+
+def _group(moves: Moves) -> None:
+    """Find the units, and who waits for memory on which node."""
+    moves.arrivals, moves.arrivals_cost = len(moves.actions), sum(moves.cost)
+    departures = [local_cost(action) for action in moves.departures]
+    moves.departures_cost = max(departures, default=0)
+    moves.least_cost = moves.arrivals_cost + sum(departures)
+    resumes: dict[str, list[int]] = {}
+    for index, action in enumerate(moves.actions):
+        if action.kind is ActionKind.RESUME:
+            resumes.setdefault(moves.vjobs[index].name, []).append(index)
+        else:
+            moves.units.append(index)
+    for members in resumes.values():
+        moves.units.append(members[0])
+        if len(members) > 1:
+            moves.groups[members[0]] = tuple(members)
+            needs: dict[int, int] = {}
+            for each in members:
+                needs[moves.destination[each]] = needs.get(moves.destination[each], 0) + moves.memory[each]
+            moves.needs[members[0]] = tuple(needs.items())
+            moves.dearest[members[0]] = max(moves.cost[each] for each in members)
+    for unit in moves.units:
+        for node in dict.fromkeys(moves.destination[each] for each in moves.members(unit)):
+            moves.waiting[node].append(unit)
+
+
+def _overcommitted(moves: Moves) -> Iterator[str]:
+    """Nodes that VMs shall come to and that have not the memory for all that shall run there in the end."""
+    left = list(moves.free)
+    for node, memory in moves.gains:
+        left[node] += memory
+    for index, memory in enumerate(moves.memory):
+        left[moves.destination[index]] -= memory
+        if moves.origin[index] != NOWHERE:
+            left[moves.origin[index]] += memory
+    for node, units in enumerate(moves.waiting):
+        if units and left[node] < 0:
+            yield f"{moves.names[node]} lacks {-left[node]} MiB for the VMs that shall run there"
