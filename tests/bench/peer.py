@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rmsplugin.packing.vmpp import NoPacking, pack
-
 from bench import verify
 from bench.choco_vmpp import FORMULATIONS, pack_on_choco
-from bench.choco_vmrp import ORDERS, replace_on_choco
+from bench.choco_vmrp import WAYS, replace_on_choco
 from bench.families import rr6929, scale, vee09
 from bench.isolated import Isolated
 from bench.measure import Report, gap, mean, median, progress, ratio, share, timed
@@ -24,6 +22,7 @@ from bench.switching import decided, placed
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.vmpp import NoPacking, pack
 from rmsplugin.planning.placement import Objective, place_sample
 from rmsplugin.planning.plan import Unreachable
 
@@ -74,7 +73,7 @@ class Sizes:
     configurations: int = 10
     time_limit_s: float = 10.0
     formulations: Sequence[str] = field(default=FORMULATIONS)
-    orders: Sequence[str] = field(default=ORDERS)
+    ways: Sequence[str] = field(default=tuple(WAYS))
 
 
 SIZES = {
@@ -161,8 +160,8 @@ def _replace(family: Family, sizes: Sizes, choco: Isolated, report: Report) -> N
         cost, bound = ours.plan.cost, ours.lower_bound
         report.record(**same, solver=OURS, value=cost, bound=bound, proven=cost == bound, seconds=seconds)
         limit = ours.nodes_used if family.objective == "nodes" else None
-        for order in sizes.orders:
-            found = choco.call(replace_on_choco, configuration, decision.states, sizes.time_limit_s, order, limit)
+        for way in sizes.ways:
+            found = choco.call(replace_on_choco, configuration, decision.states, sizes.time_limit_s, way, limit)
             costs = [] if found is None else list(_plan_costs(configuration, decision, found.placements))
             best = min(costs, default=None)
             if best is not None and best < bound:
@@ -171,7 +170,7 @@ def _replace(family: Family, sizes: Sizes, choco: Isolated, report: Report) -> N
                 )
             report.record(
                 **same,
-                solver=_named(order),
+                solver=_named(way),
                 value=best,
                 bound=bound,
                 proven=found is not None and best == found.lower_bound,
@@ -192,7 +191,7 @@ def _plan_costs(configuration: Configuration, decision: Decision, placements: Se
 
 def _tell(title: str, problem: str, families: Sequence[Family], sizes: Sizes, report: Report) -> None:
     """Tables, and how often the best of Choco's searches is as good as ours or better."""
-    searches = [_named(s) for s in (sizes.formulations if problem == "vmpp" else sizes.orders)]
+    searches = [_named(s) for s in (sizes.formulations if problem == "vmpp" else sizes.ways)]
     rows = []
     for family in families:
         here = partial(report.of, problem=problem, family=family.name)
