@@ -21,15 +21,19 @@ from rmsplugin.model.vjob import VJobState
 class Sizes:
     """How much is measured."""
 
-    clusters: Sequence[tuple[int, int]] = ((83, 500), (833, 5000), (5000, 30000))  # nodes, VMs
+    #: Nodes and VMs. First room for nearly all, then for about half of them.
+    clusters: Sequence[Sequence[tuple[int, int]]] = (
+        ((83, 500), (833, 5000), (5000, 30000)),
+        ((30, 500), (300, 5000), (1800, 30000)),
+    )
     seeds: int = 3
     repeats: int = 3
 
 
 SIZES = {
     "full": Sizes(),
-    "quick": Sizes(clusters=((83, 500), (833, 5000)), seeds=1),
-    "tiny": Sizes(clusters=((4, 24), (8, 48)), seeds=1, repeats=1),
+    "quick": Sizes(clusters=(((83, 500), (833, 5000)), ((30, 500), (300, 5000))), seeds=1),
+    "tiny": Sizes(clusters=(((4, 24), (8, 48)),), seeds=1, repeats=1),
 }
 
 
@@ -63,14 +67,20 @@ def plain_first_fit(configuration: Configuration) -> dict[str, VJobState]:
 def run(sizes: Sizes, report: Report) -> None:
     """Measure all clusters of the size."""
     report.title("f", "decision (RJSP by FFD): seconds, and what a plain first fit takes for the same")
-    rows = [_cluster(nodes, vms, sizes, report) for nodes, vms in sizes.clusters]
-    smallest = rows[0][3] / sizes.clusters[0][1]
-    for row, (_, vms) in zip(rows, sizes.clusters, strict=True):
+    for clusters in sizes.clusters:
+        _line(clusters, sizes, report)
+
+
+def _line(clusters: Sequence[tuple[int, int]], sizes: Sizes, report: Report) -> None:
+    """Clusters that differ in nothing but their size."""
+    rows = [_cluster(nodes, vms, sizes, report) for nodes, vms in clusters]
+    smallest = rows[0][3] / clusters[0][1]
+    for row, (_, vms) in zip(rows, clusters, strict=True):
         row.append(ratio(smallest, row[3] / vms))
     header = ["cluster", "n", "vjobs running", "median s", "us a VM", "plain s", "plain / ours", "per VM, to the first"]
     report.table(header, rows)
-    report.ratio(f"plain first fit / ours at {sizes.clusters[-1][1]} VMs, seconds", rows[-1][6])
-    report.ratio(f"seconds a VM at {sizes.clusters[-1][1]} VMs / at {sizes.clusters[0][1]}", rows[-1][7])
+    report.ratio(f"{rows[-1][0]}: plain first fit / ours, seconds", rows[-1][6])
+    report.ratio(f"{rows[-1][0]}: seconds a VM, to those at {clusters[0][1]} VMs", rows[-1][7])
 
 
 def _cluster(nodes: int, vms: int, sizes: Sizes, report: Report) -> list[Any]:

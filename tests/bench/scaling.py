@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -55,7 +56,8 @@ def run(sizes: Sizes, report: Report) -> None:
 
 def _measured(nodes: int, vms: int, seed: int, limit_s: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.scale_case", str(nodes), str(vms), str(seed), str(limit_s)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     measured: dict[str, Any] = json.loads(done.stdout)
     return measured
 
