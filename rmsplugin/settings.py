@@ -139,6 +139,31 @@ class Network(_Section):
         return ipaddress.IPv4Address(first.strip()), ipaddress.IPv4Address(last.strip())
 
 
+_DurationS = Annotated[float, Field(ge=0, le=86400)]
+_SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
+
+
+class Durations(_Section):
+    """How long each action on a VM takes by itself: a constant, and for some an amount for each MiB of the VM's memory.
+
+    Only for the estimate of how long a plan takes; the defaults are those of RR-6929, section 2.3.
+    """
+
+    run_s: _DurationS = Field(6.0, description="to boot a VM")
+    stop_s: _DurationS = Field(25.0, description="to stop a VM")
+    migrate_s: _DurationS = Field(2.0, description="a live migration, besides the transfer of its memory")
+    migrate_s_per_mib: _SecondsPerMib = Field(0.0117, description="to transfer memory in a live migration")
+    suspend_s: _DurationS = Field(10.0, description="a suspend, besides the saving of its memory")
+    suspend_s_per_mib: _SecondsPerMib = Field(0.039, description="to save memory")
+    resume_s: _DurationS = Field(10.0, description="a resume on the node with the saved state, besides reading it")
+    resume_s_per_mib: _SecondsPerMib = Field(0.039, description="to read saved memory on that node")
+    remote_resume_s: _DurationS = Field(20.0, description="a resume on another node, besides copying and reading")
+    remote_resume_s_per_mib: _SecondsPerMib = Field(
+        0.078, description="to copy saved memory from another node and read it"
+    )
+    pipeline_s: _DurationS = Field(1.0, description="between the beginnings of two suspends, or resumes, of one vjob")
+
+
 _MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
 
 
@@ -188,6 +213,7 @@ class Settings(_Section):
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     network: Network
+    durations: Durations = Durations()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
 

@@ -16,7 +16,7 @@ from rmsplugin.planning.pools import ASLEEP, Policy, Ranking, Schedule, Way
 
 #: Arrivals placed in all tries together, and the bounds of the number of tries.
 _WORK = 4000
-_FEWEST_TRIES = 4
+_FEWEST_TRIES = 16
 _MOST_TRIES = 100
 
 #: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
@@ -45,6 +45,11 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
     return search.best
 
 
+def _worth(schedule: Schedule) -> tuple[int, int, int]:
+    """What makes one schedule better than another: its cost; then few actions; then few pools."""
+    return schedule.cost, sum(map(len, schedule.pools)), len(schedule.pools)
+
+
 class _Search:
     """Tries policies; ``best`` is the cheapest schedule so far."""
 
@@ -54,14 +59,23 @@ class _Search:
         self._tries = tries
         self.best = Schedule(moves, Policy(), ranking)
         self.best.build(break_cycles)
+        self._most_asleep = self.best.asleep
 
     def _try(self, policy: Policy) -> bool:
-        """Whether a policy leads to a cheaper schedule; then it becomes the best."""
+        """Whether a policy leads to a cheaper schedule, or to one of fewer actions or pools; then it becomes the best.
+
+        It may not suspend more VMs for a bypass than the plain greedy, which does so only where no pivot has room: that
+        the guests stand still meanwhile is not in the cost.
+        """
         if self._tries <= 0:
             return False
         self._tries -= 1
         schedule = Schedule(self._moves, policy, self._ranking)
-        if not schedule.build(break_cycles, self.best.cost):
+        if not schedule.build(break_cycles, self.best.cost + 1):
+            return False
+        if _worth(schedule) >= _worth(self.best):
+            return False
+        if any(mine > most for mine, most in zip(schedule.asleep, self._most_asleep, strict=True)):
             return False
         self.best = schedule
         return True
@@ -138,6 +152,8 @@ class _Search:
             policy = self.best.policy
             before = [policy.cap(earlier) for earlier in range(pool)]
             arriving = {self._moves.dearest[step.move] for step in self.best.pools[pool] if step.bypass is None}
+            if policy.cap(pool) is not None:
+                self._try(replace(policy, caps=(*before, None)))
             for cost in sorted({*arriving, self._moves.departures_cost if pool == 0 else 0, 0}, reverse=True)[1:]:
                 self._try(replace(policy, caps=(*before, cost)))
             pool += 1

@@ -92,6 +92,7 @@ class Schedule:
         self.pending = set(moves.units)
         self.pools: list[list[Step]] = []
         self.used_ways: dict[int, Way] = {}  # the bypasses taken
+        self.asleep = [0, 0]  # VMs suspended for a bypass: of preemptible vjobs, of others
         self.cost = 0
         self.before = 0  # the cost of all pools so far
         self.places: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or NOWHERE while asleep
@@ -199,6 +200,8 @@ class Schedule:
         if way is not ASLEEP:
             self.free[way.pivot] -= self.moves.memory[move]
             self.pivoted.add(move)
+        else:
+            self.asleep[not self.moves.vjobs[move].preemptible] += 1
         self.places[move] = way.pivot
         self._left_cost += self.price(move) - self.moves.cost[move]
         self._held.append(move)

@@ -1,0 +1,114 @@
+"""Reconfiguration graph: nodes of the cluster with what is free on them, and an edge for each action (RR-6929, fig. 9).
+
+It is an oriented multigraph; every edge carries the demands of its VM. Where a VM comes from or goes to no node of the
+cluster, the edge begins or ends at its state (waiting, terminated) or at the storage that all nodes mount (shared).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import SHARED, VMState
+from rmsplugin.model.resources import Resources
+from rmsplugin.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A node of the cluster, and what is free on it before the first action; negative where it is overloaded."""
+
+    name: str
+    free: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """An action, from ``tail`` to ``head``: names of nodes, ``shared``, or ``waiting`` and ``terminated``."""
+
+    tail: str
+    head: str
+    action: Action
+
+    @property
+    def demand(self) -> Resources:
+        """What its VM demands."""
+        return self.action.vm.demand
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A reconfiguration graph; nodes in the order of the configuration, only those that take part."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+
+
+def reconfiguration_graph(configuration: Configuration, actions: Iterable[Action]) -> Graph:
+    """The graph of actions that begin in a configuration; of a plan's, it has the bypasses too (VEE'09, fig. 6)."""
+    edges = tuple(_edge(action) for action in actions)
+    taking_part = {end for edge in edges for end in (edge.tail, edge.head)}
+    nodes = (node.name for node in configuration.nodes if node.name in taking_part)
+    return Graph(tuple(GraphNode(name, configuration.free(name)) for name in nodes), edges)
+
+
+def _edge(action: Action) -> GraphEdge:
+    tail = action.source or VMState.WAITING.value
+    if action.kind is ActionKind.STOP:
+        return GraphEdge(tail, (VMState.WAITING if action.requeue else VMState.TERMINATED).value, action)
+    return GraphEdge(tail, action.destination or "", action)
+
+
+def to_dot(graph: Graph, plan: Plan) -> str:
+    """The graph in Graphviz' language; each edge says in which pool of the plan its action is, as in VEE'09, fig. 6.
+
+    Actions of the graph that the plan has not are drawn without a pool. Nodes of the cluster get identifiers of their
+    own, so that one named ``waiting`` is not taken for the state.
+    """
+    return "\n".join(_lines(graph, plan)) + "\n"
+
+
+def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
+    pools = {action: number for number, pool in enumerate(plan.pools, start=1) for action in pool}
+    known = {node.name for node in graph.nodes}
+    yield "digraph reconfiguration {"
+    yield f'  label="{len(plan.pools)} pools, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
+    for node in graph.nodes:
+        free = f"free: {node.free.memory_mib} MiB, {node.free.cpus:g} CPUs"
+        yield f"  {_identifier(node.name, known)} [label={_quoted(node.name, free)}];"
+    ends = dict.fromkeys(end for edge in graph.edges for end in (edge.tail, edge.head) if end not in known)
+    for end in ends:
+        shape = "cylinder" if end == SHARED else "plaintext"
+        yield f"  {_identifier(end, known)} [label={_quoted(end)}, shape={shape}];"
+    for edge in graph.edges:
+        action = edge.action
+        pool = f"{roman(pools[action])}. " if action in pools else ""
+        label = _quoted(f"{pool}{action.kind} {action.vm.name}", f"{edge.demand.memory_mib} MiB")
+        style = ", style=dashed" if action.bypass else ""
+        yield f"  {_identifier(edge.tail, known)} -> {_identifier(edge.head, known)} [label={label}{style}];"
+    yield "}"
+
+
+def _identifier(end: str, known: set[str]) -> str:
+    return _quoted(f"node {end}" if end in known else end)
+
+
+def _quoted(*lines: str) -> str:
+    """A string of Graphviz' language; control characters, which could end a line there, are shown as '?'."""
+    clean = (re.sub(r"[\x00-\x1f\x7f]", "?", line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(clean) + '"'
+
+
+_ROMAN = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+
+
+def roman(number: int) -> str:
+    """A number from 1 in roman numerals, as the papers number the pools."""
+    letters = ""
+    for value, letter in _ROMAN:
+        count, number = divmod(number, value)
+        letters += letter * count
+    return letters

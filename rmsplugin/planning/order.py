@@ -1,0 +1,131 @@
+"""Order: which actions of a plan wait for which others, for an executor that starts each as soon as its needs are met.
+
+Pools say what can be done side by side; this says no more than what must be done before. Memory is allotted: what is
+free at the start and what each departure gives back are divided among the arrivals of a node, each MiB to one arrival.
+An arrival waits for the departures that its share comes from. Hence in any interleaving, however long each action
+takes, the arrivals that have begun hold no more than what was free and what the departures that have ended gave back:
+memory is never overcommitted (I3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VMState
+from rmsplugin.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The actions of a plan, pool after pool, and what each of them waits for.
+
+    ``needs[i]`` are the indices, ascending and all below i, of the actions that must have ended before action i begins.
+    ``together`` are the groups of actions that begin at the same time: the resumes of a vjob, and its suspends; each in
+    the order in which they are pipelined, one second apart (RR-6929 section 4.1).
+    """
+
+    actions: tuple[Action, ...]
+    needs: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]
+
+
+def dependency_order(source: Configuration, plan: Plan) -> Order:
+    """Find what each action of a plan waits for.
+
+    Args:
+        source: the configuration that the plan begins in.
+        plan: a plan that is valid there.
+
+    Raises:
+        ValueError: a pool needs memory that no earlier pool gives back; such a plan is not valid in ``source``.
+    """
+    actions = tuple(plan.actions())
+    memory = _Memory(source)
+    last: dict[str, int] = {}  # the latest action of each VM so far
+    hosts: dict[str, str | None] = {}  # where a VM runs that had an action already
+    needs: list[set[int]] = []
+    groups: dict[tuple[int, ActionKind, str], list[int]] = {}
+    index = 0
+    for number, pool in enumerate(plan.pools):
+        returns: list[tuple[str, int, int]] = []  # (node, action, memory) that this pool gives back to later ones
+        for action in pool:
+            name = action.vm.name
+            before = source.locations[name]
+            host = hosts.get(name, before.node if before.state is VMState.RUNNING else None)
+            own = {last[name]} if name in last else set()
+            if action.demands is not None:
+                own |= memory.allot(action.demands, action.vm.demand.memory_mib, action)
+            if host is not None:
+                returns.append((host, index, action.vm.demand.memory_mib))
+            if action.kind in (ActionKind.SUSPEND, ActionKind.RESUME) and not action.bypass:
+                groups.setdefault((number, action.kind, source.vjob_by_vm[name].name), []).append(index)
+            needs.append(own)
+            last[name] = index
+            hosts[name] = action.demands
+            index += 1
+        for node, departure, amount in returns:
+            memory.give_back(node, departure, amount)
+    for group in groups.values():  # who begins together waits for the same
+        joint = set().union(*(needs[each] for each in group))
+        for each in group:
+            needs[each] = joint
+    together = tuple(tuple(group) for group in groups.values() if len(group) > 1)
+    return Order(actions, tuple(tuple(sorted(own)) for own in needs), together)
+
+
+class _Memory:
+    """The memory of each node that no arrival was promised yet, in MiB, by the departure that gives it back."""
+
+    def __init__(self, source: Configuration) -> None:
+        used = source.used
+        self._free = {node.name: node.capacity.memory_mib - used[node.name].memory_mib for node in source.nodes}
+        self._given_back: dict[str, dict[int, int]] = {}
+        # Departures from a node on which more was demanded than there is only make up for that; but no arrival can
+        # begin before they have ended.
+        self._debtors: dict[str, set[int]] = {}
+
+    def give_back(self, node: str, departure: int, memory: int) -> None:
+        """Let later arrivals have what a departure gives back."""
+        debt = min(memory, max(0, -self._free[node]))
+        if debt:
+            self._free[node] += debt
+            self._debtors.setdefault(node, set()).add(departure)
+        if memory > debt:
+            self._given_back.setdefault(node, {})[departure] = memory - debt
+
+    def allot(self, node: str, memory: int, action: Action) -> set[int]:
+        """Promise memory to an arrival, and name the departures that it comes from, as few as can be.
+
+        What is free from the start is taken first if it is enough; then the one departure with the least that is
+        enough; then what is free together with the largest departures.
+        """
+        given_back = self._given_back.get(node, {})
+        free = max(0, self._free[node])
+        debtors = self._debtors.get(node, set())
+        if self._free[node] < 0 or free + sum(given_back.values()) < memory:
+            raise ValueError(f"{action}: {node} has not the memory for it, whatever ended before")
+        if memory <= free:
+            self._free[node] -= memory
+            return set(debtors)
+        alone = min(((left, each) for each, left in given_back.items() if left >= memory), default=None)
+        if alone is not None:
+            self._use(given_back, alone[1], memory)
+            return {alone[1], *debtors}
+        self._free[node] -= free
+        missing, found = memory - free, set(debtors)
+        for _, each in sorted((-left, each) for each, left in given_back.items()):
+            if missing <= 0:
+                break
+            part = min(missing, given_back[each])
+            self._use(given_back, each, part)
+            missing -= part
+            found.add(each)
+        return found
+
+    @staticmethod
+    def _use(given_back: dict[int, int], departure: int, memory: int) -> None:
+        given_back[departure] -= memory
+        if not given_back[departure]:
+            del given_back[departure]
