@@ -8,12 +8,36 @@ from dataclasses import dataclass, field
 
 from rmsplugin.model.vjob import VJobState
 
+Numbers = Mapping[str, float | int | str]
+
 
 class ReasonCode(enum.StrEnum):
     """Why a vjob is to be in a state."""
 
-    FITS = "fits"
+    # it runs
+    FITS = "fits"  # First Fit Decreasing finds room beside those ahead of it
+    FITS_EXACTLY = "fits-exactly"  # only an exact packing finds room
+    NOT_PREEMPTIBLE = "not-preemptible"  # it runs, and stays running
+    KEPT = "kept"  # it runs, and nothing that the policy allows takes its place
+    EXEMPT = "exempt"  # it was started or resumed so recently that it is not suspended
+    RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of those that must is found
+    BACKFILLED = "backfilled"  # it does not delay the head of the queue
+    FILLS_HOLE = "fills-hole"  # it can be suspended when the head's turn comes
+    PREEMPTS = "preempts"  # others behind it are suspended for it
+    # it does not
     NO_ROOM = "no-room"
+    BEHIND_HEAD = "behind-head"  # the head of the queue does not fit, and this policy lets nobody pass
+    RESERVED = "reserved"  # the head of the queue: it has a reservation
+    WOULD_DELAY_HEAD = "would-delay-head"
+    HOLE_TOO_SMALL = "hole-too-small"  # what it would do there is less than the switch costs
+    VICTIM_EXEMPT = "victim-exempt"  # those that it would preempt are exempt
+    DOES_NOT_PAY = "does-not-pay"  # those that it would preempt lose more than it gains
+    PREEMPTED = "preempted"  # suspended for one ahead of it
+    UNSETTLED = "unsettled"  # the decision would change at once: nothing starts in this cycle
+    # it was settled before the policy was asked
+    TARGET = "target"
+    LOST = "lost"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +46,7 @@ class Reason:
 
     code: ReasonCode
     sentence: str
-    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.sentence
@@ -33,7 +57,8 @@ class Decision:
     """The states of all vjobs after this cycle. Only the states bind; ``placement`` is the sample that proves them.
 
     ``placement`` names a node for every VM of a vjob that shall run: the configuration that the policy itself built
-    (First Fit Decreasing, for the papers' policies). The planner looks for one that is cheaper to reach.
+    (First Fit Decreasing, for the papers' policies). The planner looks for one that is cheaper to reach. It is viable,
+    on nodes that are up, within every vjob's restrictions; except for vjobs whose reason is ``RESERVED_IN_PLACE``.
     """
 
     policy: str

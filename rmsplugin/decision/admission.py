@@ -1,0 +1,148 @@
+"""Admission: what is settled before any policy is asked (targets, losses, ends), and who runs whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.decision.exact import repack
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import no_room, sentence
+from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob, VMState
+from rmsplugin.model.vjob import VJobState
+
+
+@dataclass
+class Draft:
+    """A decision in the making: what is settled, who must run, and who is left to the policy, in queue order."""
+
+    configuration: Configuration
+    states: dict[str, VJobState] = field(default_factory=dict)
+    reasons: dict[str, Reason] = field(default_factory=dict)
+    musts: list[VJob] = field(default_factory=list)
+    others: list[VJob] = field(default_factory=list)
+
+    def set(self, vjob: VJob, state: VJobState, reason: Reason) -> None:
+        """Decide one vjob."""
+        self.states[vjob.name] = state
+        self.reasons[vjob.name] = reason
+
+    def runs(self, vjob: VJob, reason: Reason) -> None:
+        """Decide that a vjob runs."""
+        self.set(vjob, VJobState.RUNNING, reason)
+
+    def is_running(self, vjob: VJob) -> bool:
+        """Whether a vjob runs now."""
+        return self.configuration.state(vjob) is VJobState.RUNNING
+
+    def stays_out(self, vjob: VJob, reason: Reason) -> None:
+        """Decide that a vjob does not run: it sleeps if it runs or sleeps now, else it waits (RR-6929 section 3.2)."""
+        now = self.configuration.state(vjob)
+        asleep = now in (VJobState.RUNNING, VJobState.SLEEPING)
+        self.set(vjob, VJobState.SLEEPING if asleep else VJobState.WAITING, reason)
+
+    def decision(self, policy: str, placement: Mapping[str, str]) -> Decision:
+        """The decision, once every vjob has a state."""
+        order = [vjob.name for vjob in self.configuration.vjobs]
+        states = {name: self.states[name] for name in order}
+        reasons = {name: self.reasons[name] for name in order}
+        return Decision(policy, states, reasons, dict(placement), sentence(self.configuration, states))
+
+
+def settle(configuration: Configuration, must_run: Callable[[VJob], Reason | None]) -> Draft:
+    """Sort the queue into what is settled, who must run, and who is left to the policy.
+
+    Args:
+        configuration: nodes, queue and locations.
+        must_run: for a running vjob, the reason why the policy may not suspend it, or None.
+    """
+    draft = Draft(configuration)
+    for vjob in configuration.vjobs:
+        now = configuration.state(vjob)
+        fixed = _fixed(configuration, vjob, now)
+        if fixed is not None:
+            draft.set(vjob, *fixed)
+            continue
+        reason = must_run(vjob) if now is VJobState.RUNNING else None
+        if vjob.target is VJobState.RUNNING and reason is None:
+            reason = Reason(ReasonCode.TARGET, "its target fixes it as running")
+        if reason is None:
+            draft.others.append(vjob)
+        else:
+            draft.musts.append(vjob)
+            draft.runs(vjob, reason)
+    return draft
+
+
+def _fixed(configuration: Configuration, vjob: VJob, now: VJobState) -> tuple[VJobState, Reason] | None:
+    if now is VJobState.TERMINATED:
+        return now, Reason(ReasonCode.ENDED, "has ended")
+    if vjob.target is VJobState.TERMINATED:
+        return vjob.target, Reason(ReasonCode.TARGET, "its target fixes it as terminated")
+    if vjob.lost:
+        states = [configuration.locations[vm.name].state for vm in vjob.vms]
+        left = sum(state in (VMState.RUNNING, VMState.SLEEPING) for state in states)
+        if left:
+            words = f"a VM or a saved state of it is lost; what is left, {left} of {len(states)} VMs, is stopped first"
+            return VJobState.WAITING, Reason(ReasonCode.LOST, words, {"left": left, "vms": len(states)})
+    if vjob.target in (VJobState.SLEEPING, VJobState.WAITING):
+        return vjob.target, Reason(ReasonCode.TARGET, f"its target fixes it as {vjob.target}")
+    return None
+
+
+def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
+    """Find room for all that must run: by FFD in queue order, else by an exact packing, else where they are.
+
+    Whoever runs, may not be suspended and finds no place is reserved where its VMs are now, even if its nodes are
+    overloaded by that; the others that must run are then placed around it.
+
+    Returns:
+        The room with those that must run in it (``room.site.pinned`` tells which VMs First Fit Decreasing did not
+        place); or Infeasible, if one that does not run by necessity, but by its target, finds no place.
+    """
+    configuration = draft.configuration
+    pinned: dict[str, Mapping[str, str]] = {}
+    for _ in range(len(draft.musts) + 1):
+        site = Site(configuration, pinned, frozenset(pinned))
+        room, stuck = site.pack_until(draft.musts)
+        if stuck is None:
+            return room
+        by_target = draft.reasons[stuck.name].code is ReasonCode.TARGET
+        exact = repack(site, draft.musts, parameters.search_of_one_check) if by_target or not pinned else None
+        if exact is not None:
+            return exact
+        if by_target:
+            return _infeasible(draft, stuck, room)
+        pinned[stuck.name] = where_it_is(site, stuck)
+        draft.runs(stuck, _in_place(stuck, draft.reasons[stuck.name], room))
+    raise AssertionError("a vjob that is pinned is not packed, so that each round leaves one less to fail")
+
+
+def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:
+    """The nodes of a running vjob's VMs; for a VM that does not run (yet), one that the vjob may use.
+
+    A vjob counts as running also while some of its VMs still sleep (part of a plan was carried out).
+    """
+    nodes = [node.name for node in site.configuration.nodes]
+    usable = [name for name in site.up if vjob.allows(name)] or [name for name in nodes if vjob.allows(name)] or nodes
+    places = {}
+    for vm in vjob.vms:
+        location = site.configuration.locations[vm.name]
+        known = location.node is not None and (location.state is VMState.RUNNING or location.node in usable)
+        places[vm.name] = location.node if known and location.node is not None else usable[0]
+    return places
+
+
+def _in_place(vjob: VJob, why: Reason, room: NodeRoom) -> Reason:
+    words = f"{why.sentence}; no placement of all that must run is found ({no_room(vjob, room).sentence}), "
+    return Reason(ReasonCode.RESERVED_IN_PLACE, f"{words}so its VMs are reserved where they are", why.numbers)
+
+
+def _infeasible(draft: Draft, vjob: VJob, room: NodeRoom) -> Infeasible:
+    ahead = len(room.members)
+    others = f"{ahead} other {'vjob' if ahead == 1 else 'vjobs'} that must run"
+    fault = no_room(vjob, room, f"free beside {others}" if ahead else "free on all nodes that are up").sentence
+    return Infeasible(f"vjob {vjob.name!r} cannot run, as its target demands: it {fault}")

@@ -1,0 +1,123 @@
+"""EASY: First Come First Serve with backfill that never delays the head of the queue.
+
+The rules are those of ``data/README.md`` next to the reference schedules (three public simulators agree on them), with
+"enough processors are free" generalised to "all of them pack together":
+
+- from the head, vjobs start while they fit beside what runs;
+- the first that does not is the *head*. Its *shadow time* is the earliest estimated end at which it fits beside those
+  that run on; what is left beside them then is the *extra*;
+- one scan of the rest: whoever fits now starts if it ends by the shadow time, or fits into the extra as well, which it
+  then consumes. Everything is computed anew in each pass.
+
+Times are seconds from now; ``math.inf`` is the end of what never ends.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from rmsplugin.decision.room import Item, Room
+
+
+class Outcome(enum.Enum):
+    """What a pass decided for one that is ready."""
+
+    STARTS = enum.auto()  # in its turn
+    HEAD = enum.auto()  # the first that does not fit
+    BEHIND = enum.auto()  # behind the head, where nobody may pass
+    ENDS_IN_TIME = enum.auto()  # starts, and ends by the shadow time
+    FITS_EXTRA = enum.auto()  # starts, and runs beside the head
+    WOULD_DELAY = enum.auto()  # fits now, and would be in the head's way at the shadow time
+    NO_ROOM = enum.auto()
+
+
+STARTING = frozenset({Outcome.STARTS, Outcome.ENDS_IN_TIME, Outcome.FITS_EXTRA})
+
+
+@dataclass
+class Reservation(Generic[Item]):
+    """When the head starts at the latest, and the room beside it then (its *extra*).
+
+    A head that never fits beside what never ends has no shadow time (``math.inf``). Those that end do not matter to
+    it; those that do not must fit beside it on an empty cluster. If it does not even fit there, ``later`` is None and
+    nobody can delay it.
+    """
+
+    head: Item
+    shadow_s: float
+    later: Room[Item] | None
+
+    def ends_in_time(self, end_s: float) -> bool:
+        """Whether what ends then is gone when the head starts; what never ends is not."""
+        return end_s <= self.shadow_s and end_s < math.inf
+
+    def takes_beside(self, item: Item) -> bool:
+        """Whether one fits beside the head, at the shadow time and after; it then consumes that room."""
+        return self.later is None or self.later.add(item)
+
+
+@dataclass
+class Pass(Generic[Item]):
+    """The outcome for each that was ready, in queue order; and the head's reservation, if there is a head."""
+
+    outcomes: list[tuple[Item, Outcome]] = field(default_factory=list)
+    reservation: Reservation[Item] | None = None
+
+
+def reserve(head: Item, running: Iterable[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Reservation[Item]:
+    """Find the shadow time of the head: the earliest end of a running one at which it fits beside those that run on."""
+    left = list(running)
+    for shadow_s in sorted({end_s(item) for item in left}):
+        left = [item for item in left if end_s(item) > shadow_s]
+        if shadow_s == math.inf:
+            break
+        later = room.anew([*left, head])
+        if later is not None:
+            return Reservation(head, shadow_s, later)
+    return Reservation(head, math.inf, room.anew([head]))
+
+
+def schedule(
+    ready: Sequence[Item],
+    running: Iterable[Item],
+    room: Room[Item],
+    end_s: Callable[[Item], float],
+    backfill: bool = True,
+) -> Pass[Item]:
+    """Make one pass.
+
+    Args:
+        ready: those that could start, in the order of the queue.
+        running: those that run, and run on.
+        room: the room with the running ones in it; those that start are added to it.
+        end_s: estimated end of one that runs or starts now, in seconds from now.
+        backfill: False for plain First Come First Serve, which lets nobody pass the head.
+    """
+    result: Pass[Item] = Pass()
+    started = list(running)
+    for item in ready:
+        if result.reservation is not None:
+            outcome = _behind(item, result.reservation, room, end_s) if backfill else Outcome.BEHIND
+        elif room.add(item):
+            started.append(item)
+            outcome = Outcome.STARTS
+        else:
+            result.reservation = reserve(item, started, room, end_s)
+            outcome = Outcome.HEAD
+        result.outcomes.append((item, outcome))
+    return result
+
+
+def _behind(item: Item, reservation: Reservation[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Outcome:
+    if not room.add(item):
+        return Outcome.NO_ROOM
+    if reservation.ends_in_time(end_s(item)):
+        return Outcome.ENDS_IN_TIME
+    if reservation.takes_beside(item):
+        return Outcome.FITS_EXTRA
+    room.discard(item)
+    return Outcome.WOULD_DELAY

@@ -1,0 +1,109 @@
+"""FCFS: First Come First Serve, plain or with EASY backfill; neither ever suspends anything.
+
+These are the baselines, and what a site has without context switches. What runs keeps running, preemptible or not; a
+vjob ends when the rest of its time limit has passed, as far as anybody knows.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rmsplugin.decision.admission import Draft, admit, settle
+from rmsplugin.decision.easy import Outcome, Pass, Reservation, schedule
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import fits, needs, no_room, seconds
+from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
+from rmsplugin.decision.room import NodeRoom
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
+
+
+def fcfs(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Start from the head of the queue while it fits."""
+    return _start("fcfs", configuration, parameters, backfill=False)
+
+
+def easy(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Start from the head of the queue while it fits, then whatever does not delay the head."""
+    return _start("easy", configuration, parameters, backfill=True)
+
+
+def remaining_s(vjob: VJob) -> float:
+    """Estimated end, in seconds from now: what is left of the time limit; ``math.inf`` without one.
+
+    One that has outrun its limit is to be ended now.
+    """
+    return math.inf if vjob.time_limit_s is None else max(0.0, vjob.time_limit_s - vjob.ran_s)
+
+
+def _stays(vjob: VJob) -> Reason | None:
+    return Reason(ReasonCode.KEPT, "runs, and this policy suspends nothing")
+
+
+def _start(name: str, configuration: Configuration, parameters: Parameters, backfill: bool) -> Decision | Infeasible:
+    draft = settle(configuration, _stays)
+    room = admit(draft, parameters)
+    if isinstance(room, Infeasible):
+        return room
+    result = schedule(draft.others, list(room.members), room, remaining_s, backfill)
+    for vjob, outcome in result.outcomes:
+        _record(draft, vjob, outcome, room, result)
+    return draft.decision(name, room.placement)
+
+
+def _record(draft: Draft, vjob: VJob, outcome: Outcome, room: NodeRoom, result: Pass[VJob]) -> None:
+    head = result.reservation
+    match outcome:
+        case Outcome.STARTS:
+            draft.runs(vjob, fits(vjob))
+        case Outcome.ENDS_IN_TIME | Outcome.FITS_EXTRA if head is not None:
+            draft.runs(vjob, backfilled(vjob, outcome, head))
+        case Outcome.HEAD if head is not None:
+            draft.stays_out(vjob, reserved(head, room))
+        case Outcome.BEHIND if head is not None:
+            words = f"waits behind {head.head.name}, which needs {needs(head.head)} and does not fit yet"
+            draft.stays_out(vjob, Reason(ReasonCode.BEHIND_HEAD, words, {"head": head.head.name}))
+        case Outcome.WOULD_DELAY if head is not None:
+            draft.stays_out(vjob, would_delay(vjob, head))
+        case _:
+            draft.stays_out(vjob, no_room(vjob, room, "free beside those that run"))
+
+
+def backfilled(vjob: VJob, outcome: Outcome, head: Reservation[VJob]) -> Reason:
+    """It starts, for it does not delay the head."""
+    end_s = remaining_s(vjob)
+    if outcome is Outcome.ENDS_IN_TIME and head.shadow_s < math.inf:
+        words = f"ends in at most {seconds(end_s)}, and {head.head.name} cannot start before {seconds(head.shadow_s)}"
+    elif outcome is Outcome.ENDS_IN_TIME:
+        words = f"ends in at most {seconds(end_s)}, and {head.head.name} waits for what has no time limit"
+    else:
+        words = f"fits beside {head.head.name} too, when that starts"
+    return Reason(ReasonCode.BACKFILLED, f"does not delay the head of the queue: {words}", _numbers(head))
+
+
+def reserved(head: Reservation[VJob], room: NodeRoom) -> Reason:
+    """It is the head of the queue, and waits for its reservation."""
+    lack = no_room(head.head, room, "free beside those that run")
+    if head.shadow_s == math.inf:
+        if head.later is None:
+            return Reason(lack.code, f"{lack.sentence}; it does not fit on the empty nodes either", lack.numbers)
+        return Reason(
+            lack.code, f"{lack.sentence}; too many of them have no time limit to reserve a start", lack.numbers
+        )
+    words = f"{lack.sentence}; reserved to start in at most {seconds(head.shadow_s)}"
+    return Reason(ReasonCode.RESERVED, words, {**lack.numbers, "shadow_s": head.shadow_s})
+
+
+def would_delay(vjob: VJob, head: Reservation[VJob]) -> Reason:
+    """It fits now, and would be in the head's way when that can start."""
+    end_s = remaining_s(vjob)
+    ends = "has no time limit" if end_s == math.inf else f"may run for {seconds(end_s)}"
+    when = "when it can" if head.shadow_s == math.inf else f"in {seconds(head.shadow_s)}"
+    words = f"fits now, but {ends} and leaves no room for {head.head.name} to start {when}"
+    return Reason(ReasonCode.WOULD_DELAY_HEAD, words, _numbers(head))
+
+
+def _numbers(head: Reservation[VJob]) -> Numbers:
+    """Whom one behind the head makes way for, and when; no time if nobody knows it."""
+    known: Numbers = {} if head.shadow_s == math.inf else {"shadow_s": head.shadow_s}
+    return {"head": head.head.name, **known}

@@ -1,0 +1,152 @@
+"""Mixed queues: vjobs that may not be preempted by FCFS + EASY, the others by RJSP around them; and no thrashing.
+
+What protects a cluster from switching to and fro is part of the decision (docs/decisions/0010):
+
+- a vjob that was started or resumed a moment ago is exempt from suspension;
+- suspending some so that another one runs must pay for itself, unless that one is of a higher tier, has waited longer
+  than the patience, or is the non-preemptible head of the queue;
+- a preemptible vjob fills a hole that a reservation ends only if the hole is worth more than the switch;
+- with constant demands, what was decided is not decided otherwise at once: ``mixed`` applies its decision to the
+  configuration and decides again until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rmsplugin.decision.admission import Draft, admit, settle, where_it_is
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import no_room, seconds, sentence
+from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.decision.switching import Round, exempt_for_s
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, VMState, running_on, sleeping_on
+from rmsplugin.model.vjob import VJobState
+
+
+def mixed(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Decide; then, as if that were done, decide again until nothing changes.
+
+    Each move starts a vjob at the expense of those behind it only, so that the set that runs grows in the order of the
+    queue. Should it not settle in ``parameters.rounds`` rounds, what runs is kept and nothing starts.
+    """
+    original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
+    before: Mapping[str, VJobState] = original
+    reasons: dict[str, Reason] = {}
+    current = configuration
+    for _ in range(parameters.rounds):
+        decision = _once(current, parameters)
+        if isinstance(decision, Infeasible):
+            return decision
+        for name, state in decision.states.items():
+            # One that was moved in an earlier round keeps the reason of its move.
+            if state is not before[name] or state is original[name]:
+                reasons[name] = decision.reasons[name]
+        if decision.states == before:
+            return replace(decision, reasons=reasons, sentence=sentence(configuration, decision.states))
+        before = decision.states
+        current = applied(configuration, decision)
+    return _once(configuration, parameters, start=False)
+
+
+def applied(configuration: Configuration, decision: Decision) -> Configuration:
+    """The configuration as if a decision were carried out this very moment, with its sample placement.
+
+    Who changes its state has been in the new one for 0 s; of whom nobody knows how long it is in its state, nobody
+    does afterwards. What a lost vjob leaves is not stopped: it begins anew in a later cycle.
+    """
+    locations: dict[str, Location] = {}
+    vjobs = []
+    for vjob in configuration.vjobs:
+        state = decision.states[vjob.name]
+        if decision.reasons[vjob.name].code is not ReasonCode.LOST:
+            for vm in vjob.vms:
+                now = configuration.locations[vm.name]
+                locations[vm.name] = _location(state, now, decision.placement.get(vm.name))
+        moved = state is not configuration.state(vjob) and vjob.state_s is not None
+        vjobs.append(replace(vjob, state_s=0.0) if moved else vjob)
+    return Configuration(configuration.nodes, tuple(vjobs), {**configuration.locations, **locations}, checked=True)
+
+
+def _location(state: VJobState, now: Location, host: str | None) -> Location:
+    match state:
+        case VJobState.RUNNING:
+            return running_on(host) if host is not None else now
+        case VJobState.SLEEPING:
+            return sleeping_on(now.node) if now.node is not None else now
+        case VJobState.TERMINATED:
+            return TERMINATED
+        case _:
+            return WAITING
+
+
+def _once(configuration: Configuration, parameters: Parameters, start: bool = True) -> Decision | Infeasible:
+    """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
+    draft = settle(configuration, lambda vjob: _stays(vjob, parameters))
+    room = _kept(draft, parameters)
+    if isinstance(room, Infeasible):
+        return room
+    running = {vjob.name for vjob in room.members}
+    for vjob in draft.others:
+        if vjob.name in running:
+            words = "runs, and nobody ahead of it may take its room"
+            draft.runs(vjob, Reason(ReasonCode.KEPT, words))
+    if not start:
+        words = f"does not start: the decision did not settle in {parameters.rounds} rounds"
+        for vjob in draft.others:
+            if vjob.name not in running:
+                draft.stays_out(vjob, Reason(ReasonCode.UNSETTLED, words, {"rounds": parameters.rounds}))
+        return draft.decision("mixed", room.placement)
+    walk = Round(draft, room, parameters)
+    walk.walk()
+    return draft.decision("mixed", walk.room.placement)
+
+
+def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
+    if not vjob.preemptible:
+        return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
+    left_s = exempt_for_s(vjob, parameters)
+    if left_s == 0 or vjob.state_s is None:
+        return None
+    words = f"was started or resumed {seconds(vjob.state_s)} ago, exempt from suspension for {seconds(left_s)} more"
+    return Reason(ReasonCode.EXEMPT, words, {"exempt_s": left_s})
+
+
+def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
+    """The room of what runs now: all of it if it packs or is viable as it is, else who must run and then the queue."""
+    configuration = draft.configuration
+    running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
+    room = Site(configuration).pack(running)
+    if room is not None:
+        return room
+    admitted = admit(draft, parameters)
+    if isinstance(admitted, Infeasible):
+        return admitted
+    room = admitted.site.pack(running) or _as_it_is(admitted.site, running)
+    if room is not None:
+        return room
+    for vjob in draft.others:
+        if draft.is_running(vjob) and not admitted.add(vjob):
+            draft.stays_out(vjob, no_room(vjob, admitted))
+    return admitted
+
+
+def _as_it_is(site: Site, vjobs: list[VJob]) -> NodeRoom | None:
+    """Keep everything where it runs: First Fit Decreasing may fail where the present placement does not.
+
+    None if that is not viable, or a VM is on a node that it should leave.
+    """
+    configuration = site.configuration
+    hosts = [(vjob, configuration.locations[vm.name]) for vjob in vjobs for vm in vjob.vms]
+    for vjob, location in hosts:
+        if vjob.name in site.in_place:
+            continue
+        if location.state is VMState.RUNNING and not (location.node in site.up and vjob.allows(location.node)):
+            return None
+    if any(name in site.up for name in configuration.overloaded()):
+        return None
+    whole = {vjob.name for vjob, _ in hosts} - {v.name for v, at in hosts if at.state is not VMState.RUNNING}
+    pinned = {vjob.name: where_it_is(site, vjob) for vjob in vjobs if vjob.name in whole}
+    return Site(configuration, {**site.pinned, **pinned}, site.in_place).pack(vjobs)

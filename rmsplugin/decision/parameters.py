@@ -1,0 +1,73 @@
+"""Parameters: everything about a decision that a site can tune. Defaults are for the cycle of 30 s of the papers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from rmsplugin.model.elements import VJob
+from rmsplugin.packing.search import Search
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDuration:
+    """How long one kind of action on one VM takes: a constant, and what grows with the VM's memory demand."""
+
+    constant_s: float
+    s_per_mib: float = 0.0
+
+    def of(self, vjob: VJob) -> float:
+        """Seconds that the action takes on all VMs of a vjob, which go in parallel: those of the largest VM."""
+        return self.constant_s + self.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDurations:
+    """What a vjob does not compute while it is switched (RR-6929 section 2.3, fig. 3).
+
+    Booting does not depend on the memory, suspend and resume do. Migration is live, so the guest loses next to nothing,
+    and how many there are is the planner's choice: it counts nothing here.
+    """
+
+    run: ActionDuration = ActionDuration(6.0)
+    suspend: ActionDuration = ActionDuration(5.0, 0.01)
+    resume: ActionDuration = ActionDuration(5.0, 0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Tunables of all policies; the papers' policies use only ``search``.
+
+    Raises:
+        ValueError: a time below zero, or no time at all for the horizon.
+    """
+
+    #: Limits of all exact checks of one decision together; each gets an equal share, so that the sum is bounded.
+    search: Search = field(default_factory=Search)
+    exact_checks: int = 10  # so many per decision at most
+    exempt_s: float = 300.0  # a vjob is not suspended for so long after it was started or resumed
+    patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
+    horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
+    durations: SwitchDurations = field(default_factory=SwitchDurations)
+    rounds: int = 8  # the mixed policy applies its own decision so often at most, until nothing changes
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name in ("exempt_s", "patience_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
+        if not (self.horizon_s > 0 and math.isfinite(self.horizon_s)):
+            raise ValueError(f"horizon_s must be a number of seconds above 0, not {self.horizon_s}")
+        for name in ("exact_checks", "rounds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    @property
+    def search_of_one_check(self) -> Search:
+        """The share of the limits that one exact check gets."""
+        deterministic = self.search.deterministic_limit
+        return replace(
+            self.search,
+            time_limit_s=self.search.time_limit_s / self.exact_checks,
+            deterministic_limit=None if deterministic is None else deterministic / self.exact_checks,
+        )

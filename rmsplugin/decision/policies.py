@@ -1,0 +1,38 @@
+"""Policies: the ways to decide which vjobs run, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from rmsplugin.decision.fcfs import easy, fcfs
+from rmsplugin.decision.mixed import mixed
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.decision.rjsp import rjsp, rjsp_exact
+from rmsplugin.model.configuration import Configuration
+
+Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
+
+#: All policies. Each gives every vjob a state and a reason, and is a pure function.
+POLICIES: Mapping[str, Policy] = MappingProxyType(
+    {"rjsp": rjsp, "rjsp-exact": rjsp_exact, "fcfs": fcfs, "easy": easy, "mixed": mixed}
+)
+
+
+def decide(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Decide the state of each vjob.
+
+    Args:
+        policy: a name from ``POLICIES``.
+        configuration: nodes, queue (head first) and where each VM is.
+        parameters: tunables; the papers' policies need none.
+
+    Raises:
+        ValueError: there is no such policy.
+    """
+    try:
+        chosen = POLICIES[policy]
+    except KeyError:
+        raise ValueError(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}") from None
+    return chosen(configuration, parameters)

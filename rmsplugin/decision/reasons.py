@@ -1,0 +1,83 @@
+"""Reasons: the sentences of decisions, with their numbers, and the sentence about a whole cycle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from rmsplugin.decision.result import Reason, ReasonCode
+from rmsplugin.decision.room import NodeRoom
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
+from rmsplugin.model.vjob import VJobState
+
+#: So many names are listed; of more, their number says enough.
+_NAMED = 3
+
+
+def seconds(value: float) -> str:
+    """A duration, to the second; people read it."""
+    return f"{math.ceil(value)} s"
+
+
+def names(vjobs: Iterable[VJob]) -> str:
+    """The names of a few vjobs, or how many there are."""
+    listed = [vjob.name for vjob in vjobs]
+    if len(listed) <= _NAMED:
+        return " and ".join(listed)
+    return f"{', '.join(listed[:_NAMED])} and {len(listed) - _NAMED} more"
+
+
+def needs(vjob: VJob) -> str:
+    """What a vjob demands: "9 CPUs and 9216 MiB in 9 VMs"."""
+    return f"{vjob.demand} in {len(vjob.vms)} {'VM' if len(vjob.vms) == 1 else 'VMs'}"
+
+
+def fits(vjob: VJob, code: ReasonCode = ReasonCode.FITS, how: str = "which fit beside those ahead of it") -> Reason:
+    """It runs, for there is room."""
+    demand = vjob.demand
+    return Reason(
+        code,
+        f"needs {needs(vjob)}, {how}",
+        {"cpus": demand.cpus, "memory_mib": demand.memory_mib, "vms": len(vjob.vms)},
+    )
+
+
+def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of it") -> Reason:
+    """It does not run, for ``room`` has no place for all its VMs; in fragments only, if the sums would do."""
+    demand, free = vjob.demand, room.free_for(vjob)
+    sentence = f"needs {needs(vjob)}; {free} are {where}"
+    if not any(vjob.allows(name) for name in room.site.up):
+        sentence = f"needs {needs(vjob)}; no node that it may use is up"
+    elif free.holds(demand):
+        largest = room.largest_free_for(vjob)
+        sentence += f", but in pieces: no node has more than {largest} free"
+    numbers = {
+        "cpus": demand.cpus,
+        "memory_mib": demand.memory_mib,
+        "vms": len(vjob.vms),
+        "free_cpus": free.cpus,
+        "free_memory_mib": free.memory_mib,
+    }
+    return Reason(ReasonCode.NO_ROOM, sentence, numbers)
+
+
+def sentence(configuration: Configuration, states: Mapping[str, VJobState]) -> str:
+    """What changes in this cycle: "12 of 20 vjobs run: 3 start, 1 resumes, 2 are suspended"."""
+    before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
+    moves = [(before[name], after) for name, after in states.items() if before[name] is not after]
+
+    def count(singular: str, plural: str, chosen: Sequence[tuple[VJobState, VJobState]]) -> list[str]:
+        return [f"{len(chosen)} {singular if len(chosen) == 1 else plural}"] if chosen else []
+
+    running, sleeping = VJobState.RUNNING, VJobState.SLEEPING
+    changes = [
+        *count("starts", "start", [m for m in moves if m[1] is running and m[0] is not sleeping]),
+        *count("resumes", "resume", [m for m in moves if m == (sleeping, running)]),
+        *count("is suspended", "are suspended", [m for m in moves if m[1] is sleeping]),
+        *count("is stopped", "are stopped", [m for m in moves if m[1] is VJobState.TERMINATED]),
+        *count("goes back to wait", "go back to wait", [m for m in moves if m[1] is VJobState.WAITING]),
+    ]
+    run = sum(state is running for state in states.values())
+    total = f"{run} of {len(states)} {'vjob runs' if len(states) == 1 else 'vjobs run'}"
+    return f"{total}: {', '.join(changes) if changes else 'nothing changes'}"

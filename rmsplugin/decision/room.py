@@ -1,0 +1,210 @@
+"""Room: a set of vjobs that are known to run together, and whether one more does.
+
+EASY is written over this protocol, so that the very same pass can be checked job by job against published schedules
+that count processors, and be used on nodes with CPUs and memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Node, NodeState, VJob
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.packing.first_fit import FirstFit
+
+Item = TypeVar("Item")
+
+
+class Room(Protocol[Item]):
+    """What runs together; ``add`` and ``anew`` judge whole sets, so that running VMs may migrate to make room."""
+
+    def add(self, item: Item) -> bool:
+        """Take one more if all fit together; otherwise change nothing."""
+        ...
+
+    def discard(self, item: Item) -> None:
+        """Take back the last ``add``."""
+        ...
+
+    def anew(self, items: Iterable[Item]) -> Room[Item] | None:
+        """The same nodes with only these on them; None if they do not fit together."""
+        ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """What does not change within a decision: nodes, the order of the queue, and VMs that have their node already.
+
+    ``pinned`` maps the name of a vjob to the nodes of its VMs: of those that run although First Fit Decreasing finds
+    them no place (see ``rmsplugin.decision.admission``). ``in_place`` names those of them that no packing finds one.
+    """
+
+    configuration: Configuration
+    pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    in_place: frozenset[str] = frozenset()
+
+    @cached_property
+    def up(self) -> dict[str, Node]:
+        """The nodes that VMs can be placed on, by name, in file order."""
+        return {node.name: node for node in self.configuration.nodes if node.state is NodeState.UP}
+
+    @cached_property
+    def capacity(self) -> Resources:
+        """What all nodes that are up have together."""
+        return sum((node.capacity for node in self.up.values()), NOTHING)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Each vjob's place in the queue, head first, by name."""
+        return {vjob.name: number for number, vjob in enumerate(self.configuration.vjobs)}
+
+    @cached_property
+    def demands(self) -> dict[str, Resources]:
+        """What all VMs of each vjob demand together, by name; CPUs in whole hundredths, as packing counts them."""
+        return {
+            vjob.name: Resources(
+                sum(vm.demand.centi_cpus for vm in vjob.vms) / 100, sum(vm.demand.memory_mib for vm in vjob.vms)
+            )
+            for vjob in self.configuration.vjobs
+        }
+
+    def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
+        """These vjobs in the order of the queue."""
+        return sorted(vjobs, key=lambda vjob: self.position[vjob.name])
+
+    def pack(self, vjobs: Iterable[VJob]) -> NodeRoom | None:
+        """Pack vjobs from scratch in queue order, each by FFD: a function of the set. None if one finds no room."""
+        room, failed = self.pack_until(vjobs)
+        return room if failed is None else None
+
+    def pack_until(self, vjobs: Iterable[VJob]) -> tuple[NodeRoom, VJob | None]:
+        """Pack vjobs as ``pack`` does, until one finds no room: the room with those ahead of it, and that one."""
+        room = NodeRoom(self)
+        members = self.in_order(vjobs)
+        for vjob in members:
+            if vjob.name in self.pinned:
+                room.reserve(vjob, self.pinned[vjob.name])
+        for vjob in members:
+            if vjob.name not in self.pinned and not room.append(vjob):
+                return room, vjob
+        return room, None
+
+
+class NodeRoom:
+    """Room on nodes with CPUs and memory; ``members`` are in queue order, after those that are pinned."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.members: list[VJob] = []
+        self.placement: dict[str, str] = {}
+        self._packing = FirstFit.on(site.configuration.nodes)
+        self._free = self._packing.total_free
+        self._ahead: NodeRoom | None = None
+        self._ahead_count = 0  # so many members, of those not pinned, are in it
+
+    def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
+        """Take what a vjob's VMs demand where they are, whether or not there is room."""
+        for vm in vjob.vms:
+            self._packing.take(vm, placement[vm.name])
+        self._free = self._packing.total_free
+        self.placement.update(placement)
+        self.members.append(vjob)
+
+    def append(self, vjob: VJob) -> bool:
+        """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""
+        demand = self.site.demands[vjob.name]
+        if not self._free.holds(demand):
+            return False
+        restricted = vjob.nodes is not None or vjob.exclude
+        placed = self._packing.place(vjob.vms, vjob.allows if restricted else None)
+        if placed is None:
+            return False
+        self._free -= demand
+        self.placement.update(placed)
+        self.members.append(vjob)
+        return True
+
+    def add(self, item: VJob) -> bool:
+        """Take one more if all fit together, packed from scratch in queue order; otherwise change nothing."""
+        position, pinned = self.site.position, self.site.pinned
+        ahead: NodeRoom | None = None
+        if item.name not in pinned:
+            last = next((member for member in reversed(self.members) if member.name not in pinned), None)
+            if last is None or position[last.name] < position[item.name]:
+                return self.append(item)
+            if not self._free.holds(self.site.demands[item.name]):
+                return False  # sums alone refuse most candidates of a full cluster
+            ahead = self.ahead_of(item)
+            if not ahead.append(item):
+                return False  # packing all in queue order would fail here
+        count, self._ahead = self._ahead_count + 1, None
+        repacked = self.site.pack([*self.members, item])
+        if repacked is None:
+            return False
+        self.__dict__.update(repacked.__dict__)
+        self._ahead, self._ahead_count = ahead, count
+        return True
+
+    def ahead_of(self, vjob: VJob) -> NodeRoom:
+        """The same nodes with only those on them that are packed before a vjob would be: a room not to be changed.
+
+        It is kept for the next one, so that a walk along the queue packs nothing twice.
+        """
+        position, pinned = self.site.position, self.site.pinned
+        loose = [member for member in self.members if member.name not in pinned]
+        count, until = self._ahead_count, position[vjob.name]
+        if self._ahead is None or (count and position[loose[count - 1].name] > until):
+            self._ahead, count = self.site.pack([m for m in self.members if m.name in pinned]), 0
+            assert self._ahead is not None, "what is pinned is not packed"
+        while count < len(loose) and position[loose[count].name] < until:
+            self._ahead.append(loose[count])
+            count += 1
+        self._ahead_count = count
+        return self._ahead
+
+    def fits_behind(self, vjob: VJob) -> bool:
+        """Whether one fits beside those ahead of it alone: if not, nothing that happens behind it helps."""
+        fits = self.ahead_of(vjob).append(vjob)
+        if fits:
+            self._ahead = None
+        return fits
+
+    def discard(self, item: VJob) -> None:
+        """Take back the last ``add``; those that are left fitted before it, packed in the same order."""
+        left = self.site.pack(member for member in self.members if member is not item)
+        if left is None:
+            raise AssertionError(f"vjobs that were packed before {item.name} was added do not pack without it")
+        self.__dict__.update(left.__dict__)
+
+    def anew(self, items: Iterable[VJob]) -> NodeRoom | None:
+        """The same nodes with only these on them; None if they do not fit together, packed in queue order."""
+        vjobs = list(items)
+        loose = sum((self.site.demands[vjob.name] for vjob in vjobs if vjob.name not in self.site.pinned), NOTHING)
+        return self.site.pack(vjobs) if self.site.capacity.holds(loose) else None
+
+    @property
+    def free(self) -> Resources:
+        """What is free on all nodes that are up together."""
+        return self._free
+
+    def free_for(self, vjob: VJob) -> Resources:
+        """What is free on all the nodes together that a vjob may use."""
+        if vjob.nodes is not None:
+            return self._left(name for name in vjob.nodes if vjob.allows(name))
+        return self._free - self._left(vjob.exclude)
+
+    def largest_free_for(self, vjob: VJob) -> Resources:
+        """The most CPUs and the most memory free on any node that a vjob may use, not necessarily the same one."""
+        if vjob.nodes is None and not vjob.exclude:
+            return self._packing.largest_free
+        free = [self._packing.free(name) for name in self.site.up if vjob.allows(name)]
+        return Resources(max(0.0, *(each.cpus for each in free)), max(0, *(each.memory_mib for each in free)))
+
+    def _left(self, names: Iterable[str]) -> Resources:
+        """What is left of these nodes; an overloaded node has nothing left, which is not the others' debt."""
+        left = (self._packing.free(name) for name in set(names))
+        return sum((Resources(max(0.0, each.cpus), max(0, each.memory_mib)) for each in left), NOTHING)

@@ -1,0 +1,197 @@
+"""Switching: one round of the mixed policy, from what runs to what shall run.
+
+What runs is kept where nothing speaks against it. The ready vjobs are walked in queue order; each starts if it fits
+beside those kept, or if those behind it may be suspended for it. The first that does not start is the head of the
+queue: it gets a reservation, and those behind it may not delay it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rmsplugin.decision import worth
+from rmsplugin.decision.admission import Draft
+from rmsplugin.decision.easy import Outcome, Reservation, reserve
+from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import fits, names, no_room, seconds
+from rmsplugin.decision.result import Numbers, Reason, ReasonCode
+from rmsplugin.decision.room import NodeRoom
+from rmsplugin.model.elements import VJob
+
+
+def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
+    """How much longer a running vjob is exempt from suspension, in seconds; 0 if it is not."""
+    return 0.0 if vjob.state_s is None else max(0.0, parameters.exempt_s - vjob.state_s)
+
+
+def patient_for_s(vjob: VJob, parameters: Parameters) -> float:
+    """How much longer a ready vjob has to wait until it preempts by queue order alone, in seconds."""
+    return 0.0 if vjob.state_s is None else max(0.0, parameters.patience_s - vjob.state_s)
+
+
+@dataclass
+class Round:
+    """One walk over the ready vjobs; ``room`` holds those that run after it."""
+
+    draft: Draft
+    room: NodeRoom
+    parameters: Parameters
+    reservation: Reservation[VJob] | None = None
+    protected: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.protected = frozenset(vjob.name for vjob in self.draft.musts)
+
+    def walk(self) -> None:
+        """Decide every vjob that was left to the policy and does not run in ``room`` yet, head first."""
+        running = {vjob.name for vjob in self.room.members}
+        for vjob in self.draft.others:
+            if vjob.name not in running:
+                self._consider(vjob)
+
+    def _consider(self, vjob: VJob) -> None:
+        if self.room.add(vjob):
+            permit = self._beside_head(vjob)
+            if permit.code in _STARTS:
+                self.draft.runs(vjob, permit)
+            else:
+                self.room.discard(vjob)
+                self.draft.stays_out(vjob, permit)
+            return
+        refusal = self._preempt(vjob)
+        if refusal is not None:
+            self.draft.stays_out(vjob, refusal if self.reservation else self._become_head(vjob, refusal))
+
+    # -- the head of the queue, and those behind it --------------------------------------------------------------------
+
+    def _become_head(self, vjob: VJob, refusal: Reason) -> Reason:
+        self.reservation = reserve(vjob, self.room.members, self.room, lambda member: self._gone_s(member, vjob))
+        shadow_s = self.reservation.shadow_s
+        if shadow_s == math.inf:
+            return refusal
+        code = ReasonCode.RESERVED if refusal.code is ReasonCode.NO_ROOM else refusal.code
+        words = f"{refusal.sentence}; reserved to start in at most {seconds(shadow_s)}"
+        return Reason(code, words, {**refusal.numbers, "shadow_s": shadow_s})
+
+    def _gone_s(self, member: VJob, head: VJob) -> float:
+        """When a running vjob makes way for the head: at its end, or when the head may suspend it."""
+        end_s = remaining_s(member)
+        position = self.room.site.position
+        fixed = member.name in self.protected and self.draft.reasons[member.name].code is not ReasonCode.EXEMPT
+        if fixed or not member.preemptible or position[member.name] < position[head.name]:
+            return end_s
+        by_right = not head.preemptible or head.priority > member.priority
+        return min(
+            end_s,
+            max(
+                exempt_for_s(member, self.parameters),
+                0.0 if by_right else patient_for_s(head, self.parameters),
+            ),
+        )
+
+    def _beside_head(self, vjob: VJob) -> Reason:
+        """Whether one that fits now may start as far as the head is concerned."""
+        head = self.reservation
+        if head is None:
+            return fits(vjob)
+        if head.ends_in_time(remaining_s(vjob)):
+            return backfilled(vjob, Outcome.ENDS_IN_TIME, head)
+        if head.takes_beside(vjob):
+            return backfilled(vjob, Outcome.FITS_EXTRA, head)
+        return self._hole(vjob, head) if vjob.preemptible else would_delay(vjob, head)
+
+    def _hole(self, vjob: VJob, head: Reservation[VJob]) -> Reason:
+        """Whether one that must be suspended when the head starts is worth starting (RR-6929 fig. 1c)."""
+        hole_s, exempt_s = head.shadow_s, self.parameters.exempt_s
+        if hole_s == math.inf:
+            words = f"fills a hole until {head.head.name} fits, which nobody knows the time of"
+            return Reason(ReasonCode.FILLS_HOLE, words, {"head": head.head.name})
+        value = worth.of_hole(vjob, self.draft.configuration.state(vjob), hole_s, self.parameters)
+        gain, cost = value.gain, value.cost
+        numbers: Numbers = {"head": head.head.name, "hole_s": hole_s, "gain_cpu_s": gain, "cost_cpu_s": cost}
+        its = f"its hole of {seconds(hole_s)}"
+        worthwhile = f"is worth {gain:g} CPU-seconds, the switch costs {cost:g}"
+        if gain <= cost:
+            return Reason(ReasonCode.HOLE_TOO_SMALL, f"{its} {worthwhile}", numbers)
+        if exempt_s > hole_s:
+            words = f"{its} {worthwhile}, but once started it is exempt for {seconds(exempt_s)}"
+            return Reason(ReasonCode.HOLE_TOO_SMALL, f"{words} and would delay {head.head.name}", numbers)
+        return Reason(ReasonCode.FILLS_HOLE, f"{its} before {head.head.name} starts {worthwhile}", numbers)
+
+    # -- suspending those behind ---------------------------------------------------------------------------------------
+
+    def _preempt(self, vjob: VJob) -> Reason | None:
+        """Start one in place of running ones behind it, if that is possible, allowed and worth it; else say why not."""
+        position = self.room.site.position
+        behind = [each for each in self.room.members if position[each.name] > position[vjob.name] and each.preemptible]
+        candidates = self.room.site.in_order(each for each in behind if each.name not in self.protected)
+        everything = self._without(candidates, vjob) if candidates and self.room.fits_behind(vjob) else None
+        if everything is None:
+            return self._no_room(vjob, candidates, behind)
+        victims, room = self._fewest(vjob, candidates, everything)
+        refusal = self._unjustified(vjob, victims)
+        permit = refusal or self._beside_head(vjob)
+        if permit.code not in _STARTS:
+            return permit
+        self.room = room
+        whom = names(victims)
+        self.draft.runs(vjob, Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom}))
+        for victim in victims:
+            words = f"its room is needed by {vjob.name}, which is ahead of it"
+            self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
+        return None
+
+    def _without(self, victims: Sequence[VJob], vjob: VJob) -> NodeRoom | None:
+        gone = {victim.name for victim in victims}
+        return self.room.anew([*(each for each in self.room.members if each.name not in gone), vjob])
+
+    def _fewest(self, vjob: VJob, candidates: list[VJob], everything: NodeRoom) -> tuple[list[VJob], NodeRoom]:
+        """Choose victims from the end of the queue, as few as make room; then spare those that fit all the same."""
+        room, count = everything, len(candidates)
+        too_few = 0
+        while count - too_few > 1:  # a search by halves: room for it hardly ever shrinks with one victim more
+            middle = (too_few + count) // 2
+            trial = self._without(candidates[len(candidates) - middle :], vjob)
+            if trial is None:
+                too_few = middle
+            else:
+                room, count = trial, middle
+        victims = [victim for victim in candidates[len(candidates) - count :] if not room.add(victim)]
+        return victims, room
+
+    def _unjustified(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
+        """Why a vjob may not take the room of these; None if it may."""
+        by_right = all(vjob.priority > victim.priority for victim in victims)
+        its_turn = not vjob.preemptible and self.reservation is None
+        if by_right or its_turn or patient_for_s(vjob, self.parameters) == 0:
+            return None
+        hole_s = self.reservation.shadow_s if self.reservation else math.inf
+        value = worth.of_preemption(vjob, self.draft.configuration.state(vjob), victims, hole_s, self.parameters)
+        if value.gain > value.cost:
+            return None
+        words = (
+            f"would preempt {names(victims)}, which gains {value.gain:g} CPU-seconds in {seconds(value.over_s)} "
+            f"and costs {value.cost:g}"
+        )
+        numbers: Numbers = {"victims": names(victims), "gain_cpu_s": value.gain, "cost_cpu_s": value.cost}
+        return Reason(ReasonCode.DOES_NOT_PAY, words, numbers)
+
+    def _no_room(self, vjob: VJob, candidates: Sequence[VJob], behind: Sequence[VJob]) -> Reason:
+        if not self.room.fits_behind(vjob):
+            return no_room(vjob, self.room.ahead_of(vjob))
+        codes = self.draft.reasons
+        exempt = [each for each in behind if each.name in codes and codes[each.name].code is ReasonCode.EXEMPT]
+        if exempt and self._without([*candidates, *exempt], vjob) is not None:
+            longest_s = max(exempt_for_s(each, self.parameters) for each in exempt)
+            words = f"would preempt {names(exempt)}, exempt for {seconds(longest_s)} more"
+            return Reason(ReasonCode.VICTIM_EXEMPT, words, {"victims": names(exempt), "exempt_s": longest_s})
+        gone = {each.name for each in candidates}
+        ahead = self.room.anew(each for each in self.room.members if each.name not in gone) if gone else None
+        return no_room(vjob, ahead or self.room, "free beside those ahead of it and those that keep running")
+
+
+#: Codes of reasons to start.
+_STARTS = frozenset({ReasonCode.FITS, ReasonCode.BACKFILLED, ReasonCode.FILLS_HOLE})
