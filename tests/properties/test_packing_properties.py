@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import Resources
+from rmsplugin.packing.classes import Item
+from rmsplugin.packing.feasible import Fits, FitsNot, fits
+from rmsplugin.packing.ffd import first_fit_decreasing
 from rmsplugin.packing.first_fit import FirstFit
+from rmsplugin.packing.search import Search
+from rmsplugin.packing.vmpp import NoPacking, Packing, pack
 
 CPUS = st.sampled_from([0.0, 0.05, 0.5, 1.0, 1.25, 2.0])
 MEMORY = st.sampled_from([0, 256, 512, 700, 1024, 2048])
@@ -74,3 +79,127 @@ def test_first_fit_is_plain_first_fit_over_a_whole_queue(data: st.DataObject, no
                 plain.left[node][1] -= vm.demand.memory_mib
         for name, (cpus, memory) in plain.left.items():
             assert (quick.free(name).centi_cpus, quick.free(name).memory_mib) == (cpus, memory)
+
+
+# -- the fewest nodes, and whether all fit ------------------------------------------------------------------------
+
+SEARCH = Search(deterministic_limit=5.0)
+
+
+@st.composite
+def some_items(draw: st.DrawFn, nodes: list[Node], most: int) -> list[Item]:
+    names = [node.name for node in nodes]
+    subset = st.frozensets(st.sampled_from(names)) if names else st.just(frozenset[str]())
+    rule = st.just((None, frozenset[str]())) | st.tuples(st.none() | subset, subset)
+    rules = draw(st.lists(rule, min_size=1, max_size=3))
+    return [Item(vm, *draw(st.sampled_from(rules))) for vm in draw(some_vms("v", most))]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[list[Item], list[Node]]:
+    nodes = draw(some_nodes(4))
+    return draw(some_items(nodes, 7)), nodes
+
+
+def fewest_by_trying(items: Sequence[Item], nodes: Sequence[Node]) -> int | None:
+    """The fewest nodes by a search through all assignments; None if there is no packing."""
+    room = {n.name: [n.capacity.centi_cpus, n.capacity.memory_mib] for n in nodes if n.state is NodeState.UP}
+    used = dict.fromkeys(room, 0)
+    best: int | None = None
+
+    def assign(i: int) -> None:
+        nonlocal best
+        count = sum(1 for number in used.values() if number)
+        if best is not None and count >= best:
+            return
+        if i == len(items):
+            best = count
+            return
+        vm = items[i].vm
+        for name, left in room.items():
+            if allowed(items[i], name) and left[0] >= vm.demand.centi_cpus and left[1] >= vm.demand.memory_mib:
+                left[0] -= vm.demand.centi_cpus
+                left[1] -= vm.demand.memory_mib
+                used[name] += 1
+                assign(i + 1)
+                used[name] -= 1
+                left[0] += vm.demand.centi_cpus
+                left[1] += vm.demand.memory_mib
+
+    assign(0)
+    return best
+
+
+def allowed(item: Item, node: str) -> bool:
+    return node not in item.exclude and (item.nodes is None or node in item.nodes)
+
+
+def assert_viable(items: Sequence[Item], nodes: Sequence[Node], assignment: Mapping[str, str]) -> None:
+    left = {n.name: [n.capacity.centi_cpus, n.capacity.memory_mib] for n in nodes if n.state is NodeState.UP}
+    assert set(assignment) == {item.vm.name for item in items}
+    for item in items:
+        node = assignment[item.vm.name]
+        assert allowed(item, node)
+        left[node][0] -= item.vm.demand.centi_cpus
+        left[node][1] -= item.vm.demand.memory_mib
+    assert all(amount >= 0 for free in left.values() for amount in free)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_a_packing_is_viable_and_as_good_as_it_says(problem: tuple[list[Item], list[Node]]) -> None:
+    items, nodes = problem
+    best, found = fewest_by_trying(items, nodes), pack(items, nodes, SEARCH)
+    if isinstance(found, NoPacking):
+        assert best is None
+        assert found.proven and found.explanation
+        return
+    assert best is not None
+    assert_viable(items, nodes, found.assignment)
+    assert found.nodes_used == len(set(found.assignment.values()))
+    assert found.lower_bound <= best <= found.nodes_used
+    assert found.optimal  # instances of this size are always settled
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_fits_agrees_with_a_search_through_all_assignments(problem: tuple[list[Item], list[Node]]) -> None:
+    items, nodes = problem
+    found = fits(items, nodes, SEARCH)
+    if fewest_by_trying(items, nodes) is None:
+        assert isinstance(found, FitsNot) and found.explanation
+    else:
+        assert isinstance(found, Fits)
+        assert_viable(items, nodes, found.assignment)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.floats(0.0, 0.01))
+def test_a_search_that_is_cut_short_still_tells_nothing_wrong(
+    problem: tuple[list[Item], list[Node]], limit: float
+) -> None:
+    items, nodes = problem
+    best, search = fewest_by_trying(items, nodes), Search(deterministic_limit=limit)
+    found = pack(items, nodes, search)
+    if isinstance(found, Packing):
+        assert best is not None
+        assert_viable(items, nodes, found.assignment)
+        assert found.lower_bound <= best <= found.nodes_used
+    else:
+        assert best is None or not found.proven
+    answer = fits(items, nodes, search)
+    assert not isinstance(answer, Fits) or best is not None
+    assert not isinstance(answer, FitsNot) or best is None
+
+
+@given(problems())
+def test_what_ffd_uses_is_counted_with_the_nodes_in_the_given_order(problem: tuple[list[Item], list[Node]]) -> None:
+    items, nodes = problem
+    items = [Item(item.vm) for item in items]
+    free = {node.name: node.capacity for node in nodes if node.state is NodeState.UP}
+    plain = first_fit_decreasing([item.vm for item in items], free)
+    found = pack(items, nodes, SEARCH)
+    if isinstance(found, Packing):
+        assert found.ffd_nodes_used == (None if plain is None else len(set(plain.values())))
+    else:
+        assert plain is None

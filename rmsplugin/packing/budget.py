@@ -1,0 +1,61 @@
+"""Budget: what of the limits of a search is left, shared by the parts that use it one after the other."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from rmsplugin.packing.search import Search
+
+#: Simple steps (elements of arrays) that count as a second.
+_STEPS_A_SECOND = 2e8
+
+#: What handling one row, class or kind costs in Python, however short, in steps.
+CALL = 6_000
+
+#: What it costs to tell a solver of one variable, in steps.
+VARIABLE = 2_000
+
+
+class Budget:
+    """The seconds, or the deterministic units, that a search has left.
+
+    There is no clock here. Solvers tell how long they took; other work is estimated by its steps. With a deterministic
+    limit only deterministic amounts count, so that the answer depends on nothing else.
+    """
+
+    def __init__(self, search: Search) -> None:
+        """All of the limits is left."""
+        self._search = search
+        self.deterministic = search.deterministic_limit is not None
+        limit = search.deterministic_limit
+        self.left = search.time_limit_s if limit is None else limit
+
+    def charge(self, steps: float) -> None:
+        """Take off the time of work outside of a solver, estimated by its steps."""
+        self.left -= steps / _STEPS_A_SECOND
+
+    def charge_seconds(self, seconds: float) -> None:
+        """Take off measured seconds; with a deterministic limit these do not count (charge steps as well)."""
+        if not self.deterministic:
+            self.left -= seconds
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it is no use to start a solver any more."""
+        return self.left <= 1e-3
+
+    def solve(self, model: cp_model.CpModel, share: float = 1.0) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Run CP-SAT on a model for at most a share of what is left, and take off what it used."""
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.random_seed = self._search.seed
+        parameters.num_workers = self._search.workers
+        limit = max(self.left * share, 0.0)
+        if self.deterministic:
+            parameters.max_deterministic_time = limit
+            parameters.interleave_search = self._search.workers > 1  # else its threads race, and the fastest wins
+        else:
+            parameters.max_time_in_seconds = limit
+        status = solver.solve(model)
+        self.left -= solver.response_proto.deterministic_time if self.deterministic else solver.wall_time
+        return solver, status

@@ -1,0 +1,154 @@
+"""Classes: VMs that are equal for a packing, and kinds of nodes: what turns 30,000 VMs into a problem of a few rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.packing.ffd import decreasing
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+#: How many VMs of which classes one node hosts: pairs of class and number (above 0), by class.
+Load = tuple[tuple[int, int], ...]
+
+#: A packing up to equality: how many nodes of which kind host which load.
+Loads = Mapping[tuple[int, Load], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A VM to be packed, and where it may be; VMs of one vjob should share the sets."""
+
+    vm: VM
+    nodes: frozenset[str] | None = None  # the only nodes allowed; None: all
+    exclude: frozenset[str] = frozenset()  # nodes not allowed
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A packing problem in classes of equal VMs (demand, nodes allowed) and kinds of equal nodes (capacity, for whom).
+
+    Demands and capacities are rows of hundredths of a CPU and MiB; indices of classes, kinds and nodes (those that
+    are up, in the given order) are positions in these arrays.
+    """
+
+    demand: Ints  # by class
+    vms: tuple[tuple[str, ...], ...]  # names by class, sorted
+    capacity: Ints  # by kind
+    hosts: tuple[tuple[str, ...], ...]  # node names by kind, in the given order
+    allowed: Bools  # by class and kind
+    runs: tuple[tuple[int, int], ...]  # class and number, of VMs in the order of first fit decreasing
+    kind_of: Ints  # by node
+
+    @cached_property
+    def count(self) -> Ints:
+        """How many VMs each class has."""
+        return np.array([len(names) for names in self.vms], dtype=np.int64)
+
+    @cached_property
+    def available(self) -> Ints:
+        """How many nodes each kind has."""
+        return np.array([len(names) for names in self.hosts], dtype=np.int64)
+
+    @cached_property
+    def most(self) -> Ints:
+        """By class and kind: how many VMs of the class one such node can host, if it hosts no others."""
+        most = np.where(self.allowed, self.count[:, None], 0)
+        for dimension in range(self.demand.shape[1]):
+            demand = self.demand[:, dimension][:, None]
+            room = self.capacity[:, dimension][None, :] // np.maximum(demand, 1)
+            most = np.minimum(most, np.where(demand > 0, room, most))
+        return most
+
+    @cached_property
+    def total(self) -> Ints:
+        """What all VMs demand together."""
+        total: Ints = (self.demand * self.count[:, None]).sum(axis=0)
+        return total
+
+    def usable(self, nodes: int) -> Ints:
+        """How many nodes of each kind a packing on at most ``nodes`` nodes can use."""
+        return np.minimum(self.available, nodes)
+
+
+def classify(items: Sequence[Item], nodes: Sequence[Node]) -> Classes:
+    """Find the classes of a packing problem; only nodes that are up count, and of those none that is overloaded.
+
+    Raises:
+        ValueError: two VMs have one name.
+    """
+    up = [node for node in nodes if node.state is NodeState.UP and _sound(node)]
+    group_of, allowed = _groups(items, [node.name for node in up])
+    kinds: dict[tuple[int, int, bytes], int] = {}
+    hosts: list[list[str]] = []
+    kind_of = np.zeros(len(up), dtype=np.int64)
+    columns = np.ascontiguousarray(allowed.T)
+    for i, node in enumerate(up):
+        key = (node.capacity.centi_cpus, node.capacity.memory_mib, columns[i].tobytes())
+        kind = kinds.setdefault(key, len(kinds))
+        if kind == len(hosts):
+            hosts.append([])
+        hosts[kind].append(node.name)
+        kind_of[i] = kind
+    first = [int(np.argmax(kind_of == kind)) for kind in range(len(kinds))]
+
+    index: dict[tuple[int, int, int], int] = {}
+    vms: defaultdict[int, list[str]] = defaultdict(list)
+    runs: list[list[int]] = []
+    for item in sorted(items, key=lambda item: decreasing(item.vm)):
+        demand = item.vm.demand
+        group = group_of[item.nodes, item.exclude]
+        c = index.setdefault((demand.centi_cpus, demand.memory_mib, group), len(index))
+        vms[c].append(item.vm.name)
+        if runs and runs[-1][0] == c:
+            runs[-1][1] += 1
+        else:
+            runs.append([c, 1])
+    if len({item.vm.name for item in items}) < len(items):
+        twice = Counter(item.vm.name for item in items).most_common(1)[0][0]
+        raise ValueError(f"two VMs are named {twice!r}")
+    return Classes(
+        demand=np.array([key[:2] for key in index], dtype=np.int64).reshape(-1, 2),
+        vms=tuple(tuple(sorted(vms[c])) for c in range(len(index))),
+        capacity=np.array([key[:2] for key in kinds], dtype=np.int64).reshape(-1, 2),
+        hosts=tuple(tuple(names) for names in hosts),
+        allowed=allowed[[key[2] for key in index]][:, first] if index else np.zeros((0, len(kinds)), dtype=np.bool_),
+        runs=tuple((c, n) for c, n in runs),
+        kind_of=kind_of,
+    )
+
+
+def _sound(node: Node) -> bool:
+    """Whether a node, perhaps with less capacity than it really has because VMs stay there, has any left."""
+    return node.capacity.memory_mib >= 0 and node.capacity.centi_cpus >= 0
+
+
+def _groups(
+    items: Sequence[Item], names: Sequence[str]
+) -> tuple[dict[tuple[frozenset[str] | None, frozenset[str]], int], Bools]:
+    """Number the different sets of nodes that VMs are allowed on; by that number and node, whether it is allowed.
+
+    Rules that come to the same on the nodes that are up are one group.
+    """
+    position = {name: i for i, name in enumerate(names)}
+    rows: dict[bytes, int] = {}
+    allowed: list[Bools] = []
+    group_of: dict[tuple[frozenset[str] | None, frozenset[str]], int] = {}
+    for rule in {(item.nodes, item.exclude): None for item in items}:
+        only, exclude = rule
+        row = np.full(len(names), only is None, dtype=np.bool_)
+        row[[position[name] for name in only or () if name in position]] = True
+        row[[position[name] for name in exclude if name in position]] = False
+        group = group_of[rule] = rows.setdefault(row.tobytes(), len(rows))
+        if group == len(allowed):
+            allowed.append(row)
+    return group_of, np.array(allowed, dtype=np.bool_).reshape(len(allowed), len(names))

@@ -1,0 +1,54 @@
+"""Feasible: whether VMs can all be hosted together, exactly, where a heuristic that fails proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.model.elements import Node
+from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.exact import search_packing
+from rmsplugin.packing.hosting import host
+from rmsplugin.packing.search import Search
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """The VMs fit: where each can be."""
+
+    assignment: Mapping[str, str]  # node by VM name
+
+
+@dataclass(frozen=True, slots=True)
+class FitsNot:
+    """It is proven that the VMs cannot all be hosted together."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Neither was a place found for all VMs within the limits of the search, nor proven that there is none."""
+
+
+def fits(
+    items: Sequence[Item], nodes: Sequence[Node], search: Search, current: Mapping[str, str] | None = None
+) -> Fits | FitsNot | Unknown:
+    """Find out whether all VMs can be hosted together, on any number of nodes.
+
+    Args:
+        items: the VMs, CPUs counted in hundredths, and where each may be.
+        nodes: the nodes, with what they have left; only those that are up and not overloaded are used.
+        search: the limits.
+        current: node by VM name; VMs stay where that is easy.
+
+    Raises:
+        ValueError: two VMs have one name.
+    """
+    if not items:
+        return Fits({})
+    classes = classify(items, nodes)
+    found = search_packing(classes, search, any_will_do=True)
+    if found.loads is not None:
+        return Fits(host(classes, found.loads, current or {}))
+    return Unknown() if found.impossible is None else FitsNot(found.impossible)
