@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -324,6 +325,37 @@ def test_a_lost_vjob_cannot_be_sent_to_sleep() -> None:
     )
 
 
+ODD = (None, True, 0, -1, 1.5, 1e999, 10**30, "", "n1", "shared", "x\n", "\ud800", [], {}, [1], ["n1"], [[]], [{}])
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in some data but its root."""
+    steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for step in steps:
+        yield (*place, step)
+        yield from places(value[step], (*place, step))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_is_in_a_file_it_is_read_or_refused_with_places(seed: int) -> None:
+    random = Random(seed)
+    data = copy.deepcopy(GOOD)
+    for _ in range(random.randint(1, 4)):
+        *path, last = random.choice(list(places(data)) or [("nodes",)])
+        holder: Any = data
+        for step in path:
+            holder = holder[step]
+        if random.random() < 0.7:
+            holder[last] = copy.deepcopy(random.choice(ODD))
+        else:
+            del holder[last]
+    try:
+        parse(json.dumps(data), "f")
+    except InstanceError as error:
+        assert all(line.startswith("f: $") for line in str(error).split("\n"))
+        str(error).encode()  # it can be printed
+
+
 # -- what is wrong with a text or a file ---------------------------------------------------------------------------
 
 
@@ -392,6 +424,8 @@ def test_a_file_is_read_plain_and_gzipped_whatever_its_name(tmp_path: Path) -> N
         ("cut.json.gz", gzip.compress(b'{"nodes": []}' * 9)[:-12], "gzipped, but damaged or cut short"),
         ("broken.gz", gzip.compress(b"x" * 99)[:12] + b"\xff" * 40, "gzipped, but damaged or cut short"),
         ("head.gz", b"\x1f\x8b\xff", "gzipped, but damaged or cut short"),
+        ("method.gz", b"\x1f\x8b\xff" + bytes(20), "gzipped, but damaged or cut short"),
+        ("stream.gz", gzip.compress(b"x")[:10] + b"\xff" * 20, "gzipped, but damaged or cut short"),
         ("latin.json", '{"nödes"'.encode("latin-1"), "not UTF-8 text (byte 4)"),
         ("wide.json", '{"nodes"'.encode("utf-16"), "not UTF-8 text (byte 1)"),
         ("large.json", b" " * (2**20 + 1), "more than 1 MiB, which no configuration has"),
