@@ -32,14 +32,16 @@ def break_cycles(schedule: Schedule) -> list[Step]:
     """
     outlook = _Outlook(schedule)
     steps: list[Step] = []
+    over_pivot = False
     while outlook.blocked:
         found = outlook.pivots()
+        over_pivot = over_pivot or bool(found)
         if not found:
             asleep = outlook.suspendable()
             detour = outlook.detour(asleep[0] if asleep else None) if len(outlook.blocked) <= _FEW else None
-            found = [detour] if detour is not None else outlook.suspends(asleep, forced=not steps)
+            found = [detour] if detour is not None else outlook.suspends(asleep, forced=not over_pivot)
         if not found:
-            break  # what is blocked still waits for a pivot of the next pool: better than to suspend who must not be
+            break  # what is blocked waits for a pivot that others take now: better than to suspend who must not be
         steps += found
     if not steps:
         raise AssertionError("a viable target has always a bypass: see break_cycles")

@@ -14,10 +14,12 @@ from rmsplugin.planning.bypass import break_cycles
 from rmsplugin.planning.moves import NOWHERE, Moves
 from rmsplugin.planning.pools import ASLEEP, Policy, Ranking, Schedule, Way
 
-#: Arrivals placed in all tries together, and the bounds of the number of tries.
-_WORK = 4000
-_FEWEST_TRIES = 16
-_MOST_TRIES = 100
+#: How much all tries together may look at (``Schedule.work``): so much, and so much for each arrival.
+_WORK = 8000
+_WORK_EACH = 25
+
+#: With small plans this ends first.
+_MOST_TRIES = 150
 
 #: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
 _FEW_MOVERS = 20
@@ -33,15 +35,19 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
     Args:
         moves: what has to happen.
         early: names of VMs that are considered first where not all fit.
-        effort: a factor on the number of tries; 0: the plain greedy.
+        effort: a factor on how much is tried; 0: the plain greedy.
     """
-    tries = min(_MOST_TRIES, max(_FEWEST_TRIES, _WORK // max(1, moves.arrivals)))
-    search = _Search(moves, Ranking(moves, early), round(tries * effort))
+    search = _Search(moves, Ranking(moves, early), effort)
     search.orders()
     search.early_bypasses()
     search.other_bypasses()
     search.ceilings()
-    search.caps()
+    cost = -1
+    while search.best.cost != cost:
+        cost = search.best.cost
+        search.caps()
+        search.orders()
+        search.early_bypasses()
     return search.best
 
 
@@ -53,10 +59,11 @@ def _worth(schedule: Schedule) -> tuple[int, int, int]:
 class _Search:
     """Tries policies; ``best`` is the cheapest schedule so far."""
 
-    def __init__(self, moves: Moves, ranking: Ranking, tries: int) -> None:
+    def __init__(self, moves: Moves, ranking: Ranking, effort: float) -> None:
         self._moves = moves
         self._ranking = ranking
-        self._tries = tries
+        self._tries = round(_MOST_TRIES * effort)
+        self._work = round((_WORK + _WORK_EACH * moves.arrivals) * effort)
         self.best = Schedule(moves, Policy(), ranking)
         self.best.build(break_cycles)
         self._most_asleep = self.best.asleep
@@ -67,11 +74,13 @@ class _Search:
         It may not suspend more VMs for a bypass than the plain greedy, which does so only where no pivot has room: that
         the guests stand still meanwhile is not in the cost.
         """
-        if self._tries <= 0:
+        if self._is_over:
             return False
-        self._tries -= 1
         schedule = Schedule(self._moves, policy, self._ranking)
-        if not schedule.build(break_cycles, self.best.cost + 1):
+        complete = schedule.build(break_cycles, self.best.cost + 1)
+        self._tries -= 1
+        self._work -= schedule.work
+        if not complete:
             return False
         if _worth(schedule) >= _worth(self.best):
             return False
@@ -80,6 +89,10 @@ class _Search:
         self.best = schedule
         return True
 
+    @property
+    def _is_over(self) -> bool:
+        return self._tries <= 0 or self._work <= 0
+
     def _is_ideal(self) -> bool:
         """Whether every arrival pays its own cost only: no order can be cheaper."""
         return self.best.cost == self._moves.least_cost
@@ -87,7 +100,7 @@ class _Search:
     def orders(self) -> None:
         """Prefer arrivals that leave a node on which others wait."""
         if not self._is_ideal() and len(self.best.pools) > 1:
-            self._try(replace(self.best.policy, unblock_first=True))
+            self._try(replace(self.best.policy, unblock_first=not self.best.policy.unblock_first))
 
     def early_bypasses(self) -> None:
         """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
@@ -148,7 +161,7 @@ class _Search:
     def caps(self) -> None:
         """Hold back the dear actions of each pool in turn; what helps is kept."""
         pool = 0
-        while pool < len(self.best.pools) - 1 and self._tries > 0 and not self._is_ideal():
+        while pool < len(self.best.pools) - 1 and not self._is_over and not self._is_ideal():
             policy = self.best.policy
             before = [policy.cap(earlier) for earlier in range(pool)]
             arriving = {self._moves.dearest[step.move] for step in self.best.pools[pool] if step.bypass is None}

@@ -93,6 +93,7 @@ class Schedule:
         self.pools: list[list[Step]] = []
         self.used_ways: dict[int, Way] = {}  # the bypasses taken
         self.asleep = [0, 0]  # VMs suspended for a bypass: of preemptible vjobs, of others
+        self.work = len(moves.units)  # how much there was to look at: a measure of time that is the same everywhere
         self.cost = 0
         self.before = 0  # the cost of all pools so far
         self.places: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or NOWHERE while asleep
@@ -160,13 +161,17 @@ class Schedule:
             if not steps and self._ways:
                 self._forget_ways()
                 steps = self._take(None)
-            if steps or self.pending:
-                self._close(steps or break_cycles(self), [])
+            if not steps and self.pending:
+                self.work += len(self.free) + len(self.pending)
+                steps = break_cycles(self)
+            if steps:
+                self._close(steps, [])
         return limit is None or self.cost < limit
 
     def _take(self, cap: int | None) -> list[Step]:
         """All feasible arrivals among the candidates; those above ``cap`` are held back."""
         moves, free, pending, ways = self.moves, self.free, self.pending, self._ways
+        self.work += len(self._candidates)
         steps: list[Step] = []
         held = self._held = []
         for unit in self._candidates:
