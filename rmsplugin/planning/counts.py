@@ -1,0 +1,137 @@
+"""Counts: an answer to the replacement problem in numbers of VMs, and the target in names that it stands for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.model.elements import Location, running_on
+from rmsplugin.planning.keep import Kept
+from rmsplugin.planning.replacement import Mover, Replacement
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many VMs stay, resume locally and arrive, node by node (in the order of ``Replacement.places``)."""
+
+    kept: list[Kept]
+    early: list[dict[int, int]] = field(default_factory=list)  # arrivals of the first pool, by class
+    late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for something, by class
+    early_groups: frozenset[int] = frozenset()  # vjobs whose resumes are all in the first pool
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Where every VM ends, and which VMs had better arrive in the first pool."""
+
+    target: dict[str, Location]
+    early: frozenset[str]
+
+
+def movers_after(problem: Replacement, kept: list[Kept]) -> list[Mover]:
+    """All VMs that have to arrive somewhere: those of the problem, and those that their nodes do not keep."""
+    movers = list(problem.movers)
+    for place, keeps in zip(problem.places, kept, strict=True):
+        for k, names in place.residents.items():
+            memory = problem.classes[k].memory_mib
+            movers += [Mover(name, k, memory) for name in names[keeps.residents.get(k, 0) :]]
+        for (k, group), names in place.images.items():
+            memory = problem.classes[k].memory_mib
+            movers += [Mover(name, k, 2 * memory, group) for name in names[keeps.images.get((k, group), 0) :]]
+    return movers
+
+
+def with_names(problem: Replacement, counts: Counts) -> Named:
+    """Give the counts names.
+
+    A VM that leaves a node at which one of its class arrives does not move at all. Of those that could arrive early,
+    those that resume come first (their vjob depends on it), then migrations, which give room back, then runs.
+    """
+    hosts = _kept_hosts(problem, counts)
+    slots_early = _slots(counts.early)
+    slots_late = _slots(counts.late)
+    early: set[str] = set()
+    waiting: dict[int, list[tuple[Mover, str]]] = defaultdict(list)
+    for mover, origin in _leavers(problem, counts):
+        waiting[mover.vm_class].append((mover, origin))
+    for k, movers in waiting.items():
+        rest = _let_stay(problem, counts, movers, slots_early[k], slots_late[k], hosts)
+        rest.sort(key=lambda each: (_rank(each[0], counts.early_groups), each[0].name))
+        places = [(place, True) for place in slots_early[k]] + [(place, False) for place in slots_late[k]]
+        for (mover, _), (place, is_early) in zip(rest, places, strict=True):
+            hosts[mover.name] = place
+            if is_early:
+                early.add(mover.name)
+    early |= {
+        name
+        for place in problem.places
+        for (_, group), names in place.images.items()
+        if group in counts.early_groups
+        for name in names
+    }
+    target = dict(problem.fixed)
+    target |= {name: running_on(problem.places[place].node.name) for name, place in hosts.items()}
+    return Named(target, frozenset(early))
+
+
+def _rank(mover: Mover, early_groups: frozenset[int]) -> int:
+    if mover.group is not None:
+        return 0 if mover.group in early_groups else 3
+    return 1 if mover.cost else 2
+
+
+def _kept_hosts(problem: Replacement, counts: Counts) -> dict[str, int]:
+    hosts: dict[str, int] = {}
+    for i, (place, keeps) in enumerate(zip(problem.places, counts.kept, strict=True)):
+        for k, names in place.residents.items():
+            hosts |= dict.fromkeys(names[: keeps.residents.get(k, 0)], i)
+        for key, names in place.images.items():
+            hosts |= dict.fromkeys(names[: keeps.images.get(key, 0)], i)
+    return hosts
+
+
+def _leavers(problem: Replacement, counts: Counts) -> list[tuple[Mover, str]]:
+    origins = {
+        name: place.node.name
+        for place in problem.places
+        for names in (*place.residents.values(), *place.images.values())
+        for name in names
+    }
+    return [(mover, origins.get(mover.name, "")) for mover in movers_after(problem, counts.kept)]
+
+
+def _slots(arrivals: list[dict[int, int]]) -> Mapping[int, list[int]]:
+    slots: dict[int, list[int]] = defaultdict(list)
+    for place, by_class in enumerate(arrivals):
+        for k, count in by_class.items():
+            slots[k] += [place] * count
+    return slots
+
+
+def _let_stay(
+    problem: Replacement,
+    counts: Counts,
+    movers: list[tuple[Mover, str]],
+    early: list[int],
+    late: list[int],
+    hosts: dict[str, int],
+) -> list[tuple[Mover, str]]:
+    """Give a mover a slot on the node that it comes from, if there is one; a late one rather, for those cost more.
+
+    A VM that resumes takes only a slot that is as early as its vjob is: a local resume needs room as any other does.
+    """
+    index = {problem.places[place].node.name: place for place in (*early, *late)}
+    rest = []
+    for mover, origin in movers:
+        place = index.get(origin)
+        if mover.group is None:
+            slots = late if place in late else early
+        else:
+            slots = early if mover.group in counts.early_groups else late
+        if place is not None and place in slots:
+            slots.remove(place)
+            hosts[mover.name] = place
+        else:
+            rest.append((mover, origin))
+    return rest

@@ -1,0 +1,64 @@
+"""Incumbent: the best answer so far, judged by the plan that the planner makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, VMState
+from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.counts import Named
+from rmsplugin.planning.plan import Plan, Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A target, its plan, and the nodes that host VMs in the end."""
+
+    target: Mapping[str, Location]
+    early: frozenset[str]
+    plan: Plan
+    nodes: frozenset[str]
+
+
+class Incumbent:
+    """Takes offers, and keeps the cheapest that is reachable on no more than ``most_nodes`` nodes (None: any)."""
+
+    def __init__(self, source: Configuration, most_nodes: int | None = None) -> None:
+        self.source = source
+        self.most_nodes = most_nodes
+        self._best: Answer | None = None
+
+    @property
+    def cost(self) -> int | None:
+        """Cost of the best plan in MiB; None as long as there is none."""
+        return None if self._best is None else self._best.plan.cost
+
+    def best(self) -> Answer:
+        """The best answer.
+
+        Raises:
+            LookupError: there is none.
+        """
+        if self._best is None:
+            raise LookupError("no answer was found yet")
+        return self._best
+
+    def offer(self, named: Named) -> bool:
+        """Plan for a target; whether it is better than what there was."""
+        nodes = frozenset(
+            location.node
+            for location in named.target.values()
+            if location.state is VMState.RUNNING and location.node is not None
+        )
+        if self.most_nodes is not None and len(nodes) > self.most_nodes:
+            return False
+        plan = build_plan(self.source, named.target, early=named.early)
+        if isinstance(plan, Unreachable):
+            return False
+        cost = plan.cost
+        if self._best is not None and cost >= self._best.plan.cost:
+            return False
+        self._best = Answer(named.target, named.early, plan, nodes)
+        return True

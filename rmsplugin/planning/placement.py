@@ -1,0 +1,145 @@
+"""Placement: the hosts that make the plan cheapest for the decided states (VMRP), with a proven bound on its cost.
+
+Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
+must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
+solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``), or, on large
+clusters, part of the cluster after part (``rmsplugin.planning.neighbourhood``). Every answer is judged by the plan that
+the planner makes of it; the cheapest wins, whoever found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, running_on
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.counts import Named, with_names
+from rmsplugin.planning.fewest import Fewest, fewest_nodes
+from rmsplugin.planning.incumbent import Incumbent
+from rmsplugin.planning.keep import keep
+from rmsplugin.planning.levels import search_levels
+from rmsplugin.planning.neighbourhood import search_neighbourhoods
+from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.replacement import Replacement, replacement
+from rmsplugin.planning.spread import spread
+
+Objective = Literal["cost", "nodes"]
+
+#: Beyond so many pairs of a node and a class of VMs, the integer program is solved for parts of the cluster.
+_MOST_PAIRS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The target that was chosen, the plan that leads there, and how good it is known to be."""
+
+    target: Mapping[str, Location]
+    plan: Plan
+    lower_bound: int  # MiB: proven, no plan for the decided states (and, for `nodes`, on so few nodes) costs less
+    nodes_used: int
+    nodes_lower_bound: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the plan is proven to be the cheapest."""
+        return self.plan.cost == self.lower_bound
+
+
+def place(
+    source: Configuration,
+    states: Mapping[str, VJobState],
+    sample: Mapping[str, str],
+    objective: Objective = "cost",
+    search: Search | None = None,
+    previous: Mapping[str, str] | None = None,
+    shared_store: bool = False,
+) -> Placed | Unreachable:
+    """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
+
+    Args:
+        source: the configuration now.
+        states: the decided state of every vjob, by name.
+        sample: the node of every VM that shall run, in the configuration with which the decision proved itself.
+        objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
+        search: its limits; the best plan found within them is returned, never dearer than that of ``sample``.
+        previous: the last answer, node by VM name: a start that may still be good.
+        shared_store: whether suspended VMs are saved on storage that all nodes mount.
+
+    Returns:
+        Unreachable only if no plan leads even to the sample; see ``build_plan``.
+    """
+    search = search or Search()
+    budget = Budget(search)
+    problem = replacement(source, states, sample, shared_store)
+    fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
+    incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None)
+    wait_mib = problem.wait_mib
+    kept = [keep(place, problem.classes, wait_mib) for place in problem.places]
+    bound = problem.fixed_cost + sum(each.bound_mib for each in kept)
+    _repair(problem, incumbent, previous)
+    if incumbent.cost != bound:
+        _fall_back(problem, incumbent, sample, fewest)
+    if incumbent.cost is None:
+        return build_or_explain(source, problem, sample)
+    if incumbent.cost > bound:
+        if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, search))
+        elif objective == "cost":
+            search_neighbourhoods(problem, incumbent, budget, search)
+    best = incumbent.best()
+    return Placed(
+        target=best.target,
+        plan=best.plan,
+        lower_bound=min(bound, best.plan.cost),
+        nodes_used=len(best.nodes),
+        nodes_lower_bound=min(fewest.lower_bound, len(best.nodes)),
+    )
+
+
+def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> None:
+    """Only what must move moves; and the last answer, if it names a node for everything."""
+    counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
+    if counts is not None:
+        incumbent.offer(with_names(problem, counts))
+    names = {name for name in incumbent.source.locations if name not in problem.fixed}
+    if previous is not None and names <= previous.keys():
+        incumbent.offer(_named(problem, {name: previous[name] for name in names}))
+
+
+def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:
+    """The sample of the decision, and the packing on the fewest nodes: what was found is never worse."""
+    incumbent.offer(_named(problem, sample))
+    if fewest.assignment is not None:
+        incumbent.offer(_named(problem, fewest.assignment))
+
+
+def _named(problem: Replacement, hosts: Mapping[str, str]) -> Named:
+    return Named({**{name: running_on(node) for name, node in hosts.items()}, **problem.fixed}, frozenset())
+
+
+def build_or_explain(source: Configuration, problem: Replacement, sample: Mapping[str, str]) -> Unreachable:
+    """Why not even the sample can be reached."""
+    plan = build_plan(source, _named(problem, sample).target)
+    return plan if isinstance(plan, Unreachable) else Unreachable("the sample uses more nodes than there may be")
+
+
+def place_sample(
+    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+) -> Placed | Unreachable:
+    """The baseline of the papers: the decision's own sample configuration as the target (RR-6929, section 5.1)."""
+    problem = replacement(source, states, sample, shared_store)
+    target = _named(problem, sample).target
+    plan = build_plan(source, target)
+    if isinstance(plan, Unreachable):
+        return plan
+    wait_mib = problem.wait_mib
+    bound = problem.fixed_cost + sum(keep(place, problem.classes, wait_mib).bound_mib for place in problem.places)
+    used = len(set(sample.values()))
+    fewest = fewest_nodes(source, states, sample, None)
+    return Placed(target, plan, min(bound, plan.cost), used, min(fewest.lower_bound, used))

@@ -1,0 +1,244 @@
+"""Replacement: the VM Replacement Problem (VMRP) of one decision, in classes of equal VMs (VEE'09 section 4.3).
+
+Given the states that were decided, what is left to choose is the host of each VM that shall run. Every arrival of a VM
+at a node costs the same wherever it arrives (RR-6929, table 1): only staying, and resuming where the saved state lies,
+is cheaper. So arrivals need no identity: how many VMs of a class arrive at a node, and which of a node's VMs stay, is
+all that the search is about. VMs of a class are equal in demands and in the nodes that may take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import (
+    SHARED,
+    TERMINATED,
+    VM,
+    WAITING,
+    Location,
+    Node,
+    NodeState,
+    VJob,
+    VMState,
+    sleeping_on,
+)
+from rmsplugin.model.vjob import VJobState
+
+
+@dataclass(frozen=True, slots=True)
+class VMClass:
+    """What makes VMs interchangeable: demands (hundredths of a CPU, MiB), and the nodes, by index, that take them."""
+
+    centi_cpus: int
+    memory_mib: int
+    nodes: frozenset[int] | None  # None: every node that takes VMs
+
+    def may_go(self, node: int) -> bool:
+        """Whether the node takes VMs of this class."""
+        return self.nodes is None or node in self.nodes
+
+
+@dataclass(slots=True)
+class Place:
+    """One node, as the search sees it. Amounts in hundredths of a CPU and MiB."""
+
+    node: Node
+    capacity_c: int  # what the VMs that can be placed may have of it in the end
+    capacity_m: int
+    early_m: int  # memory that arrivals of the first pool may take
+    residents: dict[int, list[str]] = field(default_factory=dict)  # by class: VMs that run here and may stay
+    images: dict[tuple[int, int], list[str]] = field(default_factory=dict)  # by class and group: may resume here
+
+    @property
+    def takes(self) -> bool:
+        """Whether VMs may come."""
+        return self.node.state is NodeState.UP
+
+
+@dataclass(slots=True)
+class Mover:
+    """A VM that has to arrive somewhere: it has no place where it could stay or resume locally."""
+
+    name: str
+    vm_class: int
+    cost: int  # MiB: what its arrival costs wherever it goes (0 for a run)
+    group: int | None = None  # the vjob with whose other VMs it resumes
+
+
+@dataclass(slots=True)
+class Replacement:
+    """The whole problem; see ``replacement``."""
+
+    places: list[Place]
+    classes: list[VMClass] = field(default_factory=list)
+    movers: list[Mover] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)  # names of vjobs that resume
+    group_sizes: list[int] = field(default_factory=list)  # VMs that resume, each
+    fixed: dict[str, Location] = field(default_factory=dict)  # where VMs end about which there is no choice
+    fixed_cost: int = 0  # MiB: suspends, and the least that resumes and forced migrations cost
+    suspend_mib: int = 0  # the dearest suspend: whatever waits for the first pool waits for it; 0 if there is none
+
+    @property
+    def wait_mib(self) -> int:
+        """The least that an action pays that cannot be in the first pool that costs anything, in MiB."""
+        if self.suspend_mib:
+            return self.suspend_mib
+        costs = {mover.cost for mover in self.movers}
+        for place in self.places:
+            costs |= {self.classes[k].memory_mib for k in place.residents}
+            costs |= {self.classes[k].memory_mib for k, _ in place.images}
+        return min((cost for cost in costs if cost > 0), default=0)
+
+
+def replacement(
+    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+) -> Replacement:
+    """State the problem.
+
+    Args:
+        source: the configuration now.
+        states: the decided state of every vjob, by name.
+        sample: the node of every VM that shall run, in the configuration with which the decision proved itself.
+        shared_store: whether suspended VMs are saved on storage that all nodes mount, and not on their hosts.
+    """
+    builder = _Builder(source, states, sample, shared_store)
+    for vjob in source.vjobs:
+        builder.add(vjob, states[vjob.name])
+    return builder.finish()
+
+
+class _Builder:
+    """Sorts the VMs into what is fixed and what can be chosen."""
+
+    def __init__(
+        self,
+        source: Configuration,
+        states: Mapping[str, VJobState],
+        sample: Mapping[str, str],
+        shared_store: bool,
+    ) -> None:
+        self._source = source
+        self._sample = sample
+        self._shared_store = shared_store
+        nodes = [node for node in source.nodes if node.state is not NodeState.DOWN]
+        self._index = {node.name: i for i, node in enumerate(nodes)}
+        self._problem = Replacement([_place(node, source) for node in nodes])
+        self._class_ids: dict[VMClass, int] = {}
+        self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], frozenset[int] | None] = {}
+        self._stopped_m = dict.fromkeys(self._index, 0)
+        self._pinned_on = _nodes_that_keep(source, states, sample)
+
+    def add(self, vjob: VJob, state: VJobState) -> None:
+        """Take up one vjob."""
+        for vm in vjob.vms:
+            location = self._source.locations[vm.name]
+            if state is VJobState.RUNNING:
+                self._add_running(vjob, vm, location)
+            else:
+                self._add_fixed(vm, location, state)
+
+    def finish(self) -> Replacement:
+        """The problem, once all vjobs were added."""
+        if not self._problem.suspend_mib:
+            # Stops cost nothing: what they free is there before anything that costs begins.
+            for place in self._problem.places:
+                place.early_m += self._stopped_m[place.node.name]
+        return self._problem
+
+    def _add_fixed(self, vm: VM, location: Location, state: VJobState) -> None:
+        problem, memory = self._problem, vm.demand.memory_mib
+        match state, location.state:
+            case VJobState.SLEEPING, VMState.RUNNING:
+                problem.fixed[vm.name] = sleeping_on(SHARED if self._shared_store else location.node or "")
+                problem.fixed_cost += memory
+                problem.suspend_mib = max(problem.suspend_mib, memory)
+            case VJobState.SLEEPING, _:
+                problem.fixed[vm.name] = location
+            case _, _:
+                problem.fixed[vm.name] = TERMINATED if state is VJobState.TERMINATED else WAITING
+                if location.state is VMState.RUNNING:
+                    self._stopped_m[location.node or ""] += memory
+
+    def _add_running(self, vjob: VJob, vm: VM, location: Location) -> None:
+        problem, memory = self._problem, vm.demand.memory_mib
+        k = self._class(vjob, vm)
+        here = self._index.get(location.node or "")
+        stays = here is not None and problem.places[here].takes and problem.classes[k].may_go(here)
+        match location.state:
+            case VMState.RUNNING if location.node in self._pinned_on and self._sample.get(vm.name) == location.node:
+                place = problem.places[self._index[location.node]]
+                place.capacity_c = max(0, place.capacity_c - vm.demand.centi_cpus)
+                place.capacity_m = max(0, place.capacity_m - memory)
+                problem.fixed[vm.name] = location
+            case VMState.RUNNING if stays and here is not None:
+                problem.places[here].residents.setdefault(k, []).append(vm.name)
+            case VMState.RUNNING:
+                problem.fixed_cost += memory
+                problem.movers.append(Mover(vm.name, k, memory))
+            case VMState.SLEEPING:
+                group = self._group(vjob)
+                problem.fixed_cost += memory
+                if stays and here is not None:
+                    problem.places[here].images.setdefault((k, group), []).append(vm.name)
+                    return
+                remote = location.node != SHARED
+                problem.fixed_cost += memory if remote else 0
+                problem.movers.append(Mover(vm.name, k, memory * (2 if remote else 1), group))
+            case _:
+                problem.movers.append(Mover(vm.name, k, 0))
+
+    def _group(self, vjob: VJob) -> int:
+        problem = self._problem
+        if not problem.groups or problem.groups[-1] != vjob.name:
+            problem.groups.append(vjob.name)
+            problem.group_sizes.append(0)
+        problem.group_sizes[-1] += 1
+        return len(problem.groups) - 1
+
+    def _class(self, vjob: VJob, vm: VM) -> int:
+        key = (vjob.nodes, vjob.exclude)
+        if key not in self._allowed:
+            free = vjob.nodes is None and not vjob.exclude
+            self._allowed[key] = None if free else frozenset(i for name, i in self._index.items() if vjob.allows(name))
+        found = VMClass(vm.demand.centi_cpus, vm.demand.memory_mib, self._allowed[key])
+        if found not in self._class_ids:
+            self._class_ids[found] = len(self._problem.classes)
+            self._problem.classes.append(found)
+        return self._class_ids[found]
+
+
+def _place(node: Node, source: Configuration) -> Place:
+    capacity, used = node.capacity, source.used[node.name]
+    takes = node.state is NodeState.UP
+    return Place(
+        node,
+        capacity.centi_cpus if takes else 0,
+        capacity.memory_mib if takes else 0,
+        max(0, capacity.memory_mib - used.memory_mib) if takes else 0,
+    )
+
+
+def _nodes_that_keep(
+    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str]
+) -> frozenset[str]:
+    """Nodes on which the decision left VMs although they drain or are overloaded: nothing better was found."""
+    used_c: dict[str, int] = {}
+    used_m: dict[str, int] = {}
+    for vjob in source.vjobs:
+        if states[vjob.name] is VJobState.RUNNING:
+            for vm in vjob.vms:
+                node = sample[vm.name]
+                used_c[node] = used_c.get(node, 0) + vm.demand.centi_cpus
+                used_m[node] = used_m.get(node, 0) + vm.demand.memory_mib
+    return frozenset(
+        node.name
+        for node in source.nodes
+        if node.name in used_c
+        and (
+            node.state is not NodeState.UP
+            or used_c[node.name] > node.capacity.centi_cpus
+            or used_m[node.name] > node.capacity.memory_mib
+        )
+    )
