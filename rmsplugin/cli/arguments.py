@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import textwrap
 from collections.abc import Callable
@@ -70,4 +71,31 @@ def positive_number(text: str) -> int:
     number = whole_number(text)
     if number == 0:
         raise argparse.ArgumentTypeError("has to be at least 1")
+    return number
+
+
+def positive_seconds(text: str) -> float:
+    """Seconds above 0, a week at most."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= 7 * 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, and a week at most")
+    return number
+
+
+def workers(text: str) -> int:
+    """A number of threads."""
+    number = positive_number(text)
+    if number > 256:
+        raise argparse.ArgumentTypeError("has to be at most 256")
+    return number
+
+
+def seed(text: str) -> int:
+    """What a solver takes as the seed of its choices."""
+    number = whole_number(text)
+    if number >= 2**31:
+        raise argparse.ArgumentTypeError(f"has to be at most {2**31 - 1}")
     return number

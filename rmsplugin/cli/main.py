@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import checking, listings, operations, service, session
+from rmsplugin.cli import checking, listings, operations, planning, service, session
 from rmsplugin.cli.table import FormatError
-from rmsplugin.errors import RmspluginError, SettingsError
+from rmsplugin.errors import InstanceError, RmspluginError, SettingsError
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     listings.add_commands(commands)
     operations.add_commands(commands)
     session.add_command(commands)
+    planning.add_commands(commands)
     checking.add_command(commands)
     service.add_command(commands)
     return parser
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
-    except (SettingsError, FormatError) as error:
+    except (SettingsError, InstanceError, FormatError) as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)

@@ -1,0 +1,57 @@
+"""Graph file: where --dot writes; all of the graph, or what was there before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from rmsplugin.errors import RefusedError
+
+
+class GraphFile:
+    """A file that can be written, as far as that can be told before.
+
+    Raises:
+        RefusedError: it cannot be.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            self._path = Path(name).resolve()  # a link stays one, what it leads to is replaced
+            if self._path.exists() and not self._path.is_file():
+                what = "a directory" if self._path.is_dir() else "no regular file"
+                raise RefusedError(f"--dot: {name} is {what}")
+            directory = self._path.parent
+            if not directory.is_dir():
+                raise RefusedError(f"--dot: there is no directory {directory}")
+        except (OSError, ValueError, RuntimeError) as error:  # too long; a null byte; links in a circle
+            raise RefusedError(f"--dot: {name!r}: {getattr(error, 'strerror', None) or error}") from None
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise RefusedError(f"--dot: {directory} is not writable")
+        self._name = name
+
+    def write(self, text: str) -> None:
+        """Replace what is there. Raises RefusedError if it cannot, and then leaves what is there."""
+        temporary = None
+        try:
+            descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name[:100]}.")
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                os.fchmod(descriptor, self._mode())
+            os.replace(temporary, self._path)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise RefusedError(f"--dot: {self._name}: {error.strerror or error}") from None
+
+    def _mode(self) -> int:
+        """The permissions of what is replaced, or those of any new file."""
+        try:
+            return self._path.stat().st_mode & 0o777
+        except FileNotFoundError:
+            mask = os.umask(0)
+            os.umask(mask)
+            return 0o666 & ~mask

@@ -1,0 +1,211 @@
+"""Planning: the offline commands plan and pack, for a configuration in a file; no engine, no cluster, no settings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.table import printable
+
+if TYPE_CHECKING:
+    from rmsplugin.packing.search import Search
+
+#: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
+POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "mixed")
+
+_TIME_LIMIT_S = 5.0
+_MOST_WORKERS = 4
+
+#: With a deterministic limit the clock must not be what ends a search; this is as good as never.
+_NEVER_S = 7 * 86400.0
+
+_INSTANCE = "the configuration: a JSON file, gzipped or not; - is standard input"
+
+
+def add_commands(commands: options.Commands) -> None:
+    """Add plan and pack to the command line."""
+    plan = options.add_command(
+        commands,
+        "plan",
+        "decide, place and plan offline: one context switch for a configuration in a file",
+        _plan,
+        """
+        Says which vjobs shall run, where, and which actions in which order lead there at the least cost. It changes
+        nothing, and needs no engine. The operator guide, section 'Planning offline', describes the file and what --json
+        prints. With --deterministic-limit the same file, seed and number of workers give the same answer.
+
+        examples:
+          rmsplugin plan --instance cluster.json.gz --policy rjsp-exact --json
+
+          echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
+                           {"name": "n2", "cpu": 2, "memory_mib": 4096}],
+                 "vjobs": [{"name": "vjob1", "state": "sleeping",
+                            "vms": [{"name": "vjob1-0", "cpu": 1, "memory_mib": 1024, "image": "n2"}]},
+                           {"name": "vjob2", "state": "waiting",
+                            "vms": [{"name": "vjob2-0", "cpu": 2, "memory_mib": 2048}]}]}' |
+          rmsplugin plan --instance -
+        """,
+    )
+    plan.add_argument("--instance", metavar="FILE", required=True, help=_INSTANCE)
+    plan.add_argument(
+        "--policy",
+        metavar="POLICY",
+        choices=POLICIES,
+        default="rjsp",
+        help=f"how to decide which vjobs run: {', '.join(POLICIES)} (default: rjsp)",
+    )
+    plan.add_argument(
+        "--objective",
+        metavar="WHAT",
+        choices=("cost", "nodes"),
+        default="cost",
+        help="cost: the cheapest plan; nodes: the fewest nodes first, then the cheapest plan there (default: cost)",
+    )
+    plan.add_argument(
+        "--heuristic",
+        metavar="NAME",
+        choices=("ffd",),
+        help="ffd: do not search, take the First Fit Decreasing placement as the target, as the papers' baseline does",
+    )
+    _add_search_options(plan)
+    plan.add_argument("--json", action="store_true", help="the answer as JSON")
+    plan.add_argument(
+        "--dot",
+        metavar="FILE",
+        help="write the reconfiguration graph for Graphviz; - prints it, and nothing else, on standard output",
+    )
+    plan.set_defaults(refuse=plan.error)
+    pack = options.add_command(
+        commands,
+        "pack",
+        "pack the VMs that run onto the fewest nodes, for a configuration in a file",
+        _pack,
+        """
+        The VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up; vjobs'
+        nodes and exclude are respected. The lower bound is proven. The file is that of `rmsplugin plan`.
+
+        examples:
+          rmsplugin pack --instance cluster.json.gz --json
+
+          echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
+                           {"name": "n2", "cpu": 2, "memory_mib": 4096}],
+                 "vjobs": [{"name": "vjob1", "state": "running",
+                            "vms": [{"name": "vjob1-0", "cpu": 1, "memory_mib": 512, "host": "n1"},
+                                    {"name": "vjob1-1", "cpu": 1, "memory_mib": 512, "host": "n2"}]}]}' |
+          rmsplugin pack --instance -
+        """,
+    )
+    pack.add_argument("--instance", metavar="FILE", required=True, help=_INSTANCE)
+    _add_search_options(pack)
+    pack.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def _add_search_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=options.positive_seconds,
+        help=f"so long a search may take; the best found until then is the answer (default: {_TIME_LIMIT_S:g})",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=options.workers,
+        help=f"threads of a search (default: one for each CPU, {_MOST_WORKERS} at most; 1 with --deterministic-limit)",
+    )
+    parser.add_argument("--seed", metavar="N", type=options.seed, default=0, help="of the searches (default: 0)")
+    parser.add_argument(
+        "--deterministic-limit",
+        metavar="D",
+        type=options.positive_seconds,
+        help="end a search after so much work, about a second of one CPU each; and not by the clock, unless "
+        "--time-limit is given too",
+    )
+
+
+def _search(arguments: argparse.Namespace) -> Search:
+    from rmsplugin.packing.search import Search
+
+    limit = arguments.deterministic_limit
+    return Search(
+        time_limit_s=arguments.time_limit or (_TIME_LIMIT_S if limit is None else _NEVER_S),
+        workers=arguments.workers or (min(_MOST_WORKERS, len(os.sched_getaffinity(0))) if limit is None else 1),
+        seed=arguments.seed,
+        deterministic_limit=limit,
+    )
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from rmsplugin.cli.plan.graph_file import GraphFile
+
+    if arguments.dot == "-" and arguments.json:
+        arguments.refuse("--dot - and --json both print on standard output; name a file for one of them")
+    if arguments.heuristic and arguments.objective == "nodes":
+        arguments.refuse(f"--heuristic {arguments.heuristic} does not search, and has no --objective nodes")
+    # Before anything is computed: nobody waits for an answer that cannot be written.
+    graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
+
+    from rmsplugin.cli.plan import answer as answers
+    from rmsplugin.cli.plan import solve, text
+    from rmsplugin.instance import read
+
+    with _display() as show:
+        show(f"reading {arguments.instance}")
+        configuration = read(arguments.instance)
+        answer = solve.plan(
+            configuration,
+            policy=arguments.policy,
+            objective=arguments.objective,
+            heuristic=arguments.heuristic,
+            search=_search(arguments),
+            durations=solve.durations(arguments.config),
+            show=show,
+        )
+    if graph is not None:
+        graph.write(solve.graph(answer))
+    if arguments.json:
+        print(json.dumps(answers.document(answer), indent=1, allow_nan=False))
+    elif arguments.dot == "-":
+        print(solve.graph(answer), end="")
+    else:
+        for line in text.lines(answer):
+            print(printable(line))
+    return 0
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    from rmsplugin.cli.plan import packing
+    from rmsplugin.instance import read
+
+    with _display() as show:
+        show(f"reading {arguments.instance}")
+        configuration = read(arguments.instance)
+        show("packing")
+        packed = packing.pack_running(configuration, _search(arguments))
+    if arguments.json:
+        print(json.dumps(packing.document(configuration, packed), indent=1))
+    else:
+        for line in packing.lines(configuration, packed):
+            print(printable(line))
+    return 0
+
+
+@contextmanager
+def _display() -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is being done, and how long it has taken."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda doing: progress.update(task, description=printable(doing), refresh=True)

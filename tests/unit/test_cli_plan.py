@@ -1,0 +1,683 @@
+"""`rmsplugin plan` and `rmsplugin pack` as users run them."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmsplugin.cli import planning
+from rmsplugin.cli.main import main
+from rmsplugin.cli.plan import solve
+from rmsplugin.cli.plan.graph_file import GraphFile
+from rmsplugin.decision.policies import POLICIES
+from rmsplugin.errors import RefusedError
+from rmsplugin.planning.checker import Rule, Violation
+from rmsplugin.planning.plan import Unreachable
+from rmsplugin.settings import Durations
+
+PROGRAM = Path(sys.executable).parent / "rmsplugin"
+
+#: By RJSP a and b run, and c sleeps. The cheapest way: c-0 is suspended (512) and a-0 leaves n1 for n2 (1024), then b-0
+#: resumes where its saved state lies (2048, after 1024 of the first pool); n1 has not the memory before. Together 4608.
+SWITCH: dict[str, Any] = {
+    "nodes": [
+        {"name": "n1", "cpu": 2, "memory_mib": 3072},
+        {"name": "n2", "cpu": 2, "memory_mib": 4096},
+    ],
+    "vjobs": [
+        {
+            "name": "a",
+            "state": "running",
+            "vms": [
+                {"name": "a-0", "cpu": 1, "memory_mib": 1024, "host": "n1"},
+                {"name": "a-1", "cpu": 1, "memory_mib": 1024, "host": "n2"},
+            ],
+        },
+        {"name": "b", "state": "sleeping", "vms": [{"name": "b-0", "cpu": 2, "memory_mib": 2048, "image": "n1"}]},
+        {"name": "c", "state": "running", "vms": [{"name": "c-0", "cpu": 1, "memory_mib": 512, "host": "n1"}]},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings file, and a directory of its own for each test."""
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", "/nonexistent/rmsplugin.toml")
+    monkeypatch.chdir(tmp_path)
+    Path("switch.json").write_text(json.dumps(SWITCH))
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run a command in this process: status, standard output, standard error."""
+    try:
+        status = main(words)
+    except SystemExit as error:
+        status = int(str(error.code))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return status, out, err
+
+
+def planned(capsys: pytest.CaptureFixture[str], *words: str, instance: Mapping[str, Any] = SWITCH) -> dict[str, Any]:
+    """The JSON of a plan that is proven within the time limit, for a file that is written first."""
+    Path("i.json").write_text(json.dumps(instance))
+    status, out, err = call(capsys, "plan", "--instance", "i.json", "--json", *words)
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def with_change(*place_and_value: Any) -> dict[str, Any]:
+    """SWITCH with another value in one place."""
+    *place, key, value = place_and_value
+    data = copy.deepcopy(SWITCH)
+    holder: Any = data
+    for step in place:
+        holder = holder[step]
+    holder[key] = value
+    return data
+
+
+# -- help ----------------------------------------------------------------------------------------------------------
+
+
+def example(command: str) -> str:
+    """What the help of a command says to paste: its last example."""
+    done = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True, check=True)
+    return done.stdout[done.stdout.index("  echo '") :]
+
+
+def pasted(script: str) -> str:
+    path = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_example_in_the_help_of_plan_works_when_pasted() -> None:
+    lines = [line.rstrip() for line in pasted(example("plan")).splitlines()]
+    assert lines == [
+        "2 of 2 vjobs run: 1 starts, 1 resumes; 2 actions in 1 pool, cost 1024 MiB.",
+        "",
+        "VJOB  NOW      STATE   REASON",
+        "vjob1 sleeping running needs 1 CPUs and 1024 MiB in 1 VM, which fit beside those ahead of it",
+        "vjob2 waiting  running needs 2 CPUs and 2048 MiB in 1 VM, which fit beside those ahead of it",
+        "",
+        "pool I: 2 actions, cost 1024 MiB",
+        "  ACTION VM      FROM TO COST NOTE",
+        "  run    vjob2-0      n1    0",
+        "  resume vjob1-0 n2   n2 1024 local",
+        "",
+        "cost      1024 MiB, proven lower bound 1024 MiB: optimal",
+        "nodes     2 in use, proven lower bound 2",
+        "makespan  about 0:49 pool by pool, 0:49 by dependencies alone",
+    ]
+
+
+def test_the_example_in_the_help_of_pack_works_when_pasted() -> None:
+    assert pasted(example("pack")).splitlines() == [
+        "NODE VMS CPU MEMORY_MIB NAMES",
+        "n1     2 2/2  1024/4096 vjob1-0,vjob1-1",
+        "",
+        "2 running VMs on 1 node: the fewest possible; First Fit Decreasing uses 1.",
+    ]
+
+
+def test_the_policies_are_those_that_there_are() -> None:
+    assert sorted(planning.POLICIES) == sorted(POLICIES)
+
+
+# -- plan --json ---------------------------------------------------------------------------------------------------
+
+
+def test_the_json_is_what_interfaces_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = planned(capsys)
+    assert list(answer)[:6] == ["decision", "target", "plan", "nodes_used", "nodes_lower_bound", "seconds"]
+    assert {name: vjob["state"] for name, vjob in answer["decision"].items()} == {
+        "a": "running",
+        "b": "running",
+        "c": "sleeping",
+    }
+    assert all(vjob["reason"] and vjob["code"] for vjob in answer["decision"].values())
+    assert answer["decision"]["c"]["numbers"]["memory_mib"] == 512
+    assert list(answer["target"].items()) == [
+        ("a-0", {"state": "running", "host": "n2"}),
+        ("a-1", {"state": "running", "host": "n2"}),
+        ("b-0", {"state": "running", "host": "n1"}),
+        ("c-0", {"state": "sleeping", "image": "n1"}),
+    ]
+    plan = answer["plan"]
+    assert (plan["cost"], plan["lower_bound"], plan["optimal"]) == (4608, 4608, True)
+    assert (answer["nodes_used"], answer["nodes_lower_bound"]) == (2, 2)
+    assert list(answer["seconds"]) == ["decision", "placement", "planning"]
+    actions = {action["vm"]: action for pool in plan["pools"] for action in pool}
+    common = {"id", "needs", "cost", "action", "vm"}
+    assert {key: actions["a-0"][key] for key in actions["a-0"].keys() - common} == {"from": "n1", "to": "n2"}
+    assert {key: actions["b-0"][key] for key in actions["b-0"].keys() - common} == {
+        "from": "n1",
+        "to": "n1",
+        "local": True,
+    }
+    assert {key: actions["c-0"][key] for key in actions["c-0"].keys() - common} == {"from": "n1", "image": "n1"}
+    assert {vm: (action["action"], action["cost"]) for vm, action in actions.items()} == {
+        "a-0": ("migrate", 1024),
+        "b-0": ("resume", 2048),
+        "c-0": ("suspend", 512),
+    }
+
+
+def test_needs_name_what_an_action_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    actions = [action for pool in planned(capsys)["plan"]["pools"] for action in pool]
+    assert [action["id"] for action in actions] == [0, 1, 2]
+    by_id = {action["id"]: action["vm"] for action in actions}
+    (resume,) = (action for action in actions if action["action"] == "resume")
+    assert {by_id[number] for number in resume["needs"]} & {"a-0", "c-0"}
+    assert all(action["needs"] == [] for action in actions if action["action"] == "suspend")
+
+
+def test_makespans_are_told_and_dependencies_are_never_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    makespan = planned(capsys)["plan"]["makespan_s"]
+    assert 0 < makespan["dependencies"] <= makespan["pools"]
+
+
+def test_the_actions_of_a_vjob_that_starts_ends_or_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {
+        "nodes": [
+            {"name": "n1", "cpu": 4, "memory_mib": 4096},
+            {"name": "n2", "cpu": 4, "memory_mib": 4096, "state": "down"},
+        ],
+        "vjobs": [
+            {"name": "w", "state": "waiting", "vms": [{"name": "w-0", "cpu": 1, "memory_mib": 512}]},
+            {
+                "name": "e",
+                "state": "running",
+                "target": "terminated",
+                "vms": [{"name": "e-0", "cpu": 1, "memory_mib": 512, "host": "n1"}],
+            },
+            {
+                "name": "l",
+                "state": "running",
+                "vms": [
+                    {"name": "l-0", "cpu": 0.5, "memory_mib": 512, "host": "n1"},
+                    {"name": "l-1", "cpu": 0.5, "memory_mib": 512, "host": "n2"},
+                ],
+            },
+        ],
+    }
+    answer = planned(capsys, instance=data)
+    actions = {(action["action"], action["vm"]): action for pool in answer["plan"]["pools"] for action in pool}
+    assert ("run", "w-0") in actions and actions["run", "w-0"]["to"] == "n1" and "from" not in actions["run", "w-0"]
+    assert actions["stop", "e-0"]["from"] == "n1" and "to" not in actions["stop", "e-0"]
+    assert actions["stop", "l-0"]["requeue"] is True
+    assert answer["target"]["e-0"] == {"state": "terminated"}
+    assert answer["plan"]["cost"] == 0
+
+
+def test_a_number_without_end_is_null_and_no_javascript(capsys: pytest.CaptureFixture[str]) -> None:
+    data = with_change("vjobs", 1, "state", "waiting")
+    del data["vjobs"][1]["vms"][0]["image"]
+    data["vjobs"].append({"name": "d", "state": "waiting", "vms": [{"name": "d-0", "cpu": 1, "memory_mib": 512}]})
+    Path("i.json").write_text(json.dumps(data))
+    status, out, _ = call(capsys, "plan", "--instance", "i.json", "--json", "--policy", "easy")
+    assert status == 0 and "Infinity" not in out and "NaN" not in out
+
+
+def test_the_same_seed_and_limit_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    def bytes_but_seconds() -> str:
+        words = ("--instance", "switch.json", "--json", "--seed", "3", "--deterministic-limit", "1")
+        _, out, _ = call(capsys, "plan", *words)
+        return re.sub(r'"seconds": \{.*?\}', "", out, flags=re.DOTALL)
+
+    assert bytes_but_seconds() == bytes_but_seconds() != ""
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", planning.POLICIES)
+def test_each_policy_has_an_answer(capsys: pytest.CaptureFixture[str], policy: str) -> None:
+    assert planned(capsys, "--policy", policy)["policy"] == policy
+
+
+def test_a_heuristic_takes_the_placement_of_the_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = planned(capsys, "--heuristic", "ffd")
+    # a-0 and a-1 on the first node with room, b-0 on the next: its saved state has to be copied
+    assert {vm: place.get("host") for vm, place in answer["target"].items()} == {
+        "a-0": "n1",
+        "a-1": "n1",
+        "b-0": "n2",
+        "c-0": None,
+    }
+    assert answer["plan"]["cost"] >= 512 + 1024 + 4096
+    assert 0 < answer["plan"]["lower_bound"] <= 4608 and not answer["plan"]["optimal"]
+
+
+def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {
+        "nodes": [{"name": f"n{i}", "cpu": 4, "memory_mib": 4096} for i in (1, 2)],
+        "vjobs": [
+            {
+                "name": "a",
+                "state": "running",
+                "vms": [{"name": f"a-{i}", "cpu": 1, "memory_mib": 512 * i, "host": f"n{i}"} for i in (1, 2)],
+            }
+        ],
+    }
+    cheap, few = planned(capsys, instance=data), planned(capsys, "--objective", "nodes", instance=data)
+    assert (cheap["plan"]["cost"], cheap["nodes_used"], cheap["nodes_lower_bound"]) == (0, 2, 1)
+    assert (few["plan"]["cost"], few["nodes_used"], few["nodes_lower_bound"]) == (512, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "required: --instance"),
+        (("--instance", "f", "--policy", "lottery"), "invalid choice: 'lottery'"),
+        (("--instance", "f", "--objective", "speed"), "invalid choice: 'speed'"),
+        (("--instance", "f", "--heuristic", "bfd"), "invalid choice: 'bfd'"),
+        (("--instance", "f", "--time-limit", "0"), "'0' is not a number of seconds above 0"),
+        (("--instance", "f", "--time-limit", "nan"), "'nan' is not a number of seconds above 0"),
+        (("--instance", "f", "--time-limit", "inf"), "'inf' is not a number of seconds above 0"),
+        (("--instance", "f", "--deterministic-limit", "-1"), "--deterministic-limit"),
+        (("--instance", "f", "--workers", "0"), "at least 1"),
+        (("--instance", "f", "--workers", "257"), "at most 256"),
+        (("--instance", "f", "--seed", "2147483648"), "at most 2147483647"),
+        (("--instance", "f", "--seed", "x"), "is not a whole number"),
+        (("--instance", "f", "--json", "--dot", "-"), "both print on standard output"),
+        (("--instance", "f", "--heuristic", "ffd", "--objective", "nodes"), "does not search"),
+    ],
+)
+def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], complaint: str) -> None:
+    status, out, err = call(capsys, "plan", *words)
+    assert (status, out) == (2, "")
+    assert complaint in err
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["plan", "pack"])
+def test_each_fault_of_a_file_is_a_line_and_the_status_2(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    data = with_change("vjobs", 1, "vms", 0, "memory_mib", -5)
+    data["vjobs"][0]["vms"][0]["host"] = "n9"
+    Path("bad.json").write_text(json.dumps(data))
+    status, out, err = call(capsys, command, "--instance", "bad.json")
+    assert (status, out) == (2, "")
+    assert err.splitlines() == [
+        f"rmsplugin {command}: bad.json: $.vjobs[0].vms[0].host: there is no node 'n9'",
+        f"rmsplugin {command}: bad.json: $.vjobs[1].vms[0].memory_mib: "
+        "must be a whole number of MiB, 0 or more, not -5",
+    ]
+
+
+def test_a_gzipped_file_and_standard_input_are_as_good(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.json.gz").write_bytes(gzip.compress(json.dumps(SWITCH).encode()))
+    status, out, _ = call(capsys, "plan", "--instance", "i.json.gz", "--json")
+    assert status == 0
+    with open("i.json.gz", "rb") as file:
+        words = [PROGRAM, "plan", "--instance", "-", "--json"]
+        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["plan"]["pools"] == json.loads(out)["plan"]["pools"]
+
+
+def test_settings_are_not_needed_but_those_that_are_named_must_be_there(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = call(capsys, "plan", "--instance", "switch.json", "--config", "/no/such/file")
+    assert status == 2 and "/no/such/file" in err
+    status, _, err = call(capsys, "plan", "--instance", "switch.json")
+    assert (status, err) == (0, "")
+
+
+SETTINGS = """\
+[slurm]
+partitions = ["vjob"]
+[network]
+pool = "10.77.1.10-10.77.1.20"
+prefix_length = 16
+[image.default]
+kind = "kernel"
+kernel = "/images/vmlinuz"
+initrd = "/images/initrd.img"
+[durations]
+run_s = 100
+"""
+
+#: One VM, and nothing to do but to run it.
+START: dict[str, Any] = {
+    "nodes": [{"name": "n1", "cpu": 1, "memory_mib": 512}],
+    "vjobs": [{"name": "a", "state": "waiting", "vms": [{"name": "a-0", "cpu": 1, "memory_mib": 512}]}],
+}
+
+
+def test_durations_are_those_of_the_settings_if_there_are_any(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert planned(capsys, instance=START)["plan"]["makespan_s"] == {"pools": 6.0, "dependencies": 6.0}
+    Path("site.toml").write_text(SETTINGS)
+    told = planned(capsys, "--config", "site.toml", instance=START)
+    assert told["plan"]["makespan_s"] == {"pools": 100.0, "dependencies": 100.0}
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", "site.toml")
+    assert planned(capsys, instance=START)["plan"]["makespan_s"] == {"pools": 100.0, "dependencies": 100.0}
+    Path("site.toml").write_text(SETTINGS + "fly_s = 1\n")
+    status, _, err = call(capsys, "plan", "--instance", "i.json")
+    assert (status, err) == (2, "rmsplugin plan: site.toml:12: durations.fly_s: unknown key\n")
+
+
+def test_each_duration_of_the_settings_is_used() -> None:
+    values = {key: index + 1 for index, key in enumerate(Durations.model_fields)}
+    Path("site.toml").write_text(SETTINGS.replace("run_s = 100", "\n".join(f"{k} = {v}" for k, v in values.items())))
+    taken = solve.durations("site.toml")
+    pairs = [taken.run, taken.stop, taken.migrate, taken.suspend, taken.resume_local, taken.resume_remote]
+    numbers = [pair.constant_s for pair in pairs] + [pair.s_per_mib for pair in pairs] + [taken.pipeline_s]
+    assert sorted(number for number in numbers if number) == sorted(values.values())
+    assert taken.resume_remote.constant_s == values["remote_resume_s"]
+    assert taken.resume_local.s_per_mib == values["resume_s_per_mib"]
+
+
+def test_the_file_in_the_guide_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs/operator-guide.md").read_text()
+    (shown,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
+    answer = planned(capsys, instance=json.loads(shown))
+    assert list(answer["decision"]) == ["vjob1", "vjob2", "vjob3"]
+    section = guide[guide.index("## 11. Planning offline") :]
+    documented = {key for words in re.findall(r"`([a-z_.]+)`", section) for key in words.split(".")}
+    actions = [action for pool in answer["plan"]["pools"] for action in pool]
+    found = {key for part in (answer, answer["plan"], *actions, *answer["decision"].values()) for key in part}
+    assert actions and found - documented == set()
+
+
+# -- what cannot be done -------------------------------------------------------------------------------------------
+
+
+def test_targets_that_do_not_fit_together_are_status_1_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    data = copy.deepcopy(SWITCH)
+    for vjob in data["vjobs"]:
+        vjob["target"] = "running"
+    Path("i.json").write_text(json.dumps(data))
+    status, out, err = call(capsys, "plan", "--instance", "i.json")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("rmsplugin plan: no decision: ")
+
+
+def test_a_plan_that_the_checker_rejects_is_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def reject(*arguments: Any) -> list[Violation]:
+        seen.append(arguments)
+        return [Violation(Rule.COST, None, None, "it costs 2"), Violation(Rule.TARGET, None, None, "no")]
+
+    monkeypatch.setattr(solve, "check_plan", reject)
+    status, out, err = call(capsys, "plan", "--instance", "switch.json", "--json", "--dot", "g.dot")
+    assert (status, out) == (1, "")
+    assert err == (
+        "rmsplugin plan: internal error: the plan is wrong: the plan: it costs 2 (and 1 more); "
+        "please report it, with the file\n"
+    )
+    assert not Path("g.dot").exists()
+    ((source, target, pools, cost),) = seen
+    assert set(target) == set(source.locations) and len(pools) == 2 and cost == 4608
+
+
+def test_no_plan_is_status_1_with_the_explanation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solve, "place", lambda *_, **__: Unreachable("n1 and n2 are full"))
+    status, out, err = call(capsys, "plan", "--instance", "switch.json")
+    assert (status, out, err) == (1, "", "rmsplugin plan: no plan: n1 and n2 are full\n")
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_gets_a_sentence_the_vjobs_the_pools_and_what_it_is_worth(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(capsys, "plan", "--instance", "switch.json")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "2 of 3 vjobs run: 1 resumes, 1 is suspended; 3 actions in 2 pools, cost 4608 MiB.",
+        "",
+        "VJOB NOW      STATE    REASON",
+        "a    running  running  needs 2 CPUs and 2048 MiB in 2 VMs, which fit beside those ahead of it",
+        "b    sleeping running  needs 2 CPUs and 2048 MiB in 1 VM, which fit beside those ahead of it",
+        "c    running  sleeping needs 1 CPUs and 512 MiB in 1 VM; "
+        "0 CPUs and 3072 MiB are free behind those ahead of it",
+        "",
+        "pool I: 2 actions, cost 1024 MiB",
+        "  ACTION  VM  FROM TO COST NOTE",
+        "  suspend c-0 n1       512",
+        "  migrate a-0 n1   n2 1024",
+        "",
+        "pool II: 1 action, cost 2048 MiB",
+        "  resume  b-0 n1   n1 2048 local",
+        "",
+        "cost      4608 MiB, proven lower bound 4608 MiB: optimal",
+        "nodes     2 in use, proven lower bound 2",
+        "makespan  about 2:03 pool by pool, 1:53 by dependencies alone",
+    ]
+
+
+def test_nothing_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.json").write_text(json.dumps({"nodes": SWITCH["nodes"], "vjobs": []}))
+    status, out, _ = call(capsys, "plan", "--instance", "i.json")
+    assert status == 0
+    assert out.splitlines()[0].endswith("there is nothing to do.")
+    assert "pool" not in out.partition("makespan")[0] and "optimal" in out
+
+
+def test_a_gap_is_told_in_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "plan", "--instance", "switch.json", "--heuristic", "ffd")
+    assert status == 0
+    (line,) = (line for line in out.splitlines() if line.startswith("cost "))
+    found = re.fullmatch(r"cost +(\d+) MiB, proven lower bound (\d+) MiB: gap ([\d.]+) %", line)
+    assert found is not None
+    cost, bound = int(found[1]), int(found[2])
+    assert found[3] == f"{100 * (cost - bound) / cost:.1f}"
+
+
+def test_names_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.json").write_text(json.dumps(SWITCH).replace('"b"', '"\\u001b[31m\\nb"'))
+    _, out, _ = call(capsys, "plan", "--instance", "i.json")
+    assert "\x1b" not in out and "?[31m?b" in out
+
+
+def test_progress_is_shown_on_a_terminal_and_nothing_in_a_pipe() -> None:
+    master, terminal = pty.openpty()
+    words = [PROGRAM, "plan", "--instance", "switch.json"]
+    process = subprocess.Popen(
+        words, env={**os.environ, "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=terminal, text=True
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    except OSError:
+        pass  # the other side is closed
+    assert process.wait(timeout=30) == 0
+    assert b"placing" in shown
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stderr == "" and "placing" not in done.stdout
+
+
+# -- --dot ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_is_written_to_a_file_and_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "plan", "--instance", "switch.json", "--dot", "g.dot")
+    assert status == 0 and out.startswith("2 of 3 vjobs run")
+    graph = Path("g.dot").read_text()
+    assert graph.startswith("digraph") and graph.rstrip().endswith("}") and "a-0" in graph
+    assert call(capsys, "plan", "--instance", "switch.json", "--dot", "-") == (0, graph, "")
+    assert sorted(os.listdir()) == ["g.dot", "switch.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (".", "--dot: . is a directory"),
+        ("no/g.dot", "--dot: there is no directory"),
+        ("/dev/null", "--dot: /dev/null is no regular file"),
+        ("switch.json/g.dot", "--dot: "),
+        ("x" * 300, "--dot: "),
+        ("a\0b", "--dot: 'a\\x00b': embedded null byte"),
+        ("", "--dot: "),
+        ("loop", "--dot: "),
+    ],
+)
+def test_where_no_graph_can_be_written_nothing_is_computed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, complaint: str
+) -> None:
+    Path("loop").symlink_to("loop")
+    monkeypatch.setattr(solve, "plan", lambda *_, **__: pytest.fail("computed"))
+    status, out, err = call(capsys, "plan", "--instance", "switch.json", "--dot", name)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"rmsplugin plan: {complaint}")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_graph_replaces_a_file_as_a_whole_with_its_mode_and_through_links() -> None:
+    Path("old").write_text("old")
+    Path("old").chmod(0o640)
+    Path("link").symlink_to("old")
+    GraphFile("link").write("new")
+    assert Path("link").is_symlink()
+    assert (Path("old").read_text(), Path("old").stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_a_graph_that_cannot_be_written_leaves_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("old").write_text("old")
+    file = GraphFile("old")
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(RefusedError, match=r"^--dot: old: No space left on device$"):
+        file.write("new")
+    assert Path("old").read_text() == "old"
+    assert sorted(os.listdir()) == ["old", "switch.json"]
+
+
+# -- pack ----------------------------------------------------------------------------------------------------------
+
+#: What runs fits on one node, except that d may not go where a's VMs have to go.
+PACK: dict[str, Any] = {
+    "nodes": [
+        {"name": "n0", "cpu": 9, "memory_mib": 9999, "state": "draining"},
+        {"name": "n1", "cpu": 2, "memory_mib": 4096},
+        {"name": "n2", "cpu": 4, "memory_mib": 4096},
+        {"name": "n3", "cpu": 9, "memory_mib": 9999, "state": "down"},
+    ],
+    "vjobs": [
+        {
+            "name": "a",
+            "state": "running",
+            "vms": [
+                {"name": "a-0", "cpu": 1, "memory_mib": 1024, "host": "n0"},
+                {"name": "a-1", "cpu": 1, "memory_mib": 512, "host": "n2"},
+            ],
+        },
+        {"name": "b", "state": "sleeping", "vms": [{"name": "b-0", "cpu": 2, "memory_mib": 2048, "image": "n1"}]},
+        {"name": "c", "state": "waiting", "vms": [{"name": "c-0", "cpu": 2, "memory_mib": 2048}]},
+    ],
+}
+
+
+def packed(capsys: pytest.CaptureFixture[str], instance: Mapping[str, Any], *words: str) -> dict[str, Any]:
+    Path("i.json").write_text(json.dumps(instance))
+    status, out, err = call(capsys, "pack", "--instance", "i.json", "--json", *words)
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_pack_packs_only_what_runs_on_nodes_that_are_up(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = packed(capsys, PACK)
+    assert list(answer) == ["nodes_used", "lower_bound", "optimal", "ffd_nodes_used", "assignment", "seconds"]
+    assert list(answer["assignment"]) == ["a-0", "a-1"]
+    assert set(answer["assignment"].values()) in ({"n1"}, {"n2"})
+    assert [answer[key] for key in ("nodes_used", "lower_bound", "optimal", "ffd_nodes_used")] == [1, 1, True, 1]
+    assert isinstance(answer["seconds"], float)
+
+
+def test_pack_respects_restrictions(capsys: pytest.CaptureFixture[str]) -> None:
+    data = copy.deepcopy(PACK)
+    data["vjobs"][0]["exclude"] = ["n1"]
+    data["vjobs"].append(
+        {
+            "name": "d",
+            "state": "running",
+            "nodes": ["n1"],
+            "vms": [{"name": "d-0", "cpu": 1, "memory_mib": 1, "host": "n1"}],
+        }
+    )
+    answer = packed(capsys, data)
+    assert answer["assignment"] == {"a-0": "n2", "a-1": "n2", "d-0": "n1"}
+    assert (answer["nodes_used"], answer["optimal"]) == (2, True)
+
+
+def test_pack_needs_fewer_nodes_than_ffd_where_that_can_be(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [4, 3, 3, 2, 2, 2]  # on nodes of 8: FFD makes it 4+3, 3+2+2, 2; but 4+2+2, 3+3+2 is better
+    data = {
+        "nodes": [{"name": f"n{i}", "cpu": 99, "memory_mib": 8} for i in range(6)],
+        "vjobs": [
+            {
+                "name": "a",
+                "state": "running",
+                "vms": [
+                    {"name": f"a-{i}", "cpu": 0, "memory_mib": size, "host": f"n{i}"} for i, size in enumerate(sizes)
+                ],
+            }
+        ],
+    }
+    answer = packed(capsys, data)
+    assert (answer["nodes_used"], answer["ffd_nodes_used"], answer["optimal"]) == (2, 3, True)
+
+
+def test_no_packing_is_status_1_with_the_explanation(capsys: pytest.CaptureFixture[str]) -> None:
+    data = copy.deepcopy(PACK)
+    data["vjobs"][0]["vms"][0]["cpu"] = 5  # only n0 is as large, and that one drains
+    Path("i.json").write_text(json.dumps(data))
+    status, out, err = call(capsys, "pack", "--instance", "i.json")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("rmsplugin pack: no packing: ") and "a-0" in err
+
+
+def test_nothing_to_pack_needs_no_node(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = packed(capsys, {"nodes": PACK["nodes"], "vjobs": []})
+    assert answer | {"seconds": 0} == {
+        "nodes_used": 0,
+        "lower_bound": 0,
+        "optimal": True,
+        "ffd_nodes_used": 0,
+        "assignment": {},
+        "seconds": 0,
+    }
+
+
+def test_pack_for_a_person_is_a_table_and_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.json").write_text(json.dumps(PACK))
+    status, out, _ = call(capsys, "pack", "--instance", "i.json")
+    assert status == 0
+    assert out.splitlines() == [
+        "NODE VMS CPU MEMORY_MIB NAMES",
+        "n1     2 2/2  1536/4096 a-0,a-1",
+        "",
+        "2 running VMs on 1 node: the fewest possible; First Fit Decreasing uses 1.",
+    ]
+
+
+def test_pack_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (packed(capsys, PACK, "--deterministic-limit", "1", "--seed", "5") for _ in range(2))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
