@@ -83,7 +83,7 @@ def complete_without_arguments() -> set[str]:
     return {
         name
         for name, parser in subparsers().items()
-        if not any(action.required for action in parser._actions if not action.option_strings)
+        if not any(action.required for action in parser._actions)
     }
 
 
