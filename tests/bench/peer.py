@@ -184,9 +184,8 @@ def _plan_costs(configuration: Configuration, decision: Decision, placements: Se
         verify.placement(configuration, decision.states, placement)
         found = place_sample(configuration, decision.states, placement)
         if not isinstance(found, Unreachable):
-            target, plan = found
-            verify.plan(configuration, target, plan)
-            yield plan.cost
+            verify.plan(configuration, found.target, found.plan)
+            yield found.plan.cost
 
 
 def _tell(title: str, problem: str, families: Sequence[Family], sizes: Sizes, report: Report) -> None:

@@ -32,7 +32,7 @@ def main(nodes: int, vms: int, seed: int, time_limit_s: float) -> dict[str, floa
         "lower_bound": found.lower_bound,
         "actions": sum(len(pool) for pool in found.plan.pools),
         "pools": len(found.plan.pools),
-        "ffd_cost": None if isinstance(baseline, Unreachable) else baseline[1].cost,
+        "ffd_cost": None if isinstance(baseline, Unreachable) else baseline.plan.cost,
         "ffd_s": ffd_s,
     }
 

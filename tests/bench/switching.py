@@ -124,7 +124,7 @@ def _family(nodes: int, vms: int, objective: Objective, sizes: Sizes, report: Re
             cost=found.plan.cost,
             lower_bound=found.lower_bound,
             pools=len(found.plan.pools),
-            ffd_cost=None if isinstance(baseline, Unreachable) else baseline[1].cost,
+            ffd_cost=None if isinstance(baseline, Unreachable) else baseline.plan.cost,
             nodes_used=found.nodes_used,
             nodes_lower_bound=found.nodes_lower_bound,
             ffd_nodes_used=len(set(decision.placement.values())),
