@@ -65,8 +65,10 @@ def applied(configuration: Configuration, decision: Decision) -> Configuration:
             for vm in vjob.vms:
                 now = configuration.locations[vm.name]
                 locations[vm.name] = _location(state, now, decision.placement.get(vm.name))
-        moved = state is not configuration.state(vjob) and vjob.state_s is not None
-        vjobs.append(replace(vjob, state_s=0.0) if moved else vjob)
+        moved = state is not configuration.state(vjob)
+        state_s = 0.0 if moved and vjob.state_s is not None else vjob.state_s
+        lost = vjob.lost and state is not VJobState.RUNNING
+        vjobs.append(replace(vjob, state_s=state_s, lost=lost) if moved else vjob)
     return Configuration(configuration.nodes, tuple(vjobs), {**configuration.locations, **locations}, checked=True)
 
 

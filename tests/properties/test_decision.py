@@ -1,0 +1,233 @@
+"""Properties of all policies, over generated clusters and queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from properties.generators import configurations
+from unit.queues import Queue, nodes
+
+from rmsplugin.decision.mixed import applied
+from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
+from rmsplugin.decision.policies import POLICIES, decide
+from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, Node, NodeState, VJob, VMState
+from rmsplugin.model.resources import NOTHING
+from rmsplugin.model.validation import LEGAL_TARGETS
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+
+SEARCH = Search(time_limit_s=60, deterministic_limit=10.0)
+
+tunables = st.builds(
+    Parameters,
+    search=st.just(SEARCH),
+    exempt_s=st.sampled_from([0.0, 60.0]),
+    patience_s=st.sampled_from([0.0, 100.0, 1e6]),
+    horizon_s=st.sampled_from([30.0, 600.0]),
+    durations=st.sampled_from([SwitchDurations(), SwitchDurations(*[ActionDuration(0.0)] * 3)]),
+)
+
+
+@st.composite
+def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configuration:
+    """Configurations with all that matters to a decision: limits, ages, tiers, losses, targets, overloads."""
+    base = draw(
+        configurations(max_vjobs=max_vjobs, overcommitted=draw(st.booleans()), consistent=draw(st.integers(0, 4)) < 4)
+    )
+    vjobs = []
+    priority = 2
+    for vjob in base.vjobs:
+        priority = draw(st.sampled_from([priority, priority, max(0, priority - 1)]))  # the queue is in order of tiers
+        state = base.state(vjob)
+        limit_s = draw(st.sampled_from([None, None, 50.0, 500.0]))
+        legal = [t for t in LEGAL_TARGETS[state] if t is not VJobState.SLEEPING or vjob.preemptible]
+        vjobs.append(
+            replace(
+                vjob,
+                priority=priority,
+                time_limit_s=limit_s,
+                ran_s=draw(st.sampled_from([0.0, 30.0, 70.0])),
+                state_s=draw(st.sampled_from([None, 0.0, 50.0, 500.0])),
+                lost=draw(st.integers(0, 9)) == 9,
+                target=draw(st.sampled_from(sorted(legal))) if targets and draw(st.integers(0, 7)) == 7 else None,
+            )
+        )
+    return Configuration(base.nodes, tuple(vjobs), base.locations)
+
+
+def decided(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | None:
+    decision = decide(policy, configuration, parameters)
+    if isinstance(decision, Infeasible):
+        assert decision.explanation
+        assert any(vjob.target is VJobState.RUNNING for vjob in configuration.vjobs)
+        return None
+    return decision
+
+
+policies = st.sampled_from(sorted(POLICIES))
+
+
+@settings(max_examples=300)
+@given(policies, queues(), tunables)
+def test_decisions_are_sound(policy: str, configuration: Configuration, parameters: Parameters) -> None:
+    decision = decided(policy, configuration, parameters)
+    if decision is None:
+        return
+    names = [vjob.name for vjob in configuration.vjobs]
+    assert list(decision.states) == list(decision.reasons) == names
+    assert decision.sentence
+    left = {node.name: node.capacity for node in configuration.nodes if node.state is NodeState.UP}
+    for vjob in configuration.vjobs:
+        before, after = configuration.state(vjob), decision.states[vjob.name]
+        code = decision.reasons[vjob.name].code
+        assert str(decision.reasons[vjob.name])
+        assert after in LEGAL_TARGETS[before] or code is ReasonCode.LOST
+        if code is ReasonCode.LOST:
+            assert after is VJobState.WAITING
+            continue
+        if vjob.target is not None and before is not VJobState.TERMINATED:
+            assert after is vjob.target
+        if before is VJobState.RUNNING and vjob.target is None and (not vjob.preemptible or policy in ("fcfs", "easy")):
+            assert after is VJobState.RUNNING
+        if policy in ("fcfs", "easy", "mixed") and before is VJobState.RUNNING and after is VJobState.SLEEPING:
+            assert policy == "mixed" or vjob.target is VJobState.SLEEPING
+            exempt = vjob.state_s is not None and vjob.state_s < parameters.exempt_s
+            assert not exempt or vjob.target is VJobState.SLEEPING
+        assert {vm.name in decision.placement for vm in vjob.vms} == {after is VJobState.RUNNING}
+        if after is VJobState.RUNNING and code is not ReasonCode.RESERVED_IN_PLACE:
+            for vm in vjob.vms:
+                node = decision.placement[vm.name]
+                assert vjob.allows(node)
+                left[node] -= vm.demand
+    sound = [name for name, free in left.items() if not free.holds(NOTHING)]
+    assert sound == []
+
+
+def naive_rjsp(nodes: tuple[Node, ...], locations: dict[str, Location], queue: list[VJob]) -> dict[str, str]:
+    """interfaces.md, word for word, with lists and loops; for queues in which nothing must run, and nothing is lost."""
+    free = [
+        [node.name, round(node.capacity.cpus * 100), node.capacity.memory_mib] for node in nodes if node.state == "up"
+    ]
+    result = {}
+    for vjob in queue:
+        where = {locations[vm.name].state for vm in vjob.vms}
+        if VMState.TERMINATED in where:
+            result[vjob.name] = "terminated"
+            continue
+        trial = [list(row) for row in free]
+        fits = True
+        for vm in sorted(sorted(vjob.vms, key=lambda v: v.name), key=lambda v: (-v.demand.memory_mib, -v.demand.cpus)):
+            for row in trial:
+                name, cpus, memory = row
+                allowed = (vjob.nodes is None or name in vjob.nodes) and name not in vjob.exclude
+                if allowed and cpus >= round(vm.demand.cpus * 100) and memory >= vm.demand.memory_mib:
+                    row[1] -= round(vm.demand.cpus * 100)
+                    row[2] -= vm.demand.memory_mib
+                    break
+            else:
+                fits = False
+        if fits:
+            free = trial
+        never = "waiting" if VMState.WAITING in where else "sleeping"
+        result[vjob.name] = "running" if fits else never
+    return result
+
+
+def preemptible(configuration: Configuration) -> Configuration:
+    return replace(configuration, vjobs=tuple(replace(v, preemptible=True, lost=False) for v in configuration.vjobs))
+
+
+@settings(max_examples=300)
+@given(queues(targets=False).map(preemptible))
+def test_rjsp_equals_a_naive_recomputation(configuration: Configuration) -> None:
+    decision = decided("rjsp", configuration, Parameters())
+    assert decision is not None
+    assert decision.states == naive_rjsp(configuration.nodes, dict(configuration.locations), list(configuration.vjobs))
+
+
+def first(configuration: Configuration, count: int) -> Configuration:
+    queue = configuration.vjobs[:count]
+    return Configuration(
+        configuration.nodes, queue, {vm.name: configuration.locations[vm.name] for vjob in queue for vm in vjob.vms}
+    )
+
+
+@given(queues(targets=False).map(preemptible))
+def test_rjsp_decides_for_those_ahead_whatever_comes_behind(configuration: Configuration) -> None:
+    whole = decided("rjsp", configuration, Parameters())
+    assert whole is not None
+    for count in range(len(configuration.vjobs)):
+        part = decided("rjsp", first(configuration, count), Parameters())
+        assert part is not None
+        assert list(part.states.items()) == list(whole.states.items())[:count]
+
+
+@settings(deadline=None)
+@given(queues())
+def test_rjsp_exact_differs_first_in_favour_of_one_more(configuration: Configuration) -> None:
+    plain = decided("rjsp", configuration, Parameters(search=SEARCH))
+    exact = decided("rjsp-exact", configuration, Parameters(search=SEARCH))
+    assert (plain is None) == (exact is None)
+    if plain is not None and exact is not None and plain.states != exact.states:
+        name = next(name for name in plain.states if plain.states[name] is not exact.states[name])
+        assert exact.states[name] is VJobState.RUNNING
+
+
+@settings(max_examples=400, deadline=None)
+@given(queues(), tunables)
+def test_mixed_decides_nothing_new_when_its_decision_was_applied(
+    configuration: Configuration, parameters: Parameters
+) -> None:
+    decision = decided("mixed", configuration, parameters)
+    if decision is None or any(reason.code is ReasonCode.LOST for reason in decision.reasons.values()):
+        return  # what is lost begins anew in the next cycle: that is new
+    again = decided("mixed", applied(configuration, decision), parameters)
+    assert again is not None
+    assert again.states == decision.states
+    assert again.sentence.endswith(": nothing changes")
+
+
+@settings(max_examples=200, deadline=None)
+@given(queues(targets=False), tunables)
+def test_mixed_suspends_only_for_one_ahead_or_for_want_of_room(
+    configuration: Configuration, parameters: Parameters
+) -> None:
+    decision = decided("mixed", configuration, parameters)
+    assert decision is not None
+    started_ahead = False
+    for vjob in configuration.vjobs:
+        before, after = configuration.state(vjob), decision.states[vjob.name]
+        if after is VJobState.RUNNING and before is not after:
+            started_ahead = True
+        if before is VJobState.RUNNING and after is VJobState.SLEEPING and not started_ahead:
+            assert not is_viable(configuration), "nobody ahead of it takes its room, and all had room"
+
+
+def is_viable(configuration: Configuration) -> bool:
+    up = {node.name for node in configuration.nodes if node.state is NodeState.UP}
+    there = {
+        location.node
+        for name, location in configuration.locations.items()
+        if location.state is VMState.RUNNING and configuration.state(configuration.vjob_by_vm[name]) == "running"
+    }
+    at_home = all(
+        configuration.vjob_by_vm[name].allows(location.node or "")
+        for name, location in configuration.locations.items()
+        if location.state is VMState.RUNNING
+    )
+    whole = all(len({configuration.locations[vm.name].state for vm in vjob.vms}) == 1 for vjob in configuration.vjobs)
+    return there <= up and at_home and whole and not configuration.overloaded()
+
+
+def test_the_naive_recomputation_says_what_figure_6_says() -> None:
+    queue = Queue(*nodes(3)).add("vjob1", "n1", "n2", memory_mib=512)
+    configuration = queue.add("vjob2", "n3", "n3", memory_mib=512).add("vjob3", memory_mib=512).configuration
+    assert naive_rjsp(configuration.nodes, dict(configuration.locations), list(configuration.vjobs)) == {
+        "vjob1": "running",
+        "vjob2": "sleeping",
+        "vjob3": "running",
+    }

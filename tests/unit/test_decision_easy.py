@@ -1,0 +1,236 @@
+"""FCFS and EASY: the reference schedules job by job, by counting and on nodes; the rules one by one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from unit.queues import Queue, nodes, running, states
+
+from rmsplugin.decision.easy import STARTING, schedule
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on
+from rmsplugin.model.resources import Resources
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+class Job:
+    def __init__(self, line: str) -> None:
+        columns = line.split()
+        self.id, self.submit, self.run, self.processors = (int(columns[i]) for i in (0, 1, 3, 4))
+        self.estimate = int(columns[8])
+
+
+#: (now, waiting in queue order, start time of those that run in queue order) -> those that start
+Scheduler = Callable[[int, Sequence[Job], Mapping[Job, int]], Iterable[Job]]
+
+
+class CountingRoom:
+    """Interchangeable processors."""
+
+    def __init__(self, processors: int, jobs: Iterable[Job] = ()) -> None:
+        self.processors = processors
+        self.free = processors - sum(job.processors for job in jobs)
+
+    def add(self, item: Job) -> bool:
+        if item.processors > self.free:
+            return False
+        self.free -= item.processors
+        return True
+
+    def discard(self, item: Job) -> None:
+        self.free += item.processors
+
+    def anew(self, items: Iterable[Job]) -> CountingRoom | None:
+        room = CountingRoom(self.processors, items)
+        return room if room.free >= 0 else None
+
+
+def counting(processors: int, backfill: bool) -> Scheduler:
+    def starts(now: int, waiting: Sequence[Job], started: Mapping[Job, int]) -> Iterable[Job]:
+        room = CountingRoom(processors, started)
+        result = schedule(waiting, started, room, lambda job: started.get(job, now) + job.estimate - now, backfill)
+        return [job for job, outcome in result.outcomes if outcome in STARTING]
+
+    return starts
+
+
+def on_nodes(processors: int, policy: str, per_node: int = 4) -> Scheduler:
+    """The policy itself: one-CPU VMs without memory on nodes of several CPUs (hosts as the policy's sample says)."""
+    cluster = tuple(Node(f"n{i}", Resources(per_node, 0)) for i in range(processors // per_node))
+    hosts: dict[str, str] = {}
+
+    def starts(now: int, waiting: Sequence[Job], started: Mapping[Job, int]) -> Iterable[Job]:
+        queue = sorted([*started, *waiting], key=lambda job: job.id)
+        vjobs = tuple(
+            VJob(
+                str(job.id),
+                tuple(VM(f"{job.id}-{i}", Resources(1, 0)) for i in range(job.processors)),
+                time_limit_s=job.estimate,
+                ran_s=now - started[job] if job in started else 0,
+            )
+            for job in queue
+        )
+        locations = {
+            vm.name: running_on(hosts[vm.name]) if job in started else WAITING
+            for job, vjob in zip(queue, vjobs, strict=True)
+            for vm in vjob.vms
+        }
+        decision = decide(policy, Configuration(cluster, vjobs, locations, checked=True), Parameters())
+        assert isinstance(decision, Decision)
+        hosts.update(decision.placement)
+        assert {str(job.id) for job in started} <= running(decision), "nothing is ever suspended"
+        return [job for job in waiting if decision.states[str(job.id)] == "running"]
+
+    return starts
+
+
+def replay(jobs: Sequence[Job], starts: Scheduler) -> dict[int, int]:
+    """Start by job id. At one instant all ends, then all submissions, then one pass."""
+    submitted = 0
+    waiting: list[Job] = []
+    started: dict[Job, int] = {}
+    ends: list[tuple[int, int, Job]] = []
+    result: dict[int, int] = {}
+    while submitted < len(jobs) or ends:
+        now = min([end for end, _, _ in ends[:1]] + [job.submit for job in jobs[submitted : submitted + 1]])
+        while ends and ends[0][0] == now:
+            del started[heapq.heappop(ends)[2]]
+        while submitted < len(jobs) and jobs[submitted].submit == now:
+            waiting.append(jobs[submitted])
+            submitted += 1
+        for job in list(starts(now, waiting, started)):
+            waiting.remove(job)
+            started[job] = result[job.id] = now
+            heapq.heappush(ends, (now + job.run, job.id, job))
+    return result
+
+
+def trace(name: str) -> list[Job]:
+    lines = (DATA / "swf" / f"{name}.swf").read_text().splitlines()
+    return [Job(line) for line in lines if line and not line.startswith(";")]
+
+
+def reference(name: str, policy: str) -> dict[int, int]:
+    with gzip.open(DATA / "easy-reference" / f"{name}.{policy}.csv.gz", "rt") as file:
+        return {int(row["job_id"]): int(row["start"]) for row in csv.DictReader(file)}
+
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the traces are not beside this checkout")
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "processors"), [("kth_sp2_5k", 100), ("sdsc_sp2_5k", 128)])
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_the_pass_equals_the_reference_schedules_job_by_job(name: str, processors: int, policy: str) -> None:
+    assert replay(trace(name), counting(processors, policy == "easy")) == reference(name, policy)
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "processors"), [("kth_sp2_5k", 100), ("sdsc_sp2_5k", 128)])
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_the_policy_on_nodes_equals_counting_on_the_first_jobs(name: str, processors: int, policy: str) -> None:
+    jobs = trace(name)[:400]
+    assert replay(jobs, on_nodes(processors, policy)) == replay(jobs, counting(processors, policy == "easy"))
+
+
+def test_fcfs_stops_at_the_first_that_does_not_fit() -> None:
+    queue = Queue(*nodes(3)).add("a", "n1", "n2").add("b", vms=2).add("c")
+    decision = queue.decide("fcfs")
+    assert states(decision) == {"a": "running", "b": "waiting", "c": "waiting"}
+    assert decision.reasons["c"].code is ReasonCode.BEHIND_HEAD
+    assert "b" in str(decision.reasons["c"])
+
+
+def test_what_runs_keeps_running_also_behind_the_head_and_preemptible() -> None:
+    queue = Queue(*nodes(3)).add("head", vms=3).add("a", "n1", "n2", time_limit_s=100)
+    for policy in ("fcfs", "easy"):
+        assert states(queue.decide(policy)) == {"head": "waiting", "a": "running"}
+
+
+def test_sleeping_vjobs_are_ready_too() -> None:
+    decision = Queue(*nodes(2)).add("a", "zz:n1", "zz:n2").decide("fcfs")
+    assert states(decision) == {"a": "running"}
+    assert decision.sentence == "1 of 1 vjob runs: 1 resumes"
+
+
+def hole(**candidate: float) -> Decision:
+    """Three nodes: one is free, two are freed in 60 s, when the head (which needs three) starts."""
+    queue = Queue(*nodes(3)).add("a", "n1", "n2", time_limit_s=100, ran_s=40, preemptible=False)
+    return queue.add("head", vms=3, preemptible=False).add("c", preemptible=False, **candidate).decide("easy")
+
+
+def test_one_that_ends_at_the_shadow_time_is_backfilled() -> None:
+    assert running(hole(time_limit_s=60)) == {"a", "c"}
+
+
+def test_one_that_ends_after_the_shadow_time_is_not() -> None:
+    decision = hole(time_limit_s=61)
+    assert running(decision) == {"a"}
+    assert decision.reasons["c"].code is ReasonCode.WOULD_DELAY_HEAD
+    assert decision.reasons["head"].code is ReasonCode.RESERVED
+    assert str(decision.reasons["head"]).endswith("reserved to start in at most 60 s")
+
+
+def test_what_was_used_up_of_the_limit_counts_for_sleeping_ones_too() -> None:
+    queue = Queue(*nodes(3)).add("a", "n1", "n2", time_limit_s=60).add("head", vms=3)
+    assert "c" in running(queue.add("c", "zz:n1", time_limit_s=100, ran_s=40).decide("easy"))
+
+
+def test_what_runs_past_the_shadow_time_uses_up_the_extra() -> None:
+    queue = Queue(*nodes(4)).add("a", "n1", "n2", time_limit_s=60).add("head", vms=3)
+    queue.add("c", time_limit_s=900).add("d", time_limit_s=900).add("e", time_limit_s=60)
+    assert running(queue.decide("easy")) == {"a", "c", "e"}
+
+
+def test_vjobs_started_in_this_very_pass_count_for_the_shadow_time() -> None:
+    queue = Queue(*nodes(3)).add("a", vms=2, time_limit_s=50).add("head", vms=2).add("c", time_limit_s=51)
+    assert running(queue.decide("easy")) == {"a", "c"}, "extra: 3 - 2"
+    queue.add("d", time_limit_s=10)
+    decision = queue.decide("easy")
+    assert decision.reasons["head"].numbers["shadow_s"] == 50
+
+
+def test_running_vms_can_be_moved_to_make_room() -> None:
+    # 2 x 1,024 MiB free in two pieces: the two that run go together, and a VM of 2,048 MiB has a node for itself.
+    cluster = nodes(2, cpus=4, memory_mib=2048)
+    queue = Queue(*cluster).add("a", "n1", memory_mib=1024).add("b", "n2", memory_mib=1024).add("c", memory_mib=2048)
+    decision = queue.decide("easy")
+    assert running(decision) == {"a", "b", "c"}
+    assert decision.placement == {"a-0": "n1", "b-0": "n1", "c-0": "n2"}
+
+
+def test_without_time_limits_a_head_is_delayed_by_nobody_that_never_ends_either() -> None:
+    queue = Queue(*nodes(3)).add("a", "n1", "n2").add("head", vms=3).add("c").add("d", time_limit_s=9e9)
+    decision = queue.decide("easy")
+    assert running(decision) == {"a", "d"}
+    assert decision.reasons["c"].code is ReasonCode.WOULD_DELAY_HEAD
+
+
+def test_a_head_that_fits_nowhere_delays_nobody() -> None:
+    decision = Queue(*nodes(3)).add("head", vms=9).add("c").decide("easy")
+    assert running(decision) == {"c"}
+    assert "does not fit on the empty nodes either" in str(decision.reasons["head"])
+
+
+def test_one_that_has_outrun_its_limit_may_end_now() -> None:
+    queue = Queue(*nodes(2)).add("a", "n1", time_limit_s=10, ran_s=20).add("head", vms=2).add("c", time_limit_s=1)
+    decision = queue.decide("easy")
+    assert decision.reasons["head"].numbers["shadow_s"] == 0
+    assert running(decision) == {"a"}
+
+
+def test_numbers_of_reasons_are_finite() -> None:
+    for limit in (None, 50.0):
+        queue = Queue(*nodes(3)).add("a", "n1", "n2", time_limit_s=limit).add("head", vms=3).add("c", time_limit_s=9)
+        for reason in queue.decide("easy").reasons.values():
+            assert all(isinstance(value, str) or math.isfinite(value) for value in reason.numbers.values())
