@@ -290,17 +290,17 @@ def _mixtures(
 
 
 def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
-    """Nodes that lack something in the end, unless they lacked it before and nothing has come to them since."""
+    """Nodes that lack something in the end, unless nothing has come to them: then they lacked it in the beginning."""
     came = {
         location.node
         for name, location in locations.items()
         if location.state is VMState.RUNNING and location != source.locations[name]
     }
     for what, measure in (("MiB of memory", _memory), ("hundredths of CPUs", _cpus)):
-        before, after = measure(source, source.locations), measure(source, locations)
+        after = measure(source, locations)
         for node in source.nodes:
             capacity = node.capacity.memory_mib if measure is _memory else node.capacity.centi_cpus
-            if after[node.name] > capacity and (before[node.name] <= capacity or node.name in came):
+            if after[node.name] > capacity and node.name in came:
                 sentence = f"{node.name} has {capacity} {what}, and its VMs demand {after[node.name]} in the end"
                 yield Violation(Rule.VIABILITY, None, None, sentence)
 

@@ -55,7 +55,7 @@ QUEUE = (
     VJob("wakes", (W1, W2)),
     VJob("cycle", (X, Y)),
     VJob("tight", (P, Q)),
-    VJob("new", (R,), exclude=frozenset({"n7"})),
+    VJob("new", (R,), nodes=frozenset({"n2", "n7", "n8", "n9", "leaving", "gone"}), exclude=frozenset({"n7"})),
     VJob("lost", (L1, L2), lost=True),
     VJob("fixed", (F1, F2), preemptible=False),  # n9 has neither the memory nor the CPUs for both, and they stay
     VJob("cancelled", (K,)),
@@ -76,7 +76,7 @@ SOURCE = Configuration(
         "q": running_on("n7"),
         "r": WAITING,
         "l1": running_on("n8"),
-        "l2": WAITING,
+        "l2": sleeping_on("n8"),
         "f1": running_on("n9"),
         "f2": running_on("n9"),
         "k": WAITING,
@@ -106,6 +106,7 @@ POOLS: Pools = [
         migrate(X, "n3", "n5", bypass=True),
         suspend(P, "n6", bypass=True),
         stop(L1, "n8", requeue=True),
+        stop(L2, "n8", requeue=True),
     ],
     [
         resume(W1, "n1", "n1"),
@@ -294,6 +295,10 @@ MUTATIONS: dict[str, tuple[Change, set[tuple[Rule, int | None, str | None]]]] = 
         ),
         {(Rule.DESTINATION, 1, "r")},
     ),
+    "a destination that the vjob does not name": (
+        both(drop(1, "r"), last(run(R, "n5")), wanted(r=running_on("n5"))),
+        {(Rule.DESTINATION, 3, "r")},
+    ),
     "another destination than the target's": (swap(1, "r", run(R, "n8")), {(Rule.TARGET, PLAN, None)}),
     "a state saved on another node": (
         both(swap(0, "s1", suspend(S1, "n1", "n8")), wanted(s1=sleeping_on("n8"))),
@@ -375,9 +380,9 @@ def test_a_violation_says_what_is_wrong_and_with_which_numbers() -> None:
 def test_vee09_figure_6_step_ii_costs_512_migrating_vm2_768_and_the_plan_4224() -> None:
     """The sizes are those in the drawing.
 
-    With the migrations that the paper's text names, its equations 6 to 8 give 3456, and not the 4224 that it states. The
-    difference is exactly what one more VM of 512 MiB in step II costs (512 and 256 for step I); VM6 is missing from text
-    and drawing. With it all three numbers of the paper come out.
+    With the migrations that the paper's text names, its equations 6 to 8 give 3456, and not the 4224 that it states.
+    The difference is exactly what one more VM of 512 MiB in step II costs (512 and 256 for step I); VM6 is missing from
+    text and drawing. With it all three numbers of the paper come out.
     """
     sizes = {1: 256, 2: 512, 3: 256, 4: 256, 5: 256, 6: 512, 7: 384}
     vms = {number: vm(f"VM{number}", memory) for number, memory in sizes.items()}
@@ -432,6 +437,14 @@ def test_an_overload_may_stay_where_nothing_comes_but_not_get_company_nor_arise(
     both_there = {"f1": running_on("n2"), "f2": running_on("n2")}
     moved = [[migrate(f1, "n1", "n2"), migrate(f2, "n1", "n2")]]
     assert [each.rule for each in check_plan(source, both_there, moved)] == [Rule.VIABILITY]
+
+
+@pytest.mark.parametrize(("memory_mib", "rules"), [(512, []), (513, [Rule.MEMORY, Rule.VIABILITY])])
+def test_memory_is_counted_to_the_last_mib(memory_mib: int, rules: list[Rule]) -> None:
+    guest = vm("guest", memory_mib)
+    vjobs = (VJob("ends", (E,)), VJob("v", (guest,)))
+    source = Configuration(NODES, vjobs, {"e": running_on("n1"), "guest": WAITING})
+    assert [each.rule for each in check_plan(source, {"guest": running_on("n1")}, [[run(guest, "n1")]])] == rules
 
 
 def test_a_pivot_that_became_a_dead_end_is_left_by_a_bypass_suspend() -> None:

@@ -173,6 +173,7 @@ def test_a_step_does_not_change_what_it_started_from() -> None:
     assert before.used == used
     assert before.locations["VM1"] == running_on("N1")
     assert after.used["N2"] == Resources(1, 1024)
+    assert after.vm_by_name is before.vm_by_name, "what no step changes is not derived at each step"
 
 
 @given(configurations(consistent=False))
@@ -207,6 +208,7 @@ def test_configurations_that_differ_in_a_location_a_node_or_a_vjob_are_different
     others = [base, figure("N1", "N2", "N2"), drained, Configuration(base.nodes, base.vjobs[::-1], base.locations)]
     assert len(set(others)) == len(others)
     assert len({base, figure("N1", "N2", "N3")}) == 1
+    assert len({hash(each) for each in others}) == len(others), "a search over configurations looks them up in sets"
 
 
 hundredths = st.integers(0, 400)
@@ -219,6 +221,12 @@ def test_sums_of_fractions_fit_exactly_when_their_hundredths_do(demands: list[in
     assert total.centi_cpus == sum(demands)
     assert room.holds(total) is (sum(demands) <= capacity)
     assert (Resources(sum(demands) / 100, 0) - total).centi_cpus == 0
+
+
+def test_three_tenths_fit_though_their_sum_is_not_exact() -> None:
+    thrice = sum([Resources(0.1, 0)] * 3, NOTHING)
+    assert thrice.cpus > 0.3
+    assert Resources(0.3, 0).holds(thrice)
 
 
 def test_both_dimensions_have_to_fit() -> None:
