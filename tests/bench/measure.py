@@ -115,7 +115,8 @@ class Report:
     def title(self, benchmark: str, text: str) -> None:
         """Begin a benchmark."""
         self.benchmark = benchmark
-        print(f"\n{benchmark}. {text}\n", flush=True)
+        busy = os.getloadavg()[0]  # others on the machine make everything slower
+        print(f"\n{benchmark}. {text} (load {busy:.1f})\n", flush=True)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Print a table."""

@@ -70,7 +70,7 @@ class Sizes:
         _vee09(200, 4, "nodes"),
         _vee09(400, 4, "nodes"),
     )
-    configurations: int = 10
+    configurations: int = 5
     time_limit_s: float = 10.0
     formulations: Sequence[str] = field(default=FORMULATIONS)
     ways: Sequence[str] = field(default=tuple(WAYS))
