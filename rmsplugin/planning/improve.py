@@ -24,9 +24,8 @@ _MOST_TRIES = 150
 #: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
 _FEW_MOVERS = 20
 
-#: Pivots tried for each of them, and ceilings tried for a whole plan.
+#: Pivots tried for each of them.
 _PIVOTS = 2
-_CEILINGS = 6
 
 
 def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0) -> Schedule:
@@ -41,7 +40,6 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
     search.orders()
     search.early_bypasses()
     search.other_bypasses()
-    search.ceilings()
     cost = -1
     while search.best.cost != cost:
         cost = search.best.cost
@@ -148,15 +146,6 @@ class _Search:
             and moves.vjobs[unit].allows(moves.names[node])
         )
         return [Way(node) for _, node in rooms[:_PIVOTS]]
-
-    def ceilings(self) -> None:
-        """Take cheap actions first, in all pools; the dear ones when nothing else is left."""
-        if self._is_ideal() or len(self.best.pools) < 2:
-            return
-        costs = sorted({self._moves.dearest[unit] for unit in self._moves.units})[:-1]
-        step = max(1, len(costs) // _CEILINGS)
-        for cost in costs[::-step][:_CEILINGS]:
-            self._try(replace(self.best.policy, ceiling=cost, caps=()))
 
     def caps(self) -> None:
         """Hold back the dear actions of each pool in turn; what helps is kept."""

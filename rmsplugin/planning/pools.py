@@ -37,18 +37,17 @@ class Step(NamedTuple):
 class Policy:
     """What steers the greedy; the default is the plain greedy, which holds nothing back.
 
-    ``caps``: by pool, the cost in MiB above which arrivals are held back; ``ceiling``: the same for all other pools.
-    Both give way where nothing else would be feasible. ``ways``: bypasses to take as soon as there is room.
+    ``caps``: by pool, the cost in MiB above which arrivals are held back; a cap gives way where nothing else would be
+    feasible. ``ways``: bypasses to take as soon as there is room.
     """
 
     unblock_first: bool = False  # prefer arrivals that leave a node on which others wait
     caps: tuple[int | None, ...] = ()
-    ceiling: int | None = None
     ways: Mapping[int, Way] = field(default_factory=dict)
 
     def cap(self, pool: int) -> int | None:
         """The cost above which arrivals are held back from a pool (counted from 0)."""
-        return self.caps[pool] if pool < len(self.caps) else self.ceiling
+        return self.caps[pool] if pool < len(self.caps) else None
 
 
 #: Chooses bypasses for a schedule in which nothing is feasible; at least one.

@@ -26,7 +26,10 @@ from rmsplugin.model.elements import (
 )
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.cost import plan_cost
+from rmsplugin.planning.improve import cheapest
 from rmsplugin.planning.makespan import Durations, makespan
+from rmsplugin.planning.moves import Moves, moves_between
 from rmsplugin.planning.order import dependency_order
 from rmsplugin.planning.plan import Plan
 
@@ -199,11 +202,28 @@ def test_departures_come_first_and_the_resumes_of_a_vjob_together(instance: Inst
 @given(instances() | crowds())
 def test_a_plan_is_never_dearer_than_the_plain_greedy_and_always_the_same(instance: Instance) -> None:
     source, target = instance
-    plan = plan_of(instance)
-    event(f"cheaper: {plan.cost < plan_of(instance, effort=0).cost}")
-    assert plan.cost <= plan_of(instance, effort=0).cost
+    plan, greedy = plan_of(instance), plan_of(instance, effort=0)
+    event(f"cheaper: {plan.cost < greedy.cost}")
+    assert (plan.cost, len(list(plan.actions()))) <= (greedy.cost, len(list(greedy.actions())))
+    assert asleep(source, plan) <= asleep(source, greedy), "nobody stands still for a cheaper order"
     backwards = dict(reversed(target.items()))
     assert build_plan(replace(source, checked=False), backwards) == plan
+
+
+def asleep(source: Configuration, plan: Plan) -> Counter[bool]:
+    """How many VMs are suspended for a bypass, by whether their vjob is preemptible."""
+    kinds = [each.vm.name for each in plan.actions() if each.bypass and each.kind is ActionKind.SUSPEND]
+    return Counter(source.vjob_by_vm[name].preemptible for name in kinds)
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances() | crowds())
+def test_the_cost_that_is_searched_with_is_the_cost_of_the_plan(instance: Instance) -> None:
+    moves = moves_between(*instance)
+    assert isinstance(moves, Moves)
+    for effort in (0, 1):
+        schedule = cheapest(moves, effort=effort)
+        assert schedule.cost == plan_cost(schedule.actions())
 
 
 @settings(max_examples=300, deadline=None)

@@ -23,6 +23,7 @@ from rmsplugin.model.elements import (
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.cost import local_cost, plan_cost, pool_cost
+from rmsplugin.planning.moves import Moves, moves_between
 from rmsplugin.planning.plan import Plan, Unreachable
 
 Cluster = dict[str, int]  # memory of each node
@@ -369,7 +370,7 @@ def test_the_pivot_is_the_best_fit_among_room_that_nobody_waits_for() -> None:
         "other": running_on("large"),
         "new": running_on("wanted"),
     }
-    plan = plan_of(source, target)
+    plan = plan_of(source, target, effort=0)
     assert [action.destination for action in plan.actions() if action.bypass] == ["fits"]
 
 
@@ -383,6 +384,44 @@ def test_many_cycles_are_broken_in_one_pool() -> None:
     assert len(plan.pools) == 3
     assert sum(action.bypass and action.kind is ActionKind.MIGRATE for action in plan.actions()) == pairs // 2
     assert sum(action.bypass and action.kind is ActionKind.SUSPEND for action in plan.actions()) == pairs // 2
+
+
+def test_a_vm_does_not_leave_its_pivot_in_the_pool_in_which_it_comes_to_it() -> None:
+    hosts = {"v0": ("n0", "n1"), "v1": ("n1", "n2"), "v2": ("n2", "n0"), "v3": ("n2", "n0")}
+    vms = {name: vm(name, 512 if name == "v1" else 256) for name in hosts}
+    cluster = {"n0": 512, "n1": 512, "n2": 512}
+    source = configuration(cluster, {vms[name]: running_on(here) for name, (here, _) in hosts.items()})
+    plan = plan_of(source, {name: running_on(there) for name, (_, there) in hosts.items()}, effort=0)
+    assert all(len({action.vm for action in pool}) == len(pool) for pool in plan.pools)
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_a_large_vm_that_stays_is_moved_only_if_nobody_else_may_be_suspended(preemptible: bool) -> None:
+    one, two, large = vm("one", 256), vm("two", 256), vm("large", 1024)
+    apart = frozenset({"n3"})
+    source = configuration(
+        {"n1": 256, "n2": 1280, "n3": 1024},
+        {one: running_on("n1"), two: running_on("n2"), large: running_on("n2")},
+        vjobs=[
+            VJob("a", (one,), preemptible=preemptible, exclude=apart),
+            VJob("b", (two,), preemptible=preemptible, exclude=apart),
+            VJob("c", (large,)),
+        ],
+    )
+    plan = plan_of(source, {"one": running_on("n2"), "two": running_on("n1")})
+    assert {action.vm for action in plan.actions() if action.bypass} == {one if preemptible else large}
+
+
+def test_a_group_needs_the_memory_of_all_its_members_on_each_of_their_nodes() -> None:
+    vms = [vm(f"r{i}", 256 << i) for i in range(3)]
+    source = configuration(
+        {"n1": 4096, "n2": 4096}, dict.fromkeys(vms, sleeping_on("n1")), vjobs=[VJob("v", tuple(vms))]
+    )
+    moves = moves_between(source, {"r0": running_on("n1"), "r1": running_on("n2"), "r2": running_on("n1")})
+    assert isinstance(moves, Moves)
+    (unit,) = moves.units
+    assert [moves.demand_on(unit, node) for node in (0, 1)] == [256 + 1024, 512]
+    assert [moves.wanted(node) for node in (0, 1)] == [256 + 1024, 512]
 
 
 def test_a_small_vm_that_stays_makes_room_if_that_is_cheaper_than_a_suspend() -> None:

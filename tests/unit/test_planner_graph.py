@@ -71,6 +71,7 @@ def test_names_cannot_break_out_of_their_quotes() -> None:
     source = Configuration((Node(evil, Resources(2, 64)),), (VJob("v", (vm,)),), {evil: WAITING})
     plan = Plan(((run(vm, evil),),))
     text = to_dot(reconfiguration_graph(source, plan.actions()), plan)
+    assert len(text.splitlines()) == 6, "no name ends a line"
     outside = re.sub(r'"(?:[^"\\]|\\.)*"', "S", text)
     assert outside.splitlines() == [
         "digraph reconfiguration {",
