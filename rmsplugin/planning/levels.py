@@ -39,12 +39,24 @@ def levels(problem: Replacement) -> list[Level]:
     return [Level(part[0], part[-1]) for part in reversed(parts)]
 
 
-def search_levels(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search) -> int:
-    """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB."""
+def search_levels(
+    problem: Replacement,
+    kept: list[Kept],
+    incumbent: Incumbent,
+    budget: Budget,
+    search: Search,
+    spacious: bool = True,
+) -> int:
+    """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
+
+    ``spacious``: there is room enough that most likely nothing waits; then the program for all plans settles it.
+    """
     ahead = levels(problem)
-    bound = _solve(problem, kept, Level(ahead[-1].wait_mib), incumbent, budget, search, _FIRST_SHARE)
-    if bound >= (incumbent.cost or 0):
-        return bound
+    bound = 0
+    if len(ahead) == 1 or spacious:
+        bound = _solve(problem, kept, Level(ahead[-1].wait_mib), incumbent, budget, search, _FIRST_SHARE)
+        if bound >= (incumbent.cost or 0) or len(ahead) == 1:
+            return bound
     least = None
     for at, level in enumerate(ahead):
         if budget.exhausted:
@@ -66,9 +78,10 @@ def _solve(
     """Solve one level for something better than the incumbent; its bound."""
     program = Program(problem, kept, level, incumbent.most_nodes, incumbent.cost)
     limit = budget.left * share
-    solved = program.solve(
+    limited = (
         replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
     )
+    solved = program.solve(limited, incumbent.best().target)
     _charge(budget, solved, limit)
     known = incumbent.cost or 0
     if solved.counts is not None:

@@ -82,14 +82,14 @@ def place(
     wait_mib = problem.wait_mib
     kept = [keep(place, problem.classes, wait_mib) for place in problem.places]
     bound = problem.fixed_cost + sum(each.bound_mib for each in kept)
-    _repair(problem, incumbent, previous)
+    spacious = _repair(problem, incumbent, previous)
     if incumbent.cost != bound:
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
     if incumbent.cost > bound:
         if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-            bound = max(bound, search_levels(problem, kept, incumbent, budget, search))
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
         elif objective == "cost":
             search_neighbourhoods(problem, incumbent, budget, search)
     best = incumbent.best()
@@ -102,14 +102,15 @@ def place(
     )
 
 
-def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> None:
-    """Only what must move moves; and the last answer, if it names a node for everything."""
+def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> bool:
+    """Only what must move moves; and the last answer, if it names a node for everything. Whether there is room."""
     counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
     if counts is not None:
         incumbent.offer(with_names(problem, counts))
     names = {name for name in incumbent.source.locations if name not in problem.fixed}
     if previous is not None and names <= previous.keys():
         incumbent.offer(_named(problem, {name: previous[name] for name in names}))
+    return counts is not None
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:

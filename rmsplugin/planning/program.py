@@ -16,14 +16,16 @@ Later pools, and cycles, can only add. The bound is rounded up to what a sum of 
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 from ortools.math_opt.python import mathopt
 
+from rmsplugin.model.elements import Location
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.counts import Counts
 from rmsplugin.planning.keep import Kept
@@ -251,21 +253,22 @@ class Program:
 
     # -- solving -------------------------------------------------------------------------------------------------
 
-    def solve(self, search: Search) -> Solved:
-        """Search for the cheapest counts.
+    def solve(self, search: Search, start: Mapping[str, Location] | None = None) -> Solved:
+        """Search for the cheapest counts, from a target that is known (``start``, by VM name) if there is one.
 
         HiGHS, single-threaded: on this program it closes gaps that CP-SAT leaves open (docs/benchmarks.md).
         """
         limit = search.deterministic_limit
         parameters = mathopt.SolveParameters(
-            time_limit=datetime.timedelta(seconds=search.time_limit_s) if limit is None else None,
+            time_limit=timedelta(seconds=search.time_limit_s) if limit is None else None,
             node_limit=None if limit is None else max(1, round(limit * _TREE_NODES_PER_UNIT)),
             random_seed=search.seed,
             relative_gap_tolerance=0.0,
             absolute_gap_tolerance=0.0,
             enable_output=False,
         )
-        result = mathopt.solve(self._model, mathopt.SolverType.HIGHS, params=parameters)
+        hints = mathopt.ModelSolveParameters(solution_hints=[] if start is None else [self._hint(start)])
+        result = mathopt.solve(self._model, mathopt.SolverType.HIGHS, params=parameters, model_params=hints)
         infeasible = result.termination.reason is mathopt.TerminationReason.INFEASIBLE
         seconds = result.solve_time().total_seconds()
         bound = self._round_up(result.best_objective_bound())
@@ -273,6 +276,34 @@ class Program:
             return Solved(None, None, bound, infeasible, seconds)
         cost = self._problem.fixed_cost + round(result.objective_value() * self._unit)
         return Solved(self._counts(result.variable_values()), cost, min(bound, cost), False, seconds)
+
+    def _hint(self, target: Mapping[str, Location]) -> mathopt.SolutionHint:
+        """The counts of a target, with nothing early: that is always possible, and improved within moments."""
+        at = {place.node.name: i for i, place in enumerate(self._problem.places)}
+        values: dict[mathopt.Variable, float] = dict.fromkeys(self._early.values(), 0.0)
+        values |= dict.fromkeys((*self._group_early, *self._late.values(), *self._local_early.values()), 0.0)
+
+        def arrive(name: str, k: int) -> None:
+            variable = self._late.get((at[target[name].node or ""], k))
+            if variable is not None:
+                values[variable] += 1
+
+        for i, place in enumerate(self._problem.places):
+            here = place.node.name
+            for k, names in place.residents.items():
+                gone = [name for name in names if target[name].node != here]
+                values[self._leave[i, k]] = len(gone)
+                for name in gone:
+                    arrive(name, k)
+            for (k, group), names in place.images.items():
+                gone = [name for name in names if target[name].node != here]
+                values[self._remote[i, k, group]] = len(gone)
+                values[self._local_late[i, k, group]] = len(names) - len(gone)
+                for name in gone:
+                    arrive(name, k)
+        for mover in self._problem.movers:
+            arrive(mover.name, mover.vm_class)
+        return mathopt.SolutionHint(variable_values=values)
 
     def _round_up(self, bound: float) -> int:
         """A bound in MiB: no cost lies between two multiples of the unit (all costs are sums of demands)."""
