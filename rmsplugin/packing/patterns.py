@@ -15,8 +15,11 @@ from ortools.sat.python import cp_model
 from rmsplugin.packing.budget import CALL, VARIABLE, Budget
 from rmsplugin.packing.classes import Classes, Ints
 
-#: Elements of the arrays of all patterns that are kept, and that may be made on the way: bounds the memory.
+#: Elements of the arrays of all patterns that are kept: bounds the memory.
 _MOST_ELEMENTS = 6_000_000
+
+#: So many times as many may be made on the way, class by class: bounds the time.
+_DETOUR = 10
 
 #: States times items of a table of dynamic programming: above that CP-SAT prices instead.
 _MOST_STATES = 30_000_000
@@ -33,11 +36,14 @@ def maximal(classes: Classes, kind: int, most_elements: int) -> Ints | None:
     members = members[np.lexsort((-classes.demand[members, 0], -classes.demand[members, 1]))]
     rows = np.zeros((1, len(members)), dtype=np.int32)
     free = classes.capacity[kind][None, :].copy()
+    made = 0
     for j, c in enumerate(members):
         fits = np.full(len(rows), most[c])
         for dimension in np.flatnonzero(classes.demand[c]):
             fits = np.minimum(fits, free[:, dimension] // classes.demand[c, dimension])
-        if int(fits.sum() + len(fits)) * len(members) > most_elements:
+        elements = int(fits.sum() + len(fits)) * len(members)
+        made += elements
+        if elements > most_elements or made > _DETOUR * most_elements:
             return None
         chosen = np.arange((fits + 1).sum()) - np.repeat(np.cumsum(fits + 1) - fits - 1, fits + 1)
         rows, free = np.repeat(rows, fits + 1, axis=0), np.repeat(free, fits + 1, axis=0)
@@ -54,18 +60,22 @@ def maximal(classes: Classes, kind: int, most_elements: int) -> Ints | None:
 class Pricer:
     """Finds, for each kind of nodes, patterns whose VMs are worth most at given prices, and how much at the most."""
 
-    def __init__(self, classes: Classes, budget: Budget) -> None:
-        """List all maximal patterns of as many kinds as memory allows."""
+    def __init__(self, classes: Classes, budget: Budget, most_elements: int = _MOST_ELEMENTS) -> None:
+        """List all maximal patterns of as many kinds as memory allows (elements of arrays)."""
         self._classes = classes
         self._budget = budget
         self.listed: dict[int, Ints] = {}
-        left = _MOST_ELEMENTS
+        left = most_elements
         for kind in range(len(classes.available)):
             patterns = maximal(classes, kind, left)
+            budget.charge(CALL * len(classes.count))
             if patterns is not None:
                 self.listed[kind] = patterns
                 left -= patterns.size
-        budget.charge(20 * (_MOST_ELEMENTS - left) + CALL * classes.most.size)
+                budget.charge(20 * patterns.size)
+            else:
+                budget.charge(3 * _DETOUR * left)
+                left //= 2  # each failure costs time; with many kinds that must come to an end
         alike: defaultdict[bytes, list[int]] = defaultdict(list)
         for kind in range(len(classes.available)):
             if kind not in self.listed:

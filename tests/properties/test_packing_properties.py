@@ -269,12 +269,12 @@ def test_all_ways_to_price_find_the_same_worth(problem: tuple[list[Item], list[N
     classes = classify(items, nodes)
     size = len(classes.count)
     prices = np.array(data.draw(st.lists(st.integers(0, 1000), min_size=size, max_size=size)), dtype=np.int64)
-    pricer = Pricer(classes, Budget(SEARCH))
-    for kind, worth, patterns in pricer.price(prices):
-        (_, by_table, best) = next(iter(pricer._by_table([kind], prices)))
-        (_, by_solver, also_best) = pricer._by_solver(kind, prices)
-        assert worth == by_table == by_solver
-        for rows in (patterns, best, also_best):
+    by_list, by_table = (Pricer(classes, Budget(SEARCH), elements) for elements in (10**6, 0))
+    offers = {kind: (worth, patterns) for kind, worth, patterns in by_table.price(prices)}
+    for kind, worth, patterns in by_list.price(prices):
+        (_, also_worth, also_best) = by_list._by_solver(kind, prices)
+        assert worth == offers[kind][0] == also_worth
+        for rows in (patterns, offers[kind][1], also_best):
             assert (rows @ prices).max() == worth
             assert (rows @ classes.demand <= classes.capacity[kind]).all()
             assert (rows <= classes.most[:, kind]).all()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
 import pytest
+from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.diving import dive
 from rmsplugin.packing.feasible import Fits, FitsNot, Unknown, fits
 from rmsplugin.packing.first_fit import FirstFit
+from rmsplugin.packing.integer import Wanted, spread
 from rmsplugin.packing.patterns import Pricer, maximal
-from rmsplugin.packing.relaxation import relax
+from rmsplugin.packing.relaxation import Relaxation, relax
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, Packing, pack
 
@@ -131,8 +135,8 @@ def test_of_unequal_nodes_the_ones_that_save_others_are_used() -> None:
 
 
 def test_a_node_from_which_more_is_taken_than_it_has_hosts_nothing() -> None:
-    found = packed(pack(items([(0, 512)]), [node("n1", -1, 3072), node("n2")], SEARCH))
-    assert found.assignment == {"v0": "n2"}
+    found = packed(pack(items([(0, 512)] * 2), [node("n1", -1, 3072), node("n2")], SEARCH))
+    assert found.assignment == {"v0": "n2", "v1": "n2"}
 
 
 def test_vms_go_only_where_they_are_allowed() -> None:
@@ -208,12 +212,71 @@ def test_the_relaxation_leads_to_an_optimum_that_no_heuristic_finds() -> None:
     assert found.nodes_used <= found.ffd_nodes_used - 5
 
 
+def test_the_relaxation_proves_what_sums_and_whole_numbers_do_not_within_the_limits() -> None:
+    nodes = [node(f"n{i}", 1.5, 3072) for i in range(150)]
+    found = packed(pack(triples(100, 250, 1), nodes, Search(deterministic_limit=3.0)))
+    assert found.optimal
+
+
+def test_where_fractions_of_nodes_suffice_whole_numbers_prove_the_optimum() -> None:
+    """One and a half nodes of each pair would do: three together, but each pair needs both of its nodes."""
+    pairs = [frozenset({"n0", "n1"}), frozenset({"n2", "n3"})]
+    confined = [Item(vm(f"v{i}{j}"), nodes=pair) for i, pair in enumerate(pairs) for j in range(3)]
+    nodes = [node(f"n{i}") for i in range(4)]
+    classes = classify(confined, nodes)
+    assert relax(classes, Pricer(classes, Budget(SEARCH)), [], classes.available, Budget(SEARCH)).bound == 3
+    found = packed(pack(confined, nodes, SEARCH))
+    assert (found.nodes_used, found.lower_bound) == (4, 4)
+
+
+def test_a_node_that_hosts_only_vms_that_demand_nothing_is_used_as_well() -> None:
+    confined = [Item(vm(f"v{i}", 0, 0), nodes=frozenset({f"n{i}"})) for i in range(2)]
+    classes = classify(confined, [node("n0"), node("n1")])
+    answer = spread(classes, Wanted(1, 2), Budget(SEARCH))
+    assert answer.loads is not None
+    assert (answer.bound, sum(answer.loads.values())) == (2, 2)
+
+
+def test_a_dive_places_each_vm_once_where_patterns_have_room_for_more() -> None:
+    classes = classify(items([(1, 1024)] * 3), [node("n0"), node("n1")])
+    relaxation = Relaxation(2, columns=[(0, ((0, 2),))], values=[2.0])
+    loads = dive(classes, Pricer(classes, Budget(SEARCH)), relaxation, classes.available, Budget(SEARCH))
+    assert loads == {(0, ((0, 2),)): 1, (0, ((0, 1),)): 1}
+
+
+def test_a_dive_uses_no_more_nodes_than_it_may() -> None:
+    classes = classify(items([(2, 1024), (2, 512)]), [node("n0"), node("n1")])
+    relaxation = Relaxation(2, columns=[(0, ((0, 1),)), (0, ((1, 1),))], values=[1.0, 1.0])
+    pricer = Pricer(classes, Budget(SEARCH))
+    assert dive(classes, pricer, relaxation, classes.usable(1), Budget(SEARCH)) is None
+    assert dive(classes, pricer, relaxation, classes.usable(2), Budget(SEARCH)) is not None
+
+
+def test_the_relaxation_leaves_something_for_what_comes_after_it() -> None:
+    classes = classify(triples(200, 300, 6), [node(f"n{i}", 1.5, 3072) for i in range(200)])
+    budget = Budget(Search(deterministic_limit=2.0))
+    pricer = Pricer(classes, budget)
+    before = budget.left
+    relax(classes, pricer, [], classes.available, budget)
+    assert before > budget.left > before / 4
+
+
+@pytest.mark.parametrize(("workers", "interleaved"), [(1, False), (2, True)])
+def test_with_a_deterministic_limit_no_clock_ends_a_solver_and_its_threads_do_not_race(
+    workers: int, interleaved: bool
+) -> None:
+    budget = Budget(Search(time_limit_s=0.5, workers=workers, seed=7, deterministic_limit=4.0))
+    solver, _ = budget.solve(cp_model.CpModel(), 0.25)
+    parameters = solver.parameters
+    assert (parameters.max_deterministic_time, parameters.max_time_in_seconds) == (1.0, math.inf)
+    assert (parameters.random_seed, parameters.num_workers) == (7, workers)
+    assert parameters.interleave_search is interleaved
+
+
 def test_patterns_are_not_listed_if_there_are_too_many_and_the_bound_is_the_same() -> None:
     classes = classify(triples(12, 60, 2), [node(f"n{i}", 1.5, 3072) for i in range(60)])
     assert maximal(classes, 0, 100) is None
-    listed, unlisted = (Pricer(classes, Budget(SEARCH)) for _ in range(2))
-    unlisted.listed.clear()
-    unlisted._alike.append([0])
+    listed, unlisted = (Pricer(classes, Budget(SEARCH), elements) for elements in (10**6, 100))
     assert listed.complete == len(listed.listed[0])
     assert unlisted.complete is None
     bounds = {relax(classes, pricer, [], classes.available, Budget(SEARCH)).bound for pricer in (listed, unlisted)}
