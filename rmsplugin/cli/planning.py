@@ -129,7 +129,8 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _search(arguments: argparse.Namespace) -> Search:
+def search_of(arguments: argparse.Namespace) -> Search:
+    """The limits that were asked for."""
     from rmsplugin.packing.search import Search
 
     limit = arguments.deterministic_limit
@@ -163,7 +164,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             policy=arguments.policy,
             objective=arguments.objective,
             heuristic=arguments.heuristic,
-            search=_search(arguments),
+            search=search_of(arguments),
             durations=solve.durations(arguments.config),
             show=show,
         )
@@ -187,7 +188,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         show("packing")
-        packed = packing.pack_running(configuration, _search(arguments))
+        packed = packing.pack_running(configuration, search_of(arguments))
     if arguments.json:
         print(json.dumps(packing.document(configuration, packed), indent=1))
     else:
