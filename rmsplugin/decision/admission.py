@@ -9,7 +9,7 @@ from rmsplugin.decision.exact import repack
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob, VMState
 from rmsplugin.model.vjob import VJobState
@@ -20,6 +20,7 @@ class Draft:
     """A decision in the making: what is settled, who must run, and who is left to the policy, in queue order."""
 
     configuration: Configuration
+    effort: Effort = field(default_factory=Effort)
     states: dict[str, VJobState] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
     musts: list[VJob] = field(default_factory=list)
@@ -52,14 +53,17 @@ class Draft:
         return Decision(policy, states, reasons, dict(placement), sentence(self.configuration, states))
 
 
-def settle(configuration: Configuration, must_run: Callable[[VJob], Reason | None]) -> Draft:
+def settle(
+    configuration: Configuration, must_run: Callable[[VJob], Reason | None], effort: Effort | None = None
+) -> Draft:
     """Sort the queue into what is settled, who must run, and who is left to the policy.
 
     Args:
         configuration: nodes, queue and locations.
         must_run: for a running vjob, the reason why the policy may not suspend it, or None.
+        effort: how much may be tried; None: no limit.
     """
-    draft = Draft(configuration)
+    draft = Draft(configuration, effort or Effort())
     for vjob in configuration.vjobs:
         now = configuration.state(vjob)
         fixed = _fixed(configuration, vjob, now)
@@ -106,7 +110,7 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
     configuration = draft.configuration
     pinned: dict[str, Mapping[str, str]] = {}
     for _ in range(len(draft.musts) + 1):
-        site = Site(configuration, pinned, frozenset(pinned))
+        site = Site(configuration, dict(pinned), frozenset(pinned), draft.effort)
         room, stuck = site.pack_until(draft.musts)
         if stuck is None:
             return room

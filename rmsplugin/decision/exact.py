@@ -26,7 +26,7 @@ def repack(site: Site, vjobs: Iterable[VJob], search: Search) -> NodeRoom | None
     if placed is None:
         return None
     packed = {vjob.name: {vm.name: placed[vm.name] for vm in vjob.vms} for vjob in loose}
-    return Site(site.configuration, {**in_place, **packed}, site.in_place).pack(members)
+    return replace(site, pinned={**in_place, **packed}).pack(members)
 
 
 def _placement(site: Site, vjobs: list[VJob], search: Search) -> Mapping[str, str] | None:

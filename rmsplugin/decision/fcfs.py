@@ -13,7 +13,7 @@ from rmsplugin.decision.easy import Outcome, Pass, Reservation, schedule
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
-from rmsplugin.decision.room import NodeRoom
+from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 
@@ -41,7 +41,7 @@ def _stays(vjob: VJob) -> Reason | None:
 
 
 def _start(name: str, configuration: Configuration, parameters: Parameters, backfill: bool) -> Decision | Infeasible:
-    draft = settle(configuration, _stays)
+    draft = settle(configuration, _stays, Effort(parameters.packed_vms))
     room = admit(draft, parameters)
     if isinstance(room, Infeasible):
         return room

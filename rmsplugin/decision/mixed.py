@@ -19,7 +19,7 @@ from rmsplugin.decision.admission import Draft, admit, settle, where_it_is
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, seconds, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.decision.switching import Round, exempt_for_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, VMState, running_on, sleeping_on
@@ -35,9 +35,9 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
     original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
     before: Mapping[str, VJobState] = original
     reasons: dict[str, Reason] = {}
-    current = configuration
+    current, effort = configuration, Effort(parameters.packed_vms)
     for _ in range(parameters.rounds):
-        decision = _once(current, parameters)
+        decision = _once(current, parameters, effort)
         if isinstance(decision, Infeasible):
             return decision
         for name, state in decision.states.items():
@@ -48,7 +48,7 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
             return replace(decision, reasons=reasons, sentence=sentence(configuration, decision.states))
         before = decision.states
         current = applied(configuration, decision)
-    return _once(configuration, parameters, start=False)
+    return _once(configuration, parameters, effort, start=False)
 
 
 def applied(configuration: Configuration, decision: Decision) -> Configuration:
@@ -84,9 +84,11 @@ def _location(state: VJobState, now: Location, host: str | None) -> Location:
             return WAITING
 
 
-def _once(configuration: Configuration, parameters: Parameters, start: bool = True) -> Decision | Infeasible:
+def _once(
+    configuration: Configuration, parameters: Parameters, effort: Effort, start: bool = True
+) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
-    draft = settle(configuration, lambda vjob: _stays(vjob, parameters))
+    draft = settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
     room = _kept(draft, parameters)
     if isinstance(room, Infeasible):
         return room
@@ -120,7 +122,7 @@ def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
     """The room of what runs now: all of it if it packs or is viable as it is, else who must run and then the queue."""
     configuration = draft.configuration
     running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
-    room = Site(configuration).pack(running)
+    room = Site(configuration, effort=draft.effort).pack(running)
     if room is not None:
         return room
     admitted = admit(draft, parameters)
@@ -151,4 +153,4 @@ def _as_it_is(site: Site, vjobs: list[VJob]) -> NodeRoom | None:
         return None
     whole = {vjob.name for vjob, _ in hosts} - {v.name for v, at in hosts if at.state is not VMState.RUNNING}
     pinned = {vjob.name: where_it_is(site, vjob) for vjob in vjobs if vjob.name in whole}
-    return Site(configuration, {**site.pinned, **pinned}, site.in_place).pack(vjobs)
+    return replace(site, pinned={**site.pinned, **pinned}).pack(vjobs)

@@ -49,6 +49,9 @@ class Parameters:
     patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
     horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
+    #: So many VMs are placed on trial, in search of who else can start; about 10 s on one core. Only clusters of
+    #: thousands of VMs that are turned upside down reach it; what is left to start then starts in the next cycles.
+    packed_vms: int = 1_000_000
     rounds: int = 8  # the mixed policy applies its own decision so often at most, until nothing changes
 
     def __post_init__(self) -> None:
@@ -58,7 +61,7 @@ class Parameters:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
         if not (self.horizon_s > 0 and math.isfinite(self.horizon_s)):
             raise ValueError(f"horizon_s must be a number of seconds above 0, not {self.horizon_s}")
-        for name in ("exact_checks", "rounds"):
+        for name in ("exact_checks", "packed_vms", "rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 

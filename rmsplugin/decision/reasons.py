@@ -52,6 +52,8 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
     elif free.holds(demand):
         largest = room.largest_free_for(vjob)
         sentence += f", but in pieces: no node has more than {largest} free"
+    if room.site.effort.is_spent:
+        sentence += "; more packings would take longer than a cycle may"
     numbers = {
         "cpus": demand.cpus,
         "memory_mib": demand.memory_mib,

@@ -34,6 +34,7 @@ class ReasonCode(enum.StrEnum):
     DOES_NOT_PAY = "does-not-pay"  # those that it would preempt lose more than it gains
     PREEMPTED = "preempted"  # suspended for one ahead of it
     UNSETTLED = "unsettled"  # the decision would change at once: nothing starts in this cycle
+    POSTPONED = "postponed"  # this cycle has tried as much as it may
     # it was settled before the policy was asked
     TARGET = "target"
     LOST = "lost"

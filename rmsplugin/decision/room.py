@@ -6,8 +6,10 @@ that count processors, and be used on nodes with CPUs and memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -35,6 +37,18 @@ class Room(Protocol[Item]):
         ...
 
 
+@dataclass
+class Effort:
+    """How many more VMs may be placed in search of a decision: packing again and again takes long for large queues."""
+
+    left: float = math.inf
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more should be tried that is not needed."""
+        return self.left <= 0
+
+
 @dataclass(frozen=True)
 class Site:
     """What does not change within a decision: nodes, the order of the queue, and VMs that have their node already.
@@ -46,6 +60,7 @@ class Site:
     configuration: Configuration
     pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     in_place: frozenset[str] = frozenset()
+    effort: Effort = field(default_factory=Effort)
 
     @cached_property
     def up(self) -> dict[str, Node]:
@@ -119,6 +134,7 @@ class NodeRoom:
         demand = self.site.demands[vjob.name]
         if not self._free.holds(demand):
             return False
+        self.site.effort.left -= len(vjob.vms)
         restricted = vjob.nodes is not None or vjob.exclude
         placed = self._packing.place(vjob.vms, vjob.allows if restricted else None)
         if placed is None:
@@ -130,24 +146,54 @@ class NodeRoom:
 
     def add(self, item: VJob) -> bool:
         """Take one more if all fit together, packed from scratch in queue order; otherwise change nothing."""
-        position, pinned = self.site.position, self.site.pinned
-        ahead: NodeRoom | None = None
+        pinned = self.site.pinned
         if item.name not in pinned:
             last = next((member for member in reversed(self.members) if member.name not in pinned), None)
-            if last is None or position[last.name] < position[item.name]:
+            if last is None or self.site.position[last.name] < self.site.position[item.name]:
                 return self.append(item)
-            if not self._free.holds(self.site.demands[item.name]):
-                return False  # sums alone refuse most candidates of a full cluster
-            ahead = self.ahead_of(item)
-            if not ahead.append(item):
-                return False  # packing all in queue order would fail here
-        count, self._ahead = self._ahead_count + 1, None
-        repacked = self.site.pack([*self.members, item])
-        if repacked is None:
+        found = None if self.site.effort.is_spent else self.insert(item)
+        if found is None:
             return False
-        self.__dict__.update(repacked.__dict__)
-        self._ahead, self._ahead_count = ahead, count
+        self.__dict__.update(found[0].__dict__)
         return True
+
+    def insert(self, item: VJob, optional: Collection[str] = ()) -> tuple[NodeRoom, list[VJob]] | None:
+        """Pack all from scratch in queue order with one more, at the expense of ``optional`` ones behind it only.
+
+        Returns:
+            The room, and who of ``optional`` (vjob names) finds no place any more; None if another one does not.
+        """
+        pinned = self.site.pinned
+        loosened = {name: nodes for name, nodes in pinned.items() if name not in optional}
+        if item.name in pinned or len(loosened) < len(pinned):
+            room = NodeRoom(replace(self.site, pinned=loosened))
+            for member in self.members:
+                if member.name in loosened:
+                    room.reserve(member, loosened[member.name])
+            left = self.site.in_order([item, *(member for member in self.members if member.name not in loosened)])
+        else:
+            if not optional and not self._free.holds(self.site.demands[item.name]):
+                return None  # sums alone refuse most candidates of a full cluster
+            ahead, count = self.ahead_of(item), self._ahead_count
+            if not ahead.append(item):
+                return None
+            self._ahead = None  # with the item in it, it is no longer what is ahead in this room, but in the new one
+            left = [member for member in self.members if member.name not in pinned][count:]
+            room = ahead._copy()
+            room._ahead, room._ahead_count = ahead, count + 1
+        dropped = []
+        for member in left:
+            if not room.append(member):
+                if member.name not in optional:
+                    return None
+                dropped.append(member)
+        return room, dropped
+
+    def _copy(self) -> NodeRoom:
+        copy = object.__new__(NodeRoom)
+        copy.__dict__.update(self.__dict__, members=list(self.members), placement=dict(self.placement))
+        copy._packing = deepcopy(self._packing)
+        return copy
 
     def ahead_of(self, vjob: VJob) -> NodeRoom:
         """The same nodes with only those on them that are packed before a vjob would be: a room not to be changed.

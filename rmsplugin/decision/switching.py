@@ -48,22 +48,39 @@ class Round:
     def walk(self) -> None:
         """Decide every vjob that was left to the policy and does not run in ``room`` yet, head first."""
         running = {vjob.name for vjob in self.room.members}
+        effort = self.room.site.effort
         for vjob in self.draft.others:
-            if vjob.name not in running:
+            if vjob.name in running:
+                continue
+            if effort.is_spent and vjob.name not in self.draft.reasons:
+                words = (
+                    "is not considered in this cycle, which has tried as many packings as it may"
+                )
+                self.draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
+            elif not effort.is_spent:
                 self._consider(vjob)
 
     def _consider(self, vjob: VJob) -> None:
-        if self.room.add(vjob):
-            permit = self._beside_head(vjob)
-            if permit.code in _STARTS:
-                self.draft.runs(vjob, permit)
-            else:
-                self.room.discard(vjob)
-                self.draft.stays_out(vjob, permit)
-            return
-        refusal = self._preempt(vjob)
-        if refusal is not None:
-            self.draft.stays_out(vjob, refusal if self.reservation else self._become_head(vjob, refusal))
+        position = self.room.site.position
+        behind = [each for each in self.room.members if position[each.name] > position[vjob.name]]
+        candidates = [each for each in behind if each.preemptible and each.name not in self.protected]
+        if not candidates:
+            if self.room.add(vjob):
+                permit = self._beside_head(vjob)
+                if permit.code in _STARTS:
+                    self.draft.runs(vjob, permit)
+                else:
+                    self.room.discard(vjob)
+                    self.draft.stays_out(vjob, permit)
+                return
+            refusal = self._no_room(vjob, candidates, behind)
+        else:
+            found = self._place(vjob, candidates)
+            answer = self._start(vjob, *found) if found else self._no_room(vjob, candidates, behind)
+            if answer is None:
+                return
+            refusal = answer
+        self.draft.stays_out(vjob, refusal if self.reservation else self._become_head(vjob, refusal))
 
     # -- the head of the queue, and those behind it --------------------------------------------------------------------
 
@@ -123,32 +140,36 @@ class Round:
 
     # -- suspending those behind ---------------------------------------------------------------------------------------
 
-    def _preempt(self, vjob: VJob) -> Reason | None:
-        """Start one in place of running ones behind it, if that is possible, allowed and worth it; else say why not."""
-        position = self.room.site.position
-        behind = [each for each in self.room.members if position[each.name] > position[vjob.name] and each.preemptible]
-        candidates = self.room.site.in_order(each for each in behind if each.name not in self.protected)
-        everything = self._without(candidates, vjob) if candidates and self.room.fits_behind(vjob) else None
-        if everything is None:
-            return self._no_room(vjob, candidates, behind)
-        victims, room = self._fewest(vjob, candidates, everything)
-        refusal = self._unjustified(vjob, victims)
+    def _start(self, vjob: VJob, room: NodeRoom, victims: list[VJob]) -> Reason | None:
+        """Start one in ``room``, without its victims, if that is allowed and worth it; else say why not."""
+        refusal = self._unjustified(vjob, victims) if victims else None
         permit = refusal or self._beside_head(vjob)
         if permit.code not in _STARTS:
             return permit
         self.room = room
-        whom = names(victims)
-        self.draft.runs(vjob, Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom}))
+        if victims:
+            whom = names(victims)
+            permit = Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom})
+        self.draft.runs(vjob, permit)
         for victim in victims:
             words = f"its room is needed by {vjob.name}, which is ahead of it"
             self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
         return None
 
+    def _place(self, vjob: VJob, candidates: list[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
+        """Find room for one, and who of those behind it finds none then: in queue order, so that the last give way."""
+        found = self.room.insert(vjob, {each.name for each in candidates})
+        if found is not None or not self.room.fits_behind(vjob):
+            return found
+        # Spared ones stand in the way of one that must run behind them: take candidates away from the end instead.
+        room = self._without(candidates, vjob)
+        return None if room is None else self._fewest(vjob, self.room.site.in_order(candidates), room)
+
     def _without(self, victims: Sequence[VJob], vjob: VJob) -> NodeRoom | None:
         gone = {victim.name for victim in victims}
         return self.room.anew([*(each for each in self.room.members if each.name not in gone), vjob])
 
-    def _fewest(self, vjob: VJob, candidates: list[VJob], everything: NodeRoom) -> tuple[list[VJob], NodeRoom]:
+    def _fewest(self, vjob: VJob, candidates: list[VJob], everything: NodeRoom) -> tuple[NodeRoom, list[VJob]]:
         """Choose victims from the end of the queue, as few as make room; then spare those that fit all the same."""
         room, count = everything, len(candidates)
         too_few = 0
@@ -159,8 +180,7 @@ class Round:
                 too_few = middle
             else:
                 room, count = trial, middle
-        victims = [victim for victim in candidates[len(candidates) - count :] if not room.add(victim)]
-        return victims, room
+        return room, [victim for victim in candidates[len(candidates) - count :] if not room.add(victim)]
 
     def _unjustified(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
         """Why a vjob may not take the room of these; None if it may."""
