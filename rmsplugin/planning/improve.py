@@ -45,7 +45,6 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
         cost = search.best.cost
         search.caps()
         search.orders()
-        search.early_bypasses()
     return search.best
 
 

@@ -25,7 +25,7 @@ _FIRST_SHARE = 0.4
 
 
 def levels(problem: Replacement) -> list[Level]:
-    """All that the first pool can cost, the dearest first."""
+    """All that the first pool can cost, the cheapest first: that program is small, and its answer helps the others."""
     least = problem.wait_mib
     costs = {least} | {mover.cost for mover in problem.movers}
     for place in problem.places:
@@ -36,7 +36,7 @@ def levels(problem: Replacement) -> list[Level]:
     ordered = sorted(cost for cost in costs if cost >= least)
     size = -(-len(ordered) // _MOST_LEVELS)
     parts = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-    return [Level(part[0], part[-1]) for part in reversed(parts)]
+    return [Level(part[0], part[-1]) for part in parts]
 
 
 def search_levels(
@@ -54,7 +54,7 @@ def search_levels(
     ahead = levels(problem)
     bound = 0
     if len(ahead) == 1 or spacious:
-        bound = _solve(problem, kept, Level(ahead[-1].wait_mib), incumbent, budget, search, _FIRST_SHARE)
+        bound = _solve(problem, kept, Level(ahead[0].wait_mib), incumbent, budget, search, _FIRST_SHARE)
         if bound >= (incumbent.cost or 0) or len(ahead) == 1:
             return bound
     least = None
@@ -81,7 +81,7 @@ def _solve(
     limited = (
         replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
     )
-    solved = program.solve(limited, incumbent.best().target)
+    solved = program.solve(limited, incumbent.best())
     _charge(budget, solved, limit)
     known = incumbent.cost or 0
     if solved.counts is not None:

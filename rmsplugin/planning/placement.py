@@ -2,9 +2,9 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``), or, on large
-clusters, part of the cluster after part (``rmsplugin.planning.neighbourhood``). Every answer is judged by the plan that
-the planner makes of it; the cheapest wins, whoever found it.
+solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``), on clusters
+that are not too large for it; on larger ones the repair stands, with the bound that the nodes prove one by one. Every
+answer is judged by the plan that the planner makes of it; the cheapest wins, whoever found it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from rmsplugin.planning.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import keep
 from rmsplugin.planning.levels import search_levels
-from rmsplugin.planning.neighbourhood import search_neighbourhoods
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
 from rmsplugin.planning.spread import spread
 
 Objective = Literal["cost", "nodes"]
 
-#: Beyond so many pairs of a node and a class of VMs, the integer program is solved for parts of the cluster.
+#: Beyond so many pairs of a node and a class of VMs, the integer program finds nothing within seconds.
 _MOST_PAIRS = 5_000
 
 
@@ -90,8 +89,6 @@ def place(
     if incumbent.cost > bound:
         if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
             bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
-        elif objective == "cost":
-            search_neighbourhoods(problem, incumbent, budget, search)
     best = incumbent.best()
     return Placed(
         target=best.target,

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from ortools.math_opt.python import mathopt
 
@@ -50,6 +50,20 @@ class Level:
 
     wait_mib: int
     dearest_mib: int | None = None
+
+
+class Start(Protocol):
+    """An answer that is known: where each VM ends, and which VMs arrive in the first pool."""
+
+    @property
+    def target(self) -> Mapping[str, Location]:
+        """By VM name."""
+        ...
+
+    @property
+    def early(self) -> frozenset[str]:
+        """VM names."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +267,8 @@ class Program:
 
     # -- solving -------------------------------------------------------------------------------------------------
 
-    def solve(self, search: Search, start: Mapping[str, Location] | None = None) -> Solved:
-        """Search for the cheapest counts, from a target that is known (``start``, by VM name) if there is one.
+    def solve(self, search: Search, start: Start | None = None) -> Solved:
+        """Search for the cheapest counts, from an answer that is known if there is one.
 
         HiGHS, single-threaded: on this program it closes gaps that CP-SAT leaves open (docs/benchmarks.md).
         """
@@ -277,33 +291,48 @@ class Program:
         cost = self._problem.fixed_cost + round(result.objective_value() * self._unit)
         return Solved(self._counts(result.variable_values()), cost, min(bound, cost), False, seconds)
 
-    def _hint(self, target: Mapping[str, Location]) -> mathopt.SolutionHint:
-        """The counts of a target, with nothing early: that is always possible, and improved within moments."""
-        at = {place.node.name: i for i, place in enumerate(self._problem.places)}
-        values: dict[mathopt.Variable, float] = dict.fromkeys(self._early.values(), 0.0)
-        values |= dict.fromkeys((*self._group_early, *self._late.values(), *self._local_early.values()), 0.0)
+    def _hint(self, start: Start) -> mathopt.SolutionHint:
+        """The counts of an answer that is known; what is late or early in it is only taken where it can be so."""
+        problem, target = self._problem, start.target
+        at = {place.node.name: i for i, place in enumerate(problem.places)}
+        values: dict[mathopt.Variable, float] = dict.fromkeys((*self._early.values(), *self._late.values()), 0.0)
+        whole = self._whole_groups(start.early)
+        values |= {variable: float(group in whole) for group, variable in enumerate(self._group_early)}
 
         def arrive(name: str, k: int) -> None:
-            variable = self._late.get((at[target[name].node or ""], k))
+            key = (at[target[name].node or ""], k)
+            variable = self._early.get(key) if name in start.early else None
+            variable = self._late.get(key) if variable is None else variable
             if variable is not None:
                 values[variable] += 1
 
-        for i, place in enumerate(self._problem.places):
-            here = place.node.name
+        for i, place in enumerate(problem.places):
             for k, names in place.residents.items():
-                gone = [name for name in names if target[name].node != here]
+                gone = [name for name in names if target[name].node != place.node.name]
                 values[self._leave[i, k]] = len(gone)
                 for name in gone:
                     arrive(name, k)
             for (k, group), names in place.images.items():
-                gone = [name for name in names if target[name].node != here]
+                gone = [name for name in names if target[name].node != place.node.name]
                 values[self._remote[i, k, group]] = len(gone)
-                values[self._local_late[i, k, group]] = len(names) - len(gone)
+                local = len(names) - len(gone)
+                values[self._local_early[i, k, group]] = local if group in whole else 0
+                values[self._local_late[i, k, group]] = 0 if group in whole else local
                 for name in gone:
                     arrive(name, k)
-        for mover in self._problem.movers:
+        for mover in problem.movers:
             arrive(mover.name, mover.vm_class)
-        return mathopt.SolutionHint(variable_values=values)
+        # HiGHS fails on a hint beyond a variable's bounds, which differ from level to level.
+        return mathopt.SolutionHint(
+            variable_values={variable: min(value, variable.upper_bound) for variable, value in values.items()}
+        )
+
+    def _whole_groups(self, early: frozenset[str]) -> set[int]:
+        """The vjobs whose resumes are all early."""
+        late = {mover.group for mover in self._problem.movers if mover.name not in early}
+        for place in self._problem.places:
+            late |= {group for (_, group), names in place.images.items() if not early.issuperset(names)}
+        return set(range(len(self._problem.groups))) - late
 
     def _round_up(self, bound: float) -> int:
         """A bound in MiB: no cost lies between two multiples of the unit (all costs are sums of demands)."""
