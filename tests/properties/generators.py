@@ -198,12 +198,15 @@ def _lead(draw: st.DrawFn, source: Configuration, vjob: VJob, left: dict[str, Re
     if wanted is VJobState.SLEEPING and not vjob.preemptible and now is VJobState.RUNNING:
         wanted = VJobState.TERMINATED
     if wanted is VJobState.SLEEPING:
-        return {vm.name: _asleep(source.locations[vm.name]) for vm in vjob.vms}
+        shared = draw(st.integers(0, 3)) == 3  # the saved states on storage that all nodes mount
+        return {vm.name: _asleep(source.locations[vm.name], shared) for vm in vjob.vms}
     return dict.fromkeys((vm.name for vm in vjob.vms), WAITING if wanted is VJobState.WAITING else TERMINATED)
 
 
-def _asleep(location: Location) -> Location:
-    return location if location.state is VMState.SLEEPING else sleeping_on(location.node or "")
+def _asleep(location: Location, shared: bool) -> Location:
+    if location.state is VMState.SLEEPING:
+        return location
+    return sleeping_on(SHARED if shared else location.node or "")
 
 
 def problems_of_planning(**options: Any) -> st.SearchStrategy[tuple[Configuration, Mapping[str, Location]]]:
