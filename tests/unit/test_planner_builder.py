@@ -388,6 +388,17 @@ def test_who_is_not_preemptible_waits_for_a_pivot_that_others_take() -> None:
     assert suspended(plan_of(*swaps(3, 1, preemptible=True))) == 2
 
 
+def test_many_bypasses_begin_beside_what_is_feasible_already() -> None:
+    source, target = swaps(15, 15, preemptible=True)
+    free = vm("free", 256)
+    nodes = (*source.nodes, Node("from", Resources(0, 256)), Node("to", Resources(0, 256)))
+    wider = Configuration(nodes, (*source.vjobs, VJob("f", (free,))), {**source.locations, "free": running_on("from")})
+    target["free"] = running_on("to")
+    greedy, plan = plan_of(wider, target, effort=0), plan_of(wider, target)
+    assert [len(pool) for pool in greedy.pools] == [1, 15, 15, 15]
+    assert [len(pool) for pool in plan.pools] == [16, 15, 15]
+
+
 def test_without_any_pivot_all_cycles_are_broken_at_once() -> None:
     for preemptible in (True, False):
         plan = plan_of(*swaps(3, 0, preemptible), effort=0)
