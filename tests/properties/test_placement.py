@@ -14,8 +14,12 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.keep import keep
+from rmsplugin.planning.levels import levels
 from rmsplugin.planning.placement import Placed, place, place_sample
 from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.program import Level, Program
+from rmsplugin.planning.replacement import replacement
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
 
@@ -105,6 +109,22 @@ def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instanc
         for target in every_target(instance)
     )
     assert placed.nodes_lower_bound <= nodes <= placed.nodes_used
+
+
+@given(instances())
+@settings(deadline=None, max_examples=150)
+def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> None:
+    configuration, states, sample = instance
+    plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
+    cheapest = min(plan.cost for plan in plans)
+    problem = replacement(configuration, states, sample)
+    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
+    assert problem.fixed_cost + sum(each.bound_mib for each in kept) <= cheapest
+    whole = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
+    assert whole.counts is not None
+    assert whole.lower_bound <= cheapest
+    bounds = [Program(problem, kept, level).solve(SEARCH) for level in levels(problem)]
+    assert min(solved.lower_bound for solved in bounds if not solved.infeasible) <= cheapest
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
