@@ -152,11 +152,11 @@ def _plan(arguments: argparse.Namespace) -> int:
     # Before anything is computed: nobody waits for an answer that cannot be written.
     graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
 
-    from rmsplugin.cli.plan import answer as answers
-    from rmsplugin.cli.plan import solve, text
-    from rmsplugin.instance import read
-
     with _display() as show:
+        from rmsplugin.cli.plan import answer as answers
+        from rmsplugin.cli.plan import solve, text
+        from rmsplugin.instance import read
+
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         answer = solve.plan(
@@ -181,10 +181,10 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _pack(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.plan import packing
-    from rmsplugin.instance import read
-
     with _display() as show:
+        from rmsplugin.cli.plan import packing
+        from rmsplugin.instance import read
+
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         show("packing")
@@ -199,14 +199,21 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _display() -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what is being done, and how long it has taken."""
+    """Say on a terminal what is being done, and how long it has taken; and let an interrupt end it.
+
+    Whatever starts threads (NumPy already when it is imported) has to come after this, see ``ends_at_once``.
+    """
+    from rmsplugin.cli.plan.interrupt import ends_at_once
+
     if not sys.stderr.isatty():
-        yield lambda _: None
+        with ends_at_once(lambda: None):
+            yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    with ends_at_once(progress.stop), progress:
         task = progress.add_task("")
         yield lambda doing: progress.update(task, description=printable(doing), refresh=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gzip
 import json
@@ -9,8 +10,11 @@ import math
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -23,6 +27,7 @@ from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.plan import packing, solve, text
 from rmsplugin.cli.plan.answer import Answer, document
 from rmsplugin.cli.plan.graph_file import GraphFile
+from rmsplugin.cli.plan.interrupt import ends_at_once
 from rmsplugin.cli.plan.text import lines
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, Reason, ReasonCode
@@ -670,15 +675,44 @@ def test_progress_is_shown_on_a_terminal_and_nothing_in_a_pipe() -> None:
     )
     os.close(terminal)
     shown = b""
-    try:
+    with contextlib.suppress(OSError):  # the other side is closed
         while chunk := os.read(master, 65536):
             shown += chunk
-    except OSError:
-        pass  # the other side is closed
     assert process.wait(timeout=30) == 0
     assert b"placing" in shown
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr == "" and "placing" not in done.stdout
+
+
+def test_an_interrupt_ends_a_search_at_once() -> None:
+    """The terminal gets its cursor back, and a solver that takes the signal for itself prints no answer."""
+    Path("i.json").write_text(json.dumps(crowded(200, 300)))
+    master, terminal = pty.openpty()
+    words = [PROGRAM, "plan", "--instance", "i.json", "--time-limit", "60"]
+    process = subprocess.Popen(
+        words, env={**os.environ, "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=terminal, text=True
+    )
+    os.close(terminal)
+    shown = b""
+    while b"placing" not in shown:
+        shown += os.read(master, 65536)
+    time.sleep(1.5)  # it is in the solver now
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    with contextlib.suppress(OSError):
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert time.monotonic() - started < 2
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
+
+
+def test_what_waits_for_an_interrupt_leaves_signals_as_they_were() -> None:
+    before, threads = signal.pthread_sigmask(signal.SIG_BLOCK, ()), threading.active_count()
+    with ends_at_once(lambda: None):
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert (signal.pthread_sigmask(signal.SIG_BLOCK, ()), threading.active_count()) == (before, threads)
 
 
 # -- --dot ---------------------------------------------------------------------------------------------------------
