@@ -53,9 +53,7 @@ class Round:
             if vjob.name in running:
                 continue
             if effort.is_spent and vjob.name not in self.draft.reasons:
-                words = (
-                    "is not considered in this cycle, which has tried as many packings as it may"
-                )
+                words = "is not considered in this cycle, which has tried as many packings as it may"
                 self.draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
             elif not effort.is_spent:
                 self._consider(vjob)

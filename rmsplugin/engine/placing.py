@@ -142,7 +142,8 @@ class Placing:
         if to and to not in allowed:
             raise RefusedError(f"{to} is no node of partition {vjob.partition}; its nodes: {', '.join(allowed)}")
         if to and to not in free:
-            raise RefusedError(f"{to} takes no VMs now: {seen.unreachable.get(to, 'it is down or draining')}")
+            why = seen.unreachable.get(to) or f"Slurm says that it is {seen.rms.nodes[to].state}"
+            raise RefusedError(f"{to} takes no VMs now: {why}")
         return {to: free[to]} if to else free
 
     def _vm(self, vjob: VJobRow, vm: VMRow) -> VM:

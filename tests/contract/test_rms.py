@@ -240,6 +240,24 @@ def test_start_on_a_node(world: World) -> None:
         world.rms.cancel(job_id)
 
 
+@pytest.mark.e2e
+@pytest.mark.parametrize("world", ["cli"], indirect=True)
+@pytest.mark.parametrize("verb", ["start", "hold"])
+def test_a_job_that_slurm_starts_meanwhile(world: World, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = world.rms
+    assert isinstance(commands, SlurmCli)
+    job_id = world.submit()
+    world.rms.hold(job_id)
+    ask = commands._rows
+    stale = [ask("-j", str(job_id))]
+    world.rms.start(job_id, "n1")
+    world.wait_for(job_id, JobState.RUNNING)
+    monkeypatch.setattr(commands, "_rows", lambda *selection: stale.pop() if stale else ask(*selection))
+    world.rms.start(job_id, "n1") if verb == "start" else world.rms.hold(job_id)
+    assert not stale
+    assert world.rms.job(job_id).state is JobState.RUNNING
+
+
 def test_start_on_no_node(world: World) -> None:
     job_id = world.submit()
     with pytest.raises(RefusedError):

@@ -212,6 +212,17 @@ class Cluster:
             f"nothing left of vjob {job}", lambda: not self.leftovers(job), timeout_s, lambda: self.leftovers(job)
         )
 
+    def wait_nodes(self, timeout_s: float = 60) -> None:
+        """Wait until Slurm takes all nodes for able: on a loaded machine a slurmd may answer a ping too late."""
+
+        def unable() -> list[str]:
+            states = dict(
+                line.split() for line in self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n %T").splitlines()
+            )
+            return [f"{name} is {state}" for name, state in states.items() if re.search(r"\*|down|drain|fail", state)]
+
+        self.wait("all nodes", lambda: not unable(), timeout_s, unable)
+
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def kill(self, host: str, daemon: str) -> None:

@@ -56,6 +56,7 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     cluster.wait_output(job, "^3$", timeout_s=600)
     born = cluster.vjob(job)["nodes"][0]
     other = next(node for node in cluster.nodes if node != born)
+    cluster.wait_nodes()
     moved = cluster.plugin("migrate", str(job), "--to", other)
     assert (moved.code, "disk" in moved.err) == (1, True), "its disk is on one node only"
     assert cluster.plugin("suspend", str(job)).code == 0

@@ -49,6 +49,7 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     assert home_node in ran_on, "another job ran in the room of the sleeping one"
     assert numbers(cluster.output(job)) == printed, "nothing is printed while it sleeps"
 
+    cluster.wait_nodes()
     target = next(node for node in cluster.nodes if node != home_node)
     resumed = cluster.plugin("resume", str(job), "--to", target)
     assert resumed.code == 0, resumed.err
@@ -58,6 +59,7 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     assert not state.exists()
 
     third = next(node for node in cluster.nodes if node not in (home_node, target))
+    cluster.wait_nodes()
     migrated = cluster.plugin("migrate", str(job), "--to", third)
     assert migrated.code == 0, migrated.err
     assert cluster.qemus(job) == [third]

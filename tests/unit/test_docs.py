@@ -80,11 +80,7 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def complete_without_arguments() -> set[str]:
-    return {
-        name
-        for name, parser in subparsers().items()
-        if not any(action.required for action in parser._actions)
-    }
+    return {name for name, parser in subparsers().items() if not any(action.required for action in parser._actions)}
 
 
 def test_every_command_and_option_is_in_the_manual_page() -> None:

@@ -6,7 +6,8 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsSnapshot
@@ -33,6 +34,8 @@ _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
     ("munge", UnavailableError),
     ("try again", UnavailableError),
 )
+
+_STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
 
 class SlurmCli:
@@ -111,13 +114,14 @@ class SlurmCli:
         if row.job.state is not JobState.PENDING:
             return
         target = row.target if len(rows) == 1 else f"{row.array_id}_[{','.join(each.task for each in rows)}]"
-        if not row.dependency or row.job.completing:
-            self._run("scontrol", "hold", target)
-        elif not row.gated or row.job.priority == 0:
-            begin = row.begin if row.gated else max(row.begin, int(time.time())) + slurm_text.GATE_S
-            start_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin))
-            self._run("scontrol", "update", f"JobId={target}", f"StartTime={start_time}")
-            self._run("scontrol", "release", target)
+        with self._unless_started(job_id):
+            if not row.dependency or row.job.completing:
+                self._run("scontrol", "hold", target)
+            elif not row.gated or row.job.priority == 0:
+                begin = row.begin if row.gated else max(row.begin, int(time.time())) + slurm_text.GATE_S
+                start_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin))
+                self._run("scontrol", "update", f"JobId={target}", f"StartTime={start_time}")
+                self._run("scontrol", "release", target)
 
     def start(self, job_id: int, node: str) -> None:
         """See ``Rms.start``.
@@ -129,12 +133,13 @@ class SlurmCli:
                 request, and delay the job by two minutes all the same.
         """
         row = self._row(job_id)
-        if row.job.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED):
+        if row.job.state in _STARTED:
             return
         if row.job.completing or row.job.state is JobState.ENDED:
             raise RefusedError(f"job {row.job.display_id} cannot start: it is {row.job.detail}")
-        self._run("scontrol", "update", f"JobId={row.target}", f"ReqNodeList={node}", "StartTime=now")
-        self._run("scontrol", "release", row.target)
+        with self._unless_started(job_id):
+            self._run("scontrol", "update", f"JobId={row.target}", f"ReqNodeList={node}", "StartTime=now")
+            self._run("scontrol", "release", row.target)
 
     def suspend(self, job_id: int) -> None:
         """See ``Rms.suspend``."""
@@ -162,6 +167,15 @@ class SlurmCli:
         row = self._row(job_id)
         if row.job.state is not JobState.ENDED:
             self._run("scancel", row.target)
+
+    @contextmanager
+    def _unless_started(self, job_id: int) -> Iterator[None]:
+        """What Slurm refuses of a job because it has just started the job need not be done any more."""
+        try:
+            yield
+        except RefusedError:
+            if self._row(job_id).job.state not in _STARTED:
+                raise
 
     def _row(self, job_id: int) -> JobRow:
         # Of an array's id squeue prints all elements, of an element's only that one.
