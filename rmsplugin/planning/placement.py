@@ -86,9 +86,8 @@ def place(
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
-    if incumbent.cost > bound:
-        if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
+    if incumbent.cost > bound and len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
+        bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
     best = incumbent.best()
     return Placed(
         target=best.target,
