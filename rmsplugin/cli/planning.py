@@ -14,6 +14,7 @@ from rmsplugin.cli import arguments as options
 from rmsplugin.cli.table import printable
 
 if TYPE_CHECKING:
+    from rmsplugin.model.configuration import Configuration
     from rmsplugin.packing.search import Search
 
 #: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
@@ -159,6 +160,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
+        _warn_of_unknown_nodes(arguments.command, configuration)
         answer = solve.plan(
             configuration,
             policy=arguments.policy,
@@ -187,6 +189,7 @@ def _pack(arguments: argparse.Namespace) -> int:
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
+        _warn_of_unknown_nodes(arguments.command, configuration)
         show("packing")
         packed = packing.pack_running(configuration, search_of(arguments))
     if arguments.json:
@@ -195,6 +198,14 @@ def _pack(arguments: argparse.Namespace) -> int:
         for line in packing.lines(configuration, packed):
             print(printable(line))
     return 0
+
+
+def _warn_of_unknown_nodes(command: str, configuration: Configuration) -> None:
+    """A node that a vjob may use need not be there; but it may be a slip."""
+    for vjob in configuration.vjobs:
+        for name in sorted((vjob.nodes or frozenset()) - configuration.node_by_name.keys()):
+            words = f"rmsplugin {command}: warning: vjob {vjob.name} may use node {name}, but there is no such node"
+            print(printable(words), file=sys.stderr)
 
 
 @contextmanager

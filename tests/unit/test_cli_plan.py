@@ -552,6 +552,37 @@ def test_each_duration_of_the_settings_is_used() -> None:
     assert taken.resume_local.s_per_mib == values["resume_s_per_mib"]
 
 
+#: The example of the interface, word by word: n2 is allowed, and is not there.
+INTERFACE = """{
+  "nodes": [
+    {"name": "n1", "cpu": 2, "memory_mib": 4096, "state": "up"}
+  ],
+  "vjobs": [
+    {"name": "vjob1", "state": "running", "preemptible": true,
+     "vms": [{"name": "vjob1-0", "cpu": 1, "memory_mib": 512, "host": "n1"}]},
+    {"name": "vjob2", "state": "sleeping",
+     "vms": [{"name": "vjob2-0", "cpu": 0.05, "memory_mib": 1024, "image": "n1"}]},
+    {"name": "vjob3", "state": "waiting", "target": "running", "nodes": ["n1", "n2"],
+     "vms": [{"name": "vjob3-0", "cpu": 1, "memory_mib": 2048}]}
+  ]
+}"""
+
+
+@pytest.mark.parametrize("command", ["plan", "pack"])
+def test_a_node_that_is_allowed_and_not_there_is_a_warning(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    Path("interface.json").write_text(INTERFACE)
+    assert main([command, "--instance", "interface.json", "--json"]) == 0
+    captured = capsys.readouterr()
+    words = f"rmsplugin {command}: warning: vjob vjob3 may use node n2, but there is no such node\n"
+    assert captured.err == words
+    answer = json.loads(captured.out)
+    if command == "plan":
+        assert [d["state"] for d in answer["decision"].values()] == ["running", "sleeping", "running"]
+        assert answer["target"]["vjob3-0"] == {"state": "running", "host": "n1"}
+    else:
+        assert answer["assignment"] == {"vjob1-0": "n1"}
+
+
 def test_the_file_in_the_guide_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs/operator-guide.md").read_text()
     (shown,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)

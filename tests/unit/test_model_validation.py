@@ -131,9 +131,9 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "negative memory demand": (first_vm(memory_mib=-512), f"$.vjobs[0].vms[0].memory_mib: {MEMORY}-512"),
     "NaN memory demand": (first_vm(memory_mib=math.nan), f"$.vjobs[0].vms[0].memory_mib: {MEMORY}nan"),
     "half a MiB": (first_vm(memory_mib=0.5), f"$.vjobs[0].vms[0].memory_mib: {MEMORY}0.5"),
-    "unknown node allowed": (
-        first_vjob(nodes=frozenset({"n1", "n9"})),
-        "$.vjobs[0].nodes: there is no node 'n9'",
+    "only unknown nodes allowed": (
+        first_vjob(nodes=frozenset({"n8", "n9"})),
+        "$.vjobs[0].nodes: there is no node 'n8'\n$.vjobs[0].nodes: there is no node 'n9'",
     ),
     "unknown node excluded": (
         first_vjob(exclude=frozenset({"n8", "n2"})),
@@ -191,9 +191,18 @@ def test_all_contradictions_are_named_at_once() -> None:
     ]
 
 
+def test_a_node_that_is_allowed_need_not_be_there_but_one_that_is_excluded() -> None:
+    names = frozenset({"n1", "n9"})
+    vjobs = (replace(SOUND["vjobs"][0], nodes=names), *SOUND["vjobs"][1:])
+    assert Configuration(**{**SOUND, "vjobs": vjobs}).vjobs[0].allows("n1")
+    vjobs = (vjobs[0], replace(SOUND["vjobs"][1], exclude=names), *SOUND["vjobs"][2:])
+    with pytest.raises(InvalidConfigurationError, match=r"^\$\.vjobs\[1\]\.exclude: there is no node 'n9'$"):
+        Configuration(**{**SOUND, "vjobs": vjobs})
+
+
 @pytest.mark.parametrize("key", ["nodes", "exclude"])
 def test_each_vjob_with_an_unknown_node_is_named_though_others_name_the_same_nodes(key: str) -> None:
-    wrong, right = frozenset({"n1", "n9"}), frozenset({"n1"})
+    wrong, right = frozenset({"n9"}), frozenset({"n1"})
     changes = [{key: right}, {key: wrong}, {key: wrong}]
     vjobs = tuple(replace(vjob, **change) for vjob, change in zip(SOUND["vjobs"], changes, strict=True))
     with pytest.raises(InvalidConfigurationError) as caught:
