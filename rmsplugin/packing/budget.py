@@ -15,6 +15,9 @@ CALL = 6_000
 #: What it costs to tell a solver of one variable, in steps.
 VARIABLE = 2_000
 
+#: The same for a program that goes to HiGHS, with the rows in which the variable is.
+MATHOPT_VARIABLE = 20_000
+
 
 class Budget:
     """The seconds, or the deterministic units, that a search has left.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.model.elements import Location, running_on
@@ -20,6 +20,17 @@ class Counts:
     late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for something, by class
     early_groups: frozenset[int] = frozenset()  # vjobs whose resumes are all in the first pool
 
+    @classmethod
+    def empty(cls, places: int) -> Counts:
+        """Nothing stays and nothing arrives."""
+        nothing = range(places)
+        return cls([Kept() for _ in nothing], [{} for _ in nothing], [{} for _ in nothing])
+
+    def are_on(self, i: int) -> bool:
+        """Whether any VM is on a node in the end."""
+        kept = self.kept[i]
+        return any(sum(each.values()) for each in (kept.residents, kept.images, self.early[i], self.late[i]))
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -27,6 +38,36 @@ class Named:
 
     target: dict[str, Location]
     early: frozenset[str]
+
+
+def counts_of(problem: Replacement, target: Mapping[str, Location], early: Collection[str]) -> Counts:
+    """The counts of an answer that is known: where each VM ends, and which VMs arrive in the first pool."""
+    counts = Counts.empty(len(problem.places))
+    at = {place.node.name: i for i, place in enumerate(problem.places)}
+
+    def arrive(names: Iterable[str], k: int) -> None:
+        for name in names:
+            arrivals = (counts.early if name in early else counts.late)[at[target[name].node or ""]]
+            arrivals[k] = arrivals.get(k, 0) + 1
+
+    late: set[int | None] = set()
+    for i, place in enumerate(problem.places):
+        for k, names in place.residents.items():
+            gone = [name for name in names if target[name].node != place.node.name]
+            counts.kept[i].residents[k] = len(names) - len(gone)
+            arrive(gone, k)
+        for (k, group), names in place.images.items():
+            gone = [name for name in names if target[name].node != place.node.name]
+            counts.kept[i].images[k, group] = len(names) - len(gone)
+            arrive(gone, k)
+            if not all(name in early for name in names):
+                late.add(group)
+    for mover in problem.movers:
+        arrive([mover.name], mover.vm_class)
+        if mover.name not in early:
+            late.add(mover.group)
+    counts.early_groups = frozenset(range(len(problem.groups))) - late
+    return counts
 
 
 def movers_after(problem: Replacement, kept: list[Kept]) -> list[Mover]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.counts import with_names
+from rmsplugin.planning.counts import counts_of, with_names
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.program import Level, Program, Solved
+from rmsplugin.planning.node_terms import Level
+from rmsplugin.planning.program import Program, Solved, variables
 from rmsplugin.planning.replacement import Replacement
 
 #: More different costs than that share levels, which is as valid, only weaker.
@@ -46,22 +47,30 @@ def search_levels(
     budget: Budget,
     search: Search,
     spacious: bool = True,
+    pooled: bool = False,
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
 
-    ``spacious``: there is room enough that most likely nothing waits; then the program for all plans settles it.
+    Args:
+        problem: what is asked.
+        kept: of each place, with its bound.
+        incumbent: the best answer so far; there is one.
+        budget: what is left of the limits.
+        search: the limits themselves.
+        spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
+        pooled: only bound, by programs in which arrivals count for all nodes together.
     """
     ahead = levels(problem)
     bound = 0
     if len(ahead) == 1 or spacious:
-        bound = _solve(problem, kept, Level(ahead[0].wait_mib), incumbent, budget, search, _FIRST_SHARE)
+        bound = _solve(problem, kept, Level(ahead[0].wait_mib), incumbent, budget, search, _FIRST_SHARE, pooled)
         if bound >= (incumbent.cost or 0) or len(ahead) == 1:
             return bound
     least = None
     for at, level in enumerate(ahead):
         if budget.exhausted:
             return bound
-        found = _solve(problem, kept, level, incumbent, budget, search, 1 / (len(ahead) - at))
+        found = _solve(problem, kept, level, incumbent, budget, search, 1 / (len(ahead) - at), pooled)
         least = found if least is None else min(least, found)
     return max(bound, least or 0)
 
@@ -74,14 +83,19 @@ def _solve(
     budget: Budget,
     search: Search,
     share: float,
+    pooled: bool,
 ) -> int:
     """Solve one level for something better than the incumbent; its bound."""
-    program = Program(problem, kept, level, incumbent.most_nodes, incumbent.cost)
+    budget.charge(MATHOPT_VARIABLE * variables(problem, pooled))
+    if budget.exhausted:
+        return 0
+    program = Program(problem, kept, level, None if pooled else incumbent.most_nodes, incumbent.cost, pooled)
     limit = budget.left * share
     limited = (
         replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
     )
-    solved = program.solve(limited, incumbent.best())
+    best = incumbent.best()
+    solved = program.solve(limited, None if pooled else counts_of(problem, best.target, best.early))
     _charge(budget, solved, limit)
     known = incumbent.cost or 0
     if solved.counts is not None:

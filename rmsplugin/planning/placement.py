@@ -22,8 +22,9 @@ from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.counts import Named, with_names
 from rmsplugin.planning.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.keep import keep
+from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import search_levels
+from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
 from rmsplugin.planning.spread import spread
@@ -32,6 +33,12 @@ Objective = Literal["cost", "nodes"]
 
 #: Beyond so many pairs of a node and a class of VMs, the integer program finds nothing within seconds.
 _MOST_PAIRS = 5_000
+
+#: What repair and its plans take for a VM, in steps: about 100 microseconds.
+_STEPS_A_VM = 20_000
+
+#: Of what is left of the limits, what a search block by block may use; the rest is for the bound.
+_BLOCKS_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ def place(
     """
     search = search or Search()
     budget = Budget(search)
+    budget.charge(_STEPS_A_VM * len(source.locations))
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
     incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None)
@@ -86,8 +94,8 @@ def place(
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
-    if incumbent.cost > bound and len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-        bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
+    if incumbent.cost > bound:
+        bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
     best = incumbent.best()
     return Placed(
         target=best.target,
@@ -107,6 +115,19 @@ def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, s
     if previous is not None and names <= previous.keys():
         incumbent.offer(_named(problem, {name: previous[name] for name in names}))
     return counts is not None
+
+
+def _widen(
+    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
+) -> int:
+    """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
+    is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
+    if not is_small:
+        part = Budget(search)
+        part.left = for_blocks = budget.left * _BLOCKS_SHARE
+        improve_by_blocks(problem, kept, incumbent, part, search)
+        budget.left -= for_blocks - part.left
+    return search_levels(problem, kept, incumbent, budget, search, spacious, pooled=not is_small)
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rmsplugin.model.action import Action
-from rmsplugin.planning.cost import plan_cost
+from rmsplugin.planning.cost import plan_cost, pool_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,20 @@ class Plan:
         """All actions, pool after pool."""
         for pool in self.pools:
             yield from pool
+
+    @property
+    def first_cost(self) -> int:
+        """Cost of the first pool that costs anything, in MiB: whatever comes after it waits for it; 0 if none does."""
+        return next((cost for cost in map(pool_cost, self.pools) if cost), 0)
+
+    def early_arrivals(self) -> frozenset[str]:
+        """The VMs that arrive where they end without waiting for anything that costs, by name."""
+        found: set[str] = set()
+        for pool in self.pools:
+            found |= {action.vm.name for action in pool if action.demands is not None and not action.bypass}
+            if pool_cost(pool):
+                break
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,18 @@ class Replacement:
     fixed_cost: int = 0  # MiB: suspends, and the least that resumes and forced migrations cost
     suspend_mib: int = 0  # the dearest suspend: whatever waits for the first pool waits for it; 0 if there is none
 
+    def totals(self) -> list[int]:
+        """How many VMs of each class there are that shall run and have no fixed place."""
+        totals = [0] * len(self.classes)
+        for place in self.places:
+            for k, names in place.residents.items():
+                totals[k] += len(names)
+            for (k, _), names in place.images.items():
+                totals[k] += len(names)
+        for mover in self.movers:
+            totals[mover.vm_class] += 1
+        return totals
+
     @property
     def wait_mib(self) -> int:
         """The least that an action pays that cannot be in the first pool that costs anything, in MiB."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from copy import deepcopy
+from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,14 +15,18 @@ from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, VMState,
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
+from rmsplugin.planning import neighbourhood, placement
+from rmsplugin.planning.block import Block, Ledger, cost_of
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.keep import keep
+from rmsplugin.planning.counts import Counts, counts_of, with_names
+from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import levels
+from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.placement import Placed, place, place_sample
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.program import Level, Program
-from rmsplugin.planning.replacement import replacement
+from rmsplugin.planning.program import Program
+from rmsplugin.planning.replacement import Replacement, replacement
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
 
@@ -148,3 +155,94 @@ def test_the_same_question_has_the_same_answer(instance: Instance) -> None:
     configuration, states, sample = instance
     first, second = (place(configuration, states, sample, search=SEARCH) for _ in range(2))
     assert first == second
+
+
+def start(instance: Instance) -> tuple[Replacement, list[Kept], Counts, Plan]:
+    """The problem of an instance, the plan to its sample, and the counts of that."""
+    configuration, states, sample = instance
+    problem = replacement(configuration, states, sample)
+    target = {**{name: running_on(host) for name, host in sample.items()}, **problem.fixed}
+    plan = build_plan(configuration, target)
+    assert isinstance(plan, Plan)
+    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
+    return problem, kept, counts_of(problem, target, plan.early_arrivals()), plan
+
+
+def relaxed_cost(problem: Replacement, counts: Counts, wait_mib: int) -> int:
+    return problem.fixed_cost + sum(cost_of(problem, counts, i, wait_mib) for i in range(len(problem.places)))
+
+
+def memory_early(problem: Replacement, counts: Counts, i: int) -> int:
+    classes = problem.classes
+    arrivals = sum(classes[k].memory_mib * count for k, count in counts.early[i].items())
+    images = counts.kept[i].images.items()
+    return arrivals + sum(classes[k].memory_mib * n for (k, group), n in images if group in counts.early_groups)
+
+
+@given(instances())
+@settings(deadline=None, max_examples=100)
+def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_is_theirs(instance: Instance) -> None:
+    problem, kept, counts, plan = start(instance)
+    assert relaxed_cost(problem, counts, problem.wait_mib) <= plan.cost
+    solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH, counts)
+    assert solved.counts is not None
+    assert solved.lower_bound == solved.cost == relaxed_cost(problem, solved.counts, problem.wait_mib)
+
+
+@given(instances())
+@settings(deadline=None, max_examples=100)
+def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_it(instance: Instance) -> None:
+    problem, kept, counts, _ = start(instance)
+    level = Level(problem.wait_mib)
+    whole = Program(problem, kept, level).solve(SEARCH)
+    Block(problem, kept, level, counts, Ledger.of(problem, counts), range(len(problem.places))).solve(SEARCH)
+    assert relaxed_cost(problem, counts, level.wait_mib) == whole.cost
+    pooled = Program(problem, kept, level, pooled=True).solve(SEARCH)
+    assert pooled.counts is None
+    assert whole.cost is not None
+    assert pooled.lower_bound <= whole.cost
+
+
+@given(instances(), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=100)
+def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after_it(
+    instance: Instance, chance: Random
+) -> None:
+    problem, kept, counts, _ = start(instance)
+    level, ledger = Level(problem.wait_mib), Ledger.of(problem, counts)
+    for _ in range(3):
+        nodes = chance.sample(range(len(problem.places)), chance.randint(1, len(problem.places) - 1))
+        before, cost = deepcopy(counts), relaxed_cost(problem, counts, level.wait_mib)
+        Block(problem, kept, level, counts, ledger, nodes, no_more_nodes=True).solve(SEARCH)
+        assert relaxed_cost(problem, counts, level.wait_mib) <= cost
+        assert sum(map(counts.are_on, nodes)) <= sum(map(before.are_on, nodes))
+        for i in set(range(len(problem.places))) - set(nodes):
+            assert (counts.kept[i], counts.early[i], counts.late[i]) == (
+                before.kept[i],
+                before.early[i],
+                before.late[i],
+            )
+        assert all(memory_early(problem, counts, i) <= place.early_m for i, place in enumerate(problem.places))
+        recounted = Ledger.of(problem, counts)
+        for spare, anew in ((ledger.spare_early, recounted.spare_early), (ledger.spare_late, recounted.spare_late)):
+            assert {k: n for k, n in spare.items() if n} == {k: n for k, n in anew.items() if n}
+            assert all(n >= 0 for n in anew.values())
+    target = with_names(problem, counts).target
+    assert isinstance(build_plan(instance[0], target), Plan)
+
+
+@given(instances(), st.sampled_from(["cost", "nodes"]))
+@settings(deadline=None, max_examples=60)
+def test_a_cluster_too_large_for_one_program_is_placed_block_by_block(instance: Instance, objective: str) -> None:
+    configuration, states, sample = instance
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "_MOST_PAIRS", 0)
+        patch.setattr(neighbourhood, "_NODES", 2)
+        placed = place(configuration, states, sample, objective, SEARCH)  # type: ignore[arg-type]
+    baseline = place_sample(configuration, states, sample)
+    assert isinstance(placed, Placed) and isinstance(baseline, Placed)
+    assert check_plan(configuration, placed.target, placed.plan.pools, placed.plan.cost) == []
+    plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
+    assert placed.lower_bound <= min(plan.cost for plan in plans)
+    if objective == "cost":
+        assert placed.plan.cost <= baseline.plan.cost
