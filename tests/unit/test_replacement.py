@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
+from bench.families import rr6929
+from bench.switching import decided
 
+from rmsplugin.model.action import migrate, run, stop
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning import placement
+from rmsplugin.planning.block import Block, Ledger, cost_of
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.keep import keep
+from rmsplugin.planning.counts import Counts, counts_of
+from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import levels
 from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.placement import Placed, place, place_sample
+from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.program import Program
-from rmsplugin.planning.replacement import replacement
+from rmsplugin.planning.replacement import Replacement, replacement
 from rmsplugin.planning.solver import round_up
 
 SEARCH = Search(time_limit_s=60, workers=1, deterministic_limit=2)
@@ -115,6 +122,122 @@ def test_the_fewest_nodes_come_first_and_then_the_cheapest_plan_on_so_many() -> 
     # b goes to a, and not a to b.
     assert (dense.plan.cost, dense.lower_bound, dense.nodes_used, dense.nodes_lower_bound) == (1024, 1024, 1, 1)
     assert {location.node for location in dense.target.values()} == {"n1"}
+
+
+def test_a_saved_state_whose_room_is_not_free_yet_waits_or_is_copied() -> None:
+    """n1 has 1024 MiB free until a sleeps. Where n2 is full, b waits for that; else it is copied there."""
+    source = cluster(
+        4096,
+        vjob("a", 3072),
+        vjob("b", 2048),
+        vjob("c", 4096),
+        a_0=running_on("n1"),
+        b_0=sleeping_on("n1"),
+        c_0=running_on("n2"),
+    )
+    states, sample = {"a": SLEEPS, "b": RUNS, "c": RUNS}, {"b-0": "n1", "c-0": "n2"}
+    placed = place(source, states, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.lower_bound) == (3072 + 2048 + 3072, 8192)
+    problem = replacement(source, states, sample)
+    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    # By itself n1 would rather copy it than let it wait.
+    assert [each.bound_mib for each in kept] == [2048, 0]
+    solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
+    assert (solved.cost, solved.lower_bound) == (8192, 8192)
+    roomy = Configuration(source.nodes, source.vjobs[:2], {n: source.locations[n] for n in ("a-0", "b-0")})
+    copied = place(roomy, {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"}, search=SEARCH)
+    assert isinstance(copied, Placed)
+    assert (copied.plan.cost, copied.lower_bound) == (3072 + 2 * 2048, 7168)
+
+
+def test_where_a_copy_costs_more_than_to_wait_a_node_lets_wait() -> None:
+    source = cluster(4096, vjob("a", 1024), vjob("b", 3584), a_0=running_on("n1"), b_0=sleeping_on("n1"))
+    states, sample = {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"}
+    problem = replacement(source, states, sample)
+    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    assert [each.bound_mib for each in kept] == [1024, 0]
+    solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
+    assert solved.cost == solved.lower_bound == 1024 + 3584 + 1024
+    placed = place(source, states, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.lower_bound) == (5632, 5632)
+
+
+# -- block by block ------------------------------------------------------------------------------------------------
+
+
+def crowded(seed: int) -> tuple[Replacement, list[Kept], Counts]:
+    """A crowded cluster of vjobs of 9 and 18 VMs, and the counts of the plan to the decision's sample."""
+    configuration = rr6929(9, 81, seed)
+    decision = decided(configuration)
+    problem = replacement(configuration, decision.states, decision.placement)
+    baseline = place_sample(configuration, decision.states, decision.placement)
+    assert isinstance(baseline, Placed)
+    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    return problem, kept, counts_of(problem, baseline.target, baseline.plan.early_arrivals())
+
+
+def assert_sound(problem: Replacement, counts: Counts) -> None:
+    """All that must hold for counts, computed anew: room at the start and in the end, balances, vjobs as a whole."""
+    classes = problem.classes
+    needs = {True: [0] * len(classes), False: [0] * len(classes)}  # arrivals of vjobs that are early, and of the others
+    arrivals = {True: [0] * len(classes), False: [0] * len(classes)}
+    leave = [0] * len(classes)
+    for mover in problem.movers:
+        if mover.group is None:
+            leave[mover.vm_class] += 1
+        else:
+            needs[mover.group in counts.early_groups][mover.vm_class] += 1
+    for place_, kept, early, late in zip(problem.places, counts.kept, counts.early, counts.late, strict=True):
+        on_it = [0] * len(classes)
+        at_start = sum(classes[k].memory_mib * count for k, count in early.items())
+        for k, names in place_.residents.items():
+            on_it[k] += kept.residents.get(k, 0)
+            leave[k] += len(names) - kept.residents.get(k, 0)
+        for (k, group), names in place_.images.items():
+            local = kept.images.get((k, group), 0)
+            on_it[k] += local
+            needs[group in counts.early_groups][k] += len(names) - local
+            at_start += classes[k].memory_mib * local if group in counts.early_groups else 0
+        for is_early, by_class in ((True, early), (False, late)):
+            for k, count in by_class.items():
+                on_it[k] += count
+                arrivals[is_early][k] += count
+        assert at_start <= place_.early_m
+        assert sum(classes[k].memory_mib * count for k, count in enumerate(on_it)) <= place_.capacity_m
+        assert sum(classes[k].centi_cpus * count for k, count in enumerate(on_it)) <= place_.capacity_c
+    for k in range(len(classes)):
+        assert arrivals[True][k] >= needs[True][k]
+        assert arrivals[False][k] >= needs[False][k]
+        assert arrivals[True][k] + arrivals[False][k] == leave[k] + needs[True][k] + needs[False][k]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_blocks_of_a_crowded_cluster_save_and_leave_the_counts_sound(seed: int) -> None:
+    problem, kept, counts = crowded(seed)
+    assert_sound(problem, counts)
+    level, ledger, chance = Level(problem.wait_mib), Ledger.of(problem, counts), Random(seed)
+    before = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
+    for size in (2, 3, 5, 4, 8, 3):
+        Block(problem, kept, level, counts, ledger, chance.sample(range(9), size)).solve(SEARCH)
+        assert_sound(problem, counts)
+    after = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
+    assert after < before
+    assert after >= sum(each.bound_mib for each in kept)
+
+
+def test_an_arrival_is_early_until_something_has_cost_and_a_bypass_is_no_arrival() -> None:
+    a, b, c, d = (VM(name, Resources(0, 1024)) for name in "abcd")
+    plan = Plan(
+        (
+            (stop(a, "n1"), run(b, "n1")),
+            (migrate(c, "n1", "n2"), migrate(d, "n2", "n3", bypass=True)),
+            (migrate(d, "n3", "n1"),),
+        )
+    )
+    assert plan.early_arrivals() == {"b", "c"}
+    assert plan.first_cost == 1024
 
 
 @pytest.mark.parametrize(
