@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.action import Action, ActionKind
-from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED
-from rmsplugin.planning.order import dependency_order
+from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan
 
 
@@ -88,14 +87,9 @@ class Makespan:
     ends_s: tuple[float, ...]  # by dependencies, the end of each action, in the order of ``Plan.actions``
 
 
-def makespan(source: Configuration, plan: Plan, durations: Durations | None = None) -> Makespan:
-    """Estimate how long a plan takes, pool after pool and by its dependencies.
-
-    Raises:
-        ValueError: the plan is not valid in ``source``.
-    """
+def makespan(plan: Plan, order: Order, durations: Durations | None = None) -> Makespan:
+    """Estimate how long a plan takes, pool after pool and by its dependency order."""
     durations = durations or Durations()
-    order = dependency_order(source, plan)
     offsets = {each: place * durations.pipeline_s for group in order.together for place, each in enumerate(group)}
     ends = ends_of(order.actions, order.needs, durations, offsets)
     by_pools = 0.0

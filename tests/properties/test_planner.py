@@ -286,7 +286,7 @@ def test_nothing_ends_before_what_it_waits_for_or_faster_than_alone(instance: In
     source, _ = instance
     plan = plan_of(instance)
     order, durations = dependency_order(source, plan), Durations()
-    estimate = makespan(source, plan, durations)
+    estimate = makespan(plan, order, durations)
     pools = iter(order.actions)
     number = {id(action): i for i, pool in enumerate(plan.pools) for action in (next(pools) for _ in pool)}
     for i, (action, needs) in enumerate(zip(order.actions, order.needs, strict=True)):

@@ -105,7 +105,8 @@ SIMPLE = Durations(
 
 
 def seconds(source: Configuration, *pools: tuple[object, ...]) -> tuple[float, float]:
-    found = makespan(source, Plan(pools), SIMPLE)  # type: ignore[arg-type]
+    plan = Plan(pools)  # type: ignore[arg-type]
+    found = makespan(plan, dependency_order(source, plan), SIMPLE)
     return round(found.by_pools_s, 6), round(found.by_dependencies_s, 6)
 
 
@@ -168,7 +169,8 @@ def test_a_transfer_goes_faster_when_another_has_ended() -> None:
     small = vm("small", 128)
     source = configuration({"n1": 1024, "n2": 512, "n3": 512}, {A: running_on("n1"), small: running_on("n1")})
     # both at half speed until `small` has its 2 s of work done, at 4 s; A then has 6 of its 8 s left
-    found = makespan(source, Plan(((migrate(A, "n1", "n2"), migrate(small, "n1", "n3")),)), SIMPLE)
+    plan = Plan(((migrate(A, "n1", "n2"), migrate(small, "n1", "n3")),))
+    found = makespan(plan, dependency_order(source, plan), SIMPLE)
     assert found.ends_s == pytest.approx((10, 4))
 
 

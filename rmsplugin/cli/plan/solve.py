@@ -16,7 +16,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
-from rmsplugin.planning.makespan import Duration, Durations, makespan
+from rmsplugin.planning.makespan import Durations, makespan
 from rmsplugin.planning.order import dependency_order
 from rmsplugin.planning.placement import Objective, Placed, place, place_sample
 from rmsplugin.planning.plan import Unreachable
@@ -66,14 +66,14 @@ def plan(
         raise OperationFailedError(f"no plan: {placed.explanation}")
     with clock.step("planning", "checking the plan"):
         _check(source, placed)
-        needs = dependency_order(source, placed.plan).needs
-        estimate = makespan(source, placed.plan, durations)
+        order = dependency_order(source, placed.plan)
+        estimate = makespan(placed.plan, order, durations)
     return Answer(
         source,
         decision,
         placed.target,
         placed.plan,
-        needs,
+        order.needs,
         estimate.by_pools_s,
         estimate.by_dependencies_s,
         placed.lower_bound,
@@ -110,16 +110,7 @@ def durations(config: str | None) -> Durations:
     path = settings_path(config)
     if config is None and not os.access(path, os.R_OK):
         return Durations()
-    own = load(path).durations
-    return Durations(
-        run=Duration(own.run_s),
-        stop=Duration(own.stop_s),
-        migrate=Duration(own.migrate_s, own.migrate_s_per_mib),
-        suspend=Duration(own.suspend_s, own.suspend_s_per_mib),
-        resume_local=Duration(own.resume_s, own.resume_s_per_mib),
-        resume_remote=Duration(own.remote_resume_s, own.remote_resume_s_per_mib),
-        pipeline_s=own.pipeline_s,
-    )
+    return Durations.from_values(load(path).durations.model_dump())
 
 
 def graph(answer: Answer) -> str:
