@@ -42,6 +42,17 @@ class Budget:
         if not self.deterministic:
             self.left -= seconds
 
+    def part(self, share: float) -> Budget:
+        """Take a share of what is left off, for one who may use no more than that; ``give_back`` what is left of it."""
+        part = Budget(self._search)
+        part.left = self.left * share
+        self.left -= part.left
+        return part
+
+    def give_back(self, part: Budget) -> None:
+        """Take back what a part did not use, or pay for what it used beyond."""
+        self.left += part.left
+
     @property
     def exhausted(self) -> bool:
         """Whether it is no use to start a solver any more."""

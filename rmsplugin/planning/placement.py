@@ -37,8 +37,8 @@ _MOST_PAIRS = 5_000
 #: What repair and its plans take for a VM, in steps: about 100 microseconds.
 _STEPS_A_VM = 20_000
 
-#: Of what is left of the limits, what a search block by block may use; the rest is for the bound.
-_BLOCKS_SHARE = 0.6
+#: Of what is left of the limits, what the first of two searches may use.
+_FIRST_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,18 @@ def _widen(
     problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
 ) -> int:
     """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
-    is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
-    if not is_small:
-        part = Budget(search)
-        part.left = for_blocks = budget.left * _BLOCKS_SHARE
-        improve_by_blocks(problem, kept, incumbent, part, search)
-        budget.left -= for_blocks - part.left
-    return search_levels(problem, kept, incumbent, budget, search, spacious, pooled=not is_small)
+    if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
+        # On the fewest nodes there is hardly any room: where the program finds nothing in time, blocks still do.
+        part = budget.part(1.0 if incumbent.most_nodes is None else _FIRST_SHARE)
+        bound = search_levels(problem, kept, incumbent, part, search, spacious)
+        budget.give_back(part)
+        if bound < (incumbent.cost or 0):
+            improve_by_blocks(problem, kept, incumbent, budget, search)
+        return bound
+    part = budget.part(_FIRST_SHARE)
+    improve_by_blocks(problem, kept, incumbent, part, search)
+    budget.give_back(part)
+    return search_levels(problem, kept, incumbent, budget, search, spacious, pooled=True)
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:
