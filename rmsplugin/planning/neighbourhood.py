@@ -6,7 +6,6 @@ anew while all others keep what they have (large neighbourhood search). The boun
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
@@ -24,7 +23,7 @@ _NODES = 10
 #: What a block may take of the limits, in seconds or deterministic units.
 _LIMIT = 0.5
 
-#: Partners are drawn among so many times the nodes that are needed, those with the most room.
+#: Partners are taken from so many times the nodes that are needed, those with the most room.
 _CHOICE = 4
 
 #: A round over all nodes that saves less than this share of the cost above the bound is the last one.
@@ -66,7 +65,7 @@ class _Neighbourhood:
         self._problem, self._kept, self._level, self._counts = problem, kept, level, counts
         self._budget, self._search, self._no_more_nodes = budget, search, no_more_nodes
         self._ledger = Ledger.of(problem, counts)
-        self._chance = random.Random(search.seed)
+        self._turn = search.seed
         self._all = range(len(problem.places))
 
     def settle(self) -> None:
@@ -102,7 +101,8 @@ class _Neighbourhood:
                 self._solve(block)
 
     def _draw(self, block: list[int], ordered: list[int], done: set[int], size: int) -> list[int]:
-        """Fill a block up with nodes from near the front of an order."""
+        """Fill a block up with nodes from near the front of an order: others in each turn."""
+        self._turn += 1
         taken = done | set(block)
         choice: list[int] = []
         for i in ordered:
@@ -110,7 +110,8 @@ class _Neighbourhood:
                 break
             if i not in taken:
                 choice.append(i)
-        return block + self._chance.sample(choice, min(size - len(block), len(choice)))
+        turned = sorted(range(len(choice)), key=lambda at: (at + self._turn) % _CHOICE)
+        return block + [choice[at] for at in turned[: size - len(block)]]
 
     def _solve(self, nodes: list[int]) -> None:
         block = Block(self._problem, self._kept, self._level, self._counts, self._ledger, nodes, self._no_more_nodes)
