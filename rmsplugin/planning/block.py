@@ -17,29 +17,29 @@ from rmsplugin.planning.solver import solve
 
 
 @dataclass(slots=True)
-class Ledger:
+class Spare:
     """Sums over all nodes by class, kept up to date: arrivals beyond those that have to be early, or late.
 
     A resume has to be as early as its vjob is; any other arrival may be early or late.
     """
 
-    spare_early: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    spare_late: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    early: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    late: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @classmethod
-    def of(cls, problem: Replacement, counts: Counts) -> Ledger:
+    def of(cls, problem: Replacement, counts: Counts) -> Spare:
         """Count all nodes."""
-        ledger = cls()
+        spare = cls()
         for i in range(len(problem.places)):
-            ledger.count(problem, counts, i, 1)
+            spare.count(problem, counts, i, 1)
         for mover in problem.movers:
             if mover.group is not None:
-                ledger._of_group(counts, mover.group)[mover.vm_class] -= 1
-        return ledger
+                spare._of_group(counts, mover.group)[mover.vm_class] -= 1
+        return spare
 
     def count(self, problem: Replacement, counts: Counts, i: int, sign: int) -> None:
         """Add what one node has (``sign`` 1), or take it off (-1)."""
-        for spare, arrivals in ((self.spare_early, counts.early[i]), (self.spare_late, counts.late[i])):
+        for spare, arrivals in ((self.early, counts.early[i]), (self.late, counts.late[i])):
             for k, count in arrivals.items():
                 spare[k] += sign * count
         for (k, group), names in problem.places[i].images.items():
@@ -47,7 +47,7 @@ class Ledger:
             self._of_group(counts, group)[k] -= sign * remote
 
     def _of_group(self, counts: Counts, group: int) -> dict[int, int]:
-        return self.spare_early if group in counts.early_groups else self.spare_late
+        return self.early if group in counts.early_groups else self.late
 
 
 class Block:
@@ -59,7 +59,7 @@ class Block:
         kept: list[Kept],
         level: Level,
         counts: Counts,
-        ledger: Ledger,
+        spare: Spare,
         nodes: Sequence[int],
         no_more_nodes: bool = False,
     ) -> None:
@@ -70,11 +70,11 @@ class Block:
             kept: of each place, with its bound.
             level: what the first pool costs.
             counts: what is known; changed by ``solve``.
-            ledger: of these counts; changed by ``solve``.
+            spare: of these counts; changed by ``solve``.
             nodes: indices of the places that are free to change.
             no_more_nodes: no more of these nodes than now may have VMs in the end.
         """
-        self._problem, self._counts, self._ledger, self._nodes = problem, counts, ledger, nodes
+        self._problem, self._counts, self._spare, self._nodes = problem, counts, spare, nodes
         self._model = mathopt.Model(name="vmrp-block")
         inside = self._groups_inside()
         flags: dict[int, Term] = {group: int(group in counts.early_groups) for group in self._groups()}
@@ -87,17 +87,17 @@ class Block:
         self._model.minimize(self._terms.cost())
 
     def solve(self, search: Search) -> float:
-        """Change the counts (and the ledger) to the best found, which is as good as what was; the seconds it took."""
+        """Change the counts (and what is spare) to the best found, which is as good as what was; the seconds it took."""
         flags = {variable: float(group in self._counts.early_groups) for group, variable in self._free.items()}
         found = solve(self._model, search, {**self._terms.hint(self._counts), **flags})
         if found.values is not None and found.objective is not None and found.objective <= self._cost_now():
             for i in self._nodes:
-                self._ledger.count(self._problem, self._counts, i, -1)
+                self._spare.count(self._problem, self._counts, i, -1)
             early = {group for group, variable in self._free.items() if round(found.values[variable])}
             self._counts.early_groups = self._counts.early_groups - self._free.keys() | early
             self._terms.read(found.values, self._counts, self._nodes)
             for i in self._nodes:
-                self._ledger.count(self._problem, self._counts, i, 1)
+                self._spare.count(self._problem, self._counts, i, 1)
         return found.seconds
 
     @property
@@ -105,11 +105,10 @@ class Block:
         """How many variables the program has."""
         return int(self._model.get_num_variables())
 
-    def _cost_now(self) -> float:
+    def _cost_now(self) -> int:
         """The objective of what is there, in memory units."""
-        return sum(
-            cost_of(self._problem, self._counts, i, self._terms.wait * self._terms.unit) for i in self._nodes
-        ) / (self._terms.unit)
+        wait_mib = self._terms.wait * self._terms.unit
+        return sum(cost_of(self._problem, self._counts, i, wait_mib) for i in self._nodes) // self._terms.unit
 
     def _groups(self) -> set[int]:
         return {group for i in self._nodes for _, group in self._problem.places[i].images}
@@ -124,9 +123,8 @@ class Block:
 
     def _used(self) -> dict[int, Term]:
         used: dict[int, Term] = {i: self._model.add_binary_variable() for i in self._nodes}
-        self._model.add_linear_constraint(
-            mathopt.fast_sum(used.values()) <= sum(self._counts.are_on(i) for i in self._nodes)
-        )
+        now = sum(self._counts.are_on(i) for i in self._nodes)
+        self._model.add_linear_constraint(mathopt.fast_sum(used.values()) <= now)
         return used
 
     def _most(self) -> list[int]:
@@ -172,7 +170,7 @@ class Block:
                 late[k].append(-later)
         for k in change:
             self._model.add_linear_constraint(mathopt.fast_sum(change[k]) == 0)
-            for sums, spare in ((early, self._ledger.spare_early), (late, self._ledger.spare_late)):
+            for sums, spare in ((early, self._spare.early), (late, self._spare.late)):
                 if any(isinstance(term, mathopt.LinearBase) for term in sums[k]):
                     self._model.add_linear_constraint(mathopt.fast_sum(sums[k]) >= -spare.get(k, 0))
 

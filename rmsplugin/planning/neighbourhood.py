@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.block import Block, Ledger, cost_of
+from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.counts import Counts, counts_of, with_names
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept
@@ -64,7 +64,7 @@ class _Neighbourhood:
     ) -> None:
         self._problem, self._kept, self._level, self._counts = problem, kept, level, counts
         self._budget, self._search, self._no_more_nodes = budget, search, no_more_nodes
-        self._ledger = Ledger.of(problem, counts)
+        self._spare = Spare.of(problem, counts)
         self._turn = search.seed
         self._all = range(len(problem.places))
 
@@ -114,7 +114,7 @@ class _Neighbourhood:
         return block + [choice[at] for at in turned[: size - len(block)]]
 
     def _solve(self, nodes: list[int]) -> None:
-        block = Block(self._problem, self._kept, self._level, self._counts, self._ledger, nodes, self._no_more_nodes)
+        block = Block(self._problem, self._kept, self._level, self._counts, self._spare, nodes, self._no_more_nodes)
         self._budget.charge(MATHOPT_VARIABLE * block.variables)
         limit = max(0.0, min(_LIMIT, self._budget.left))
         if self._budget.deterministic:

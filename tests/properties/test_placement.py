@@ -16,7 +16,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning import neighbourhood, placement
-from rmsplugin.planning.block import Block, Ledger, cost_of
+from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.counts import Counts, counts_of, with_names
@@ -195,7 +195,7 @@ def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_i
     problem, kept, counts, _ = start(instance)
     level = Level(problem.wait_mib)
     whole = Program(problem, kept, level).solve(SEARCH)
-    Block(problem, kept, level, counts, Ledger.of(problem, counts), range(len(problem.places))).solve(SEARCH)
+    Block(problem, kept, level, counts, Spare.of(problem, counts), range(len(problem.places))).solve(SEARCH)
     assert relaxed_cost(problem, counts, level.wait_mib) == whole.cost
     pooled = Program(problem, kept, level, pooled=True).solve(SEARCH)
     assert pooled.counts is None
@@ -209,11 +209,11 @@ def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_afte
     instance: Instance, chance: Random
 ) -> None:
     problem, kept, counts, _ = start(instance)
-    level, ledger = Level(problem.wait_mib), Ledger.of(problem, counts)
+    level, spare = Level(problem.wait_mib), Spare.of(problem, counts)
     for _ in range(3):
         nodes = chance.sample(range(len(problem.places)), chance.randint(1, len(problem.places) - 1))
         before, cost = deepcopy(counts), relaxed_cost(problem, counts, level.wait_mib)
-        Block(problem, kept, level, counts, ledger, nodes, no_more_nodes=True).solve(SEARCH)
+        Block(problem, kept, level, counts, spare, nodes, no_more_nodes=True).solve(SEARCH)
         assert relaxed_cost(problem, counts, level.wait_mib) <= cost
         assert sum(map(counts.are_on, nodes)) <= sum(map(before.are_on, nodes))
         for i in set(range(len(problem.places))) - set(nodes):
@@ -223,9 +223,9 @@ def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_afte
                 before.late[i],
             )
         assert all(memory_early(problem, counts, i) <= place.early_m for i, place in enumerate(problem.places))
-        recounted = Ledger.of(problem, counts)
-        for spare, anew in ((ledger.spare_early, recounted.spare_early), (ledger.spare_late, recounted.spare_late)):
-            assert {k: n for k, n in spare.items() if n} == {k: n for k, n in anew.items() if n}
+        recounted = Spare.of(problem, counts)
+        for kept_up, anew in ((spare.early, recounted.early), (spare.late, recounted.late)):
+            assert {k: n for k, n in kept_up.items() if n} == {k: n for k, n in anew.items() if n}
             assert all(n >= 0 for n in anew.values())
     target = with_names(problem, counts).target
     assert isinstance(build_plan(instance[0], target), Plan)

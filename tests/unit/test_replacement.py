@@ -16,7 +16,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning import placement
-from rmsplugin.planning.block import Block, Ledger, cost_of
+from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.counts import Counts, counts_of
 from rmsplugin.planning.keep import Kept, keep
@@ -217,10 +217,10 @@ def assert_sound(problem: Replacement, counts: Counts) -> None:
 def test_blocks_of_a_crowded_cluster_save_and_leave_the_counts_sound(seed: int) -> None:
     problem, kept, counts = crowded(seed)
     assert_sound(problem, counts)
-    level, ledger, chance = Level(problem.wait_mib), Ledger.of(problem, counts), Random(seed)
+    level, spare, chance = Level(problem.wait_mib), Spare.of(problem, counts), Random(seed)
     before = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
     for size in (2, 3, 5, 4, 8, 3):
-        Block(problem, kept, level, counts, ledger, chance.sample(range(9), size)).solve(SEARCH)
+        Block(problem, kept, level, counts, spare, chance.sample(range(9), size)).solve(SEARCH)
         assert_sound(problem, counts)
     after = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
     assert after < before
