@@ -87,7 +87,7 @@ class Block:
         self._model.minimize(self._terms.cost())
 
     def solve(self, search: Search) -> float:
-        """Change the counts (and what is spare) to the best found, which is as good as what was; the seconds it took."""
+        """Change the counts (and what is spare) to the best found, which is as good as before; the seconds it took."""
         flags = {variable: float(group in self._counts.early_groups) for group, variable in self._free.items()}
         found = solve(self._model, search, {**self._terms.hint(self._counts), **flags})
         if found.values is not None and found.objective is not None and found.objective <= self._cost_now():
