@@ -18,7 +18,7 @@ def impossible(classes: Classes) -> str | None:
 
 def fewest(classes: Classes) -> int:
     """A lower bound on the number of nodes: with the biggest first, in each dimension, how many give enough."""
-    if not len(classes.count):
+    if not len(classes.count) or not len(classes.kind_of):
         return 0
     largest_first = -np.sort(-classes.capacity[classes.kind_of], axis=0)
     enough = np.cumsum(largest_first, axis=0) >= classes.total

@@ -50,11 +50,12 @@ class Place:
     early_m: int  # memory that arrivals of the first pool may take
     residents: dict[int, list[str]] = field(default_factory=dict)  # by class: VMs that run here and may stay
     images: dict[tuple[int, int], list[str]] = field(default_factory=dict)  # by class and group: may resume here
+    overloaded: bool = False  # by VMs that have to stay
 
     @property
     def takes(self) -> bool:
         """Whether VMs may come."""
-        return self.node.state is NodeState.UP
+        return self.node.state is NodeState.UP and not self.overloaded
 
 
 @dataclass(slots=True)
@@ -136,11 +137,12 @@ class _Builder:
         self._shared_store = shared_store
         nodes = [node for node in source.nodes if node.state is not NodeState.DOWN]
         self._index = {node.name: i for i, node in enumerate(nodes)}
-        self._problem = Replacement([_place(node, source) for node in nodes])
+        keeping = _nodes_that_keep(source, states, sample)
+        self._problem = Replacement([_place(node, source, node.name in keeping) for node in nodes])
         self._class_ids: dict[VMClass, int] = {}
         self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], frozenset[int] | None] = {}
         self._stopped_m = dict.fromkeys(self._index, 0)
-        self._pinned_on = _nodes_that_keep(source, states, sample)
+        self._pinned_on = keeping
 
     def add(self, vjob: VJob, state: VJobState) -> None:
         """Take up one vjob."""
@@ -177,14 +179,14 @@ class _Builder:
         problem, memory = self._problem, vm.demand.memory_mib
         k = self._class(vjob, vm)
         here = self._index.get(location.node or "")
-        stays = here is not None and problem.places[here].takes and problem.classes[k].may_go(here)
+        is_fit = here is not None and problem.classes[k].may_go(here)
         match location.state:
             case VMState.RUNNING if location.node in self._pinned_on and self._sample.get(vm.name) == location.node:
                 place = problem.places[self._index[location.node]]
                 place.capacity_c = max(0, place.capacity_c - vm.demand.centi_cpus)
                 place.capacity_m = max(0, place.capacity_m - memory)
                 problem.fixed[vm.name] = location
-            case VMState.RUNNING if stays and here is not None:
+            case VMState.RUNNING if is_fit and here is not None and problem.places[here].node.state is NodeState.UP:
                 problem.places[here].residents.setdefault(k, []).append(vm.name)
             case VMState.RUNNING:
                 problem.fixed_cost += memory
@@ -192,7 +194,7 @@ class _Builder:
             case VMState.SLEEPING:
                 group = self._group(vjob)
                 problem.fixed_cost += memory
-                if stays and here is not None:
+                if is_fit and here is not None and problem.places[here].takes:
                     problem.places[here].images.setdefault((k, group), []).append(vm.name)
                     return
                 remote = location.node != SHARED
@@ -221,14 +223,16 @@ class _Builder:
         return self._class_ids[found]
 
 
-def _place(node: Node, source: Configuration) -> Place:
+def _place(node: Node, source: Configuration, keeps: bool) -> Place:
+    """``keeps``: the decision left VMs there although it drains or they overload it."""
     capacity, used = node.capacity, source.used[node.name]
-    takes = node.state is NodeState.UP
+    is_up = node.state is NodeState.UP
     return Place(
         node,
-        capacity.centi_cpus if takes else 0,
-        capacity.memory_mib if takes else 0,
-        max(0, capacity.memory_mib - used.memory_mib) if takes else 0,
+        capacity.centi_cpus if is_up else 0,
+        capacity.memory_mib if is_up else 0,
+        max(0, capacity.memory_mib - used.memory_mib) if is_up else 0,
+        overloaded=keeps and is_up,
     )
 
 
