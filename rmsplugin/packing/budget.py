@@ -16,7 +16,7 @@ CALL = 6_000
 VARIABLE = 2_000
 
 #: The same for a program that goes to HiGHS, with the rows in which the variable is.
-MATHOPT_VARIABLE = 20_000
+MATHOPT_VARIABLE = 6_000
 
 
 class Budget:

@@ -80,7 +80,9 @@ class Block:
         flags: dict[int, Term] = {group: int(group in counts.early_groups) for group in self._groups()}
         self._free = {group: self._model.add_binary_variable() for group in sorted(inside)}
         used = self._used() if no_more_nodes else None
-        self._terms = NodeTerms(self._model, problem, kept, level, {**flags, **self._free}, self._most(), used)
+        self._terms = NodeTerms(
+            self._model, problem, kept, level, {**flags, **self._free}, self._most(), used, detours=False
+        )
         for i in nodes:
             self._terms.add(i)
         self._add_balances()

@@ -161,18 +161,21 @@ def _let_stay(
     """Give a mover a slot on the node that it comes from, if there is one; a late one rather, for those cost more.
 
     A VM that resumes takes only a slot that is as early as its vjob is: a local resume needs room as any other does.
+    Nor may others take so many early slots that a vjob that resumes early lacks one: it would be late as a whole.
     """
     index = {problem.places[place].node.name: place for place in (*early, *late)}
+    spare = len(early) - sum(mover.group in counts.early_groups for mover, _ in movers)
     rest = []
     for mover, origin in movers:
         place = index.get(origin)
         if mover.group is None:
-            slots = late if place in late else early
+            slots = late if place in late or spare <= 0 else early
         else:
             slots = early if mover.group in counts.early_groups else late
         if place is not None and place in slots:
             slots.remove(place)
             hosts[mover.name] = place
+            spare -= slots is early and mover.group is None
         else:
             rest.append((mover, origin))
     return rest

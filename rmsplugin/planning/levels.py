@@ -7,7 +7,7 @@ least of their bounds is one for all, and a level without anything better than w
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
@@ -15,7 +15,7 @@ from rmsplugin.planning.counts import counts_of, with_names
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept
 from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.program import Program, Solved, variables
+from rmsplugin.planning.program import Program, Scope, Solved, variables
 from rmsplugin.planning.replacement import Replacement
 
 #: More different costs than that share levels, which is as valid, only weaker.
@@ -61,51 +61,59 @@ def search_levels(
         pooled: only bound, by programs in which arrivals count for all nodes together.
     """
     ahead = levels(problem)
+    solver = _Levels(problem, kept, incumbent, budget, search, Scope.POOLED if pooled else Scope.ALL)
     bound = 0
     if len(ahead) == 1 or spacious:
-        bound = _solve(problem, kept, Level(ahead[0].wait_mib), incumbent, budget, search, _FIRST_SHARE, pooled)
+        bound = solver.settle(Level(ahead[0].wait_mib), _FIRST_SHARE)
         if bound >= (incumbent.cost or 0) or len(ahead) == 1:
             return bound
     least = None
     for at, level in enumerate(ahead):
         if budget.exhausted:
             return bound
-        found = _solve(problem, kept, level, incumbent, budget, search, 1 / (len(ahead) - at), pooled)
+        found = solver.settle(level, 1 / (len(ahead) - at))
         least = found if least is None else min(least, found)
     return max(bound, least or 0)
 
 
-def _solve(
-    problem: Replacement,
-    kept: list[Kept],
-    level: Level,
-    incumbent: Incumbent,
-    budget: Budget,
-    search: Search,
-    share: float,
-    pooled: bool,
-) -> int:
-    """Solve one level for something better than the incumbent; its bound."""
-    budget.charge(MATHOPT_VARIABLE * variables(problem, pooled))
-    if budget.exhausted:
-        return 0
-    program = Program(problem, kept, level, None if pooled else incumbent.most_nodes, incumbent.cost, pooled)
-    limit = budget.left * share
-    limited = (
-        replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
-    )
-    best = incumbent.best()
-    solved = program.solve(limited, None if pooled else counts_of(problem, best.target, best.early))
-    _charge(budget, solved, limit)
-    known = incumbent.cost or 0
-    if solved.counts is not None:
-        incumbent.offer(with_names(problem, solved.counts))
-    return known if solved.infeasible else solved.lower_bound
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    problem: Replacement
+    kept: list[Kept]
+    incumbent: Incumbent
+    budget: Budget
+    search: Search
+    scope: Scope
 
+    def settle(self, level: Level, share: float) -> int:
+        """Solve one level for something better than the incumbent; its bound.
 
-def _charge(budget: Budget, solved: Solved, limit: float) -> None:
-    """The solver tells its seconds but not its share of a deterministic limit: all that it was given counts."""
-    if budget.deterministic:
-        budget.left -= limit
-    else:
-        budget.charge_seconds(solved.seconds)
+        Where the best counts need detours, which the planner does not make, the best without are looked for as well.
+        """
+        solved = self._solve(level, share, self.scope)
+        if solved is None:
+            return 0
+        if solved.has_detours and solved.cost is not None and solved.cost < (self.incumbent.cost or 0):
+            self._solve(level, share, Scope.DIRECT)
+        return (self.incumbent.cost or 0) if solved.infeasible else solved.lower_bound
+
+    def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
+        """None: there is no time left to build the program."""
+        budget, search, incumbent = self.budget, self.search, self.incumbent
+        budget.charge(MATHOPT_VARIABLE * variables(self.problem, scope))
+        if budget.exhausted:
+            return None
+        program = Program(self.problem, self.kept, level, incumbent.most_nodes, incumbent.cost, scope)
+        limit = budget.left * share
+        limited = (
+            replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
+        )
+        best = incumbent.best()
+        solved = program.solve(limited, counts_of(self.problem, best.target, best.early))
+        if budget.deterministic:
+            budget.left -= limit  # HiGHS does not tell what it used of it
+        else:
+            budget.charge_seconds(solved.seconds)
+        if solved.counts is not None:
+            incumbent.offer(with_names(self.problem, solved.counts))
+        return solved

@@ -51,6 +51,7 @@ class NodeTerms:
         group_early: Mapping[int, Term],
         totals: Sequence[int],
         used: Mapping[int, Term] | None = None,
+        detours: bool = True,
     ) -> None:
         """Nothing is added to the model yet.
 
@@ -62,17 +63,19 @@ class NodeTerms:
             group_early: for each vjob that resumes, whether it is early: a binary variable, or 0 or 1.
             totals: how many VMs of each class arrive at a node at most.
             used: for each place, whether it may have VMs in the end; None: all may.
+            detours: whether a VM may resume where it cannot stay, as early as its vjob, and migrate late.
         """
         self.leave: dict[tuple[int, int], mathopt.Variable] = {}
         self.local_early: dict[tuple[int, int, int], mathopt.Variable] = {}
         self.local_late: dict[tuple[int, int, int], mathopt.Variable] = {}
         self.remote: dict[tuple[int, int, int], mathopt.Variable] = {}
+        self.detour: dict[tuple[int, int, int], mathopt.Variable] = {}
         self.early: dict[tuple[int, int], mathopt.Variable] = {}
         self.late: dict[tuple[int, int], mathopt.Variable] = {}
         self.unit = math.gcd(level.wait_mib, *(k.memory_mib for k in problem.classes)) or 1
         self.wait = level.wait_mib // self.unit
         self._model, self._problem, self._kept, self._level = model, problem, kept, level
-        self._group_early, self._totals, self._used = group_early, totals, used
+        self._group_early, self._totals, self._used, self._detours = group_early, totals, used, detours
 
     def add(self, i: int) -> None:
         """Add a node, by its index among the places."""
@@ -89,12 +92,14 @@ class NodeTerms:
             first, later, remote = (self._integer(most) for most in (0 if too_dear else len(names), *[len(names)] * 2))
             self.local_early[i, k, group], self.local_late[i, k, group] = first, later
             self.remote[i, k, group] = remote
-            self._model.add_linear_constraint(first + later + remote == len(names))
+            detour = self.detour[i, k, group] = self._integer(len(names) if self._detours and not too_dear else 0)
+            self._model.add_linear_constraint(first + later + remote + detour == len(names))
+            self._model.add_linear_constraint(detour <= len(names) * self._group_early[group])
             self._model.add_linear_constraint(first <= len(names) * self._group_early[group])
             self._model.add_linear_constraint(later <= len(names) * (1 - self._group_early[group]))
             hosted += [(k, first), (k, later)]
-            early.append((k, first))
-            lost += [problem.classes[k].memory_mib // self.unit * remote, self.wait * later]
+            early += [(k, first), (k, detour)]
+            lost += [problem.classes[k].memory_mib // self.unit * (remote + detour), self.wait * later]
         for k in range(len(self._totals)):
             self._add_arrivals(i, place, k, hosted, early)
         self._add_limits(i, place, hosted, early, lost)
@@ -110,7 +115,8 @@ class NodeTerms:
             self.early[_POOL, k] = self._integer(min(totals[k], sum(rooms)))
             self.late[_POOL, k] = self._integer(totals[k] if rooms else 0)
             early.append(memory // self.unit * self.early[_POOL, k])
-        early += [problem.classes[k].memory_mib // self.unit * each for (_, k, _), each in self.local_early.items()]
+        for local in (self.local_early, self.detour):
+            early += [problem.classes[k].memory_mib // self.unit * each for (_, k, _), each in local.items()]
         room = sum(place.early_m // self.unit for _, place in takes)
         self._model.add_linear_constraint(mathopt.fast_sum(early) <= room)
 
@@ -118,7 +124,11 @@ class NodeTerms:
         """In memory units: what leaves or resumes remotely costs its memory; what is late waits."""
         classes = self._problem.classes
         moved = [classes[k].memory_mib // self.unit * variable for (_, k), variable in self.leave.items()]
-        copied = [classes[k].memory_mib // self.unit * variable for (_, k, _), variable in self.remote.items()]
+        copied = [
+            classes[k].memory_mib // self.unit * variable
+            for variables in (self.remote, self.detour)
+            for (_, k, _), variable in variables.items()
+        ]
         late = [self.wait * each for each in (*self.late.values(), *self.local_late.values())]
         return mathopt.fast_sum(moved + copied + late)
 
@@ -147,8 +157,8 @@ class NodeTerms:
         for (i, k), variable in self.leave.items():
             counts.kept[i].residents[k] = len(self._problem.places[i].residents[k]) - round(values[variable])
         for (i, k, group), variable in self.remote.items():
-            images = self._problem.places[i].images[k, group]
-            counts.kept[i].images[k, group] = len(images) - round(values[variable])
+            gone = round(values[variable]) + round(values[self.detour[i, k, group]])
+            counts.kept[i].images[k, group] = len(self._problem.places[i].images[k, group]) - gone
         for arrivals, variables in ((counts.early, self.early), (counts.late, self.late)):
             for (i, k), variable in variables.items():
                 if round(values[variable]):
@@ -193,9 +203,17 @@ class NodeTerms:
             memory = mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in hosted)
             model.add_linear_constraint(cpus - place.capacity_c / 100 * used <= 0)
             model.add_linear_constraint(memory - place.capacity_m // self.unit * used <= 0)
+            self._count_those_that_demand_nothing(hosted, used)
         if early:
             memory = mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in early)
             model.add_linear_constraint(memory <= place.early_m // self.unit)
         if self._kept[i].bound_mib:
             # Implied by the rest for whole numbers only, and what makes the bound of the linear relaxation strong.
             model.add_linear_constraint(mathopt.fast_sum(lost) >= -(-self._kept[i].bound_mib // self.unit))
+
+    def _count_those_that_demand_nothing(self, hosted: list[tuple[int, Term]], used: Term) -> None:
+        """They fit everywhere, but not on a node that has no VMs."""
+        classes = self._problem.classes
+        free = [count for k, count in hosted if not classes[k].centi_cpus and not classes[k].memory_mib]
+        if free and self._used is not None:
+            self._model.add_linear_constraint(mathopt.fast_sum(free) <= sum(self._problem.totals()) * used)

@@ -16,6 +16,7 @@ Later pools, and cycles, can only add. The bound is rounded up to what a sum of 
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ from rmsplugin.planning.node_terms import Level, NodeTerms, Term
 from rmsplugin.planning.replacement import Replacement
 from rmsplugin.planning.solver import solve
 
+#: All detours together weigh less than that in the objective, whose costs are whole numbers.
+_TIE = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Solved:
@@ -38,14 +42,23 @@ class Solved:
     lower_bound: int
     infeasible: bool  # proven: nothing meets the constraints
     seconds: float
+    has_detours: bool = False  # the counts cost so little only with detours
 
 
-def variables(problem: Replacement, pooled: bool) -> int:
+class Scope(enum.Enum):
+    """Which plans a program is about."""
+
+    DIRECT = enum.auto()  # those in which nothing makes a detour: they are what the planner makes
+    ALL = enum.auto()  # all; its counts may need detours, which the planner does not make; of equal ones the fewest
+    POOLED = enum.auto()  # all, arrivals counted for all nodes together: a weaker bound, no counts, far smaller
+
+
+def variables(problem: Replacement, scope: Scope) -> int:
     """About how many variables the program will have, which is what building it takes long for."""
     classes = len(problem.classes)
-    stay = sum(len(place.residents) + 3 * len(place.images) for place in problem.places)
+    stay = sum(len(place.residents) + 4 * len(place.images) for place in problem.places)
     resume = {key for place in problem.places for key in place.images}
-    return stay + 2 * len(resume) + 2 * classes * (1 if pooled else len(problem.places))
+    return stay + 3 * len(resume) + 2 * classes * (1 if scope is Scope.POOLED else len(problem.places))
 
 
 class Program:
@@ -58,7 +71,7 @@ class Program:
         level: Level,
         most_nodes: int | None = None,
         below_mib: int | None = None,
-        pooled: bool = False,
+        scope: Scope = Scope.ALL,
     ) -> None:
         """Build it.
 
@@ -68,28 +81,33 @@ class Program:
             level: what the first pool costs.
             most_nodes: on so many nodes at most; None: on any number.
             below_mib: only what costs less is of interest: infeasible then means that there is nothing better.
-            pooled: arrivals count for all nodes together: a weaker bound and no counts, but a far smaller program.
+            scope: which plans it is about.
         """
-        self._problem, self._level = problem, level
+        self._problem, self._level, self._scope = problem, level, scope
         self._model = mathopt.Model(name="vmrp")
         used: dict[int, Term] | None = None
-        if most_nodes is not None:
+        if most_nodes is not None and scope is not Scope.POOLED:
             used = {i: self._model.add_binary_variable() for i in range(len(problem.places))}
             self._model.add_linear_constraint(mathopt.fast_sum(used.values()) <= most_nodes)
         self._group_early = {group: self._model.add_binary_variable() for group in range(len(problem.groups))}
         self._totals = problem.totals()
-        arriving = [] if pooled else self._totals
-        self._terms = NodeTerms(self._model, problem, kept, level, dict(self._group_early), arriving, used)
-        self._is_pooled = pooled
+        detours = scope is not Scope.DIRECT
+        arriving = [] if scope is Scope.POOLED else self._totals
+        self._terms = NodeTerms(self._model, problem, kept, level, dict(self._group_early), arriving, used, detours)
         for i in range(len(problem.places)):
             self._terms.add(i)
-        if pooled:
+        if scope is Scope.POOLED:
             self._terms.add_pool(self._totals)
+        self._copied: list[tuple[int, mathopt.Variable]] = []  # class, detours by way of another node
+        self._detours = list(self._terms.detour.values())
         self._add_balances()
-        cost = self._terms.cost()
+        copied = [problem.classes[k].memory_mib // self._terms.unit * each for k, each in self._copied]
+        cost = self._terms.cost() + mathopt.fast_sum(copied)
         if below_mib is not None:
-            self._model.add_linear_constraint(cost <= (below_mib - problem.fixed_cost) // self._terms.unit - 1)
-        self._model.minimize(cost)
+            units = -(-(below_mib - problem.fixed_cost) // self._terms.unit)
+            self._model.add_linear_constraint(cost <= units - 1)
+        most = sum(each.upper_bound for each in self._detours)
+        self._model.minimize(cost + _TIE / (1 + most) * mathopt.fast_sum(self._detours))
 
     def _integer(self, upper: int) -> mathopt.Variable:
         return self._model.add_integer_variable(lb=0, ub=upper)
@@ -108,6 +126,8 @@ class Program:
         resumes: dict[tuple[int, int], list[Term]] = defaultdict(list)
         cheapest: dict[tuple[int, int], int] = {}  # of those resumes
         runs = [0] * len(self._totals)
+        for (_, k, _), variable in self._terms.detour.items():
+            late[k].append(-variable)
         for (_, k, group), variable in self._terms.remote.items():
             resumes[k, group].append(variable)
             cheapest[k, group] = 2 * self._problem.classes[k].memory_mib
@@ -121,10 +141,12 @@ class Program:
                 cheapest[k, mover.group] = min(mover.cost, cheapest.get((k, mover.group), mover.cost))
         grouped: dict[int, list[Term]] = defaultdict(list)
         for (k, group), parts in resumes.items():
-            first, later = self._split(k, group, parts, self._level.is_too_dear(cheapest[k, group]))
-            grouped[k] += [first, later]
+            first, later, detour = self._split(k, group, parts, self._level.is_too_dear(cheapest[k, group]))
+            grouped[k] += [first, later, detour]
             early[k].append(-first)
-            late[k].append(-later)
+            late[k] += [-later, -detour]
+            self._detours.append(detour)
+            self._copied.append((k, detour))
         for k in range(len(self._totals)):
             # Arrivals beyond the resumes, early and late together, are the migrations and runs.
             self._model.add_linear_constraint(mathopt.fast_sum(early[k] + late[k]) == mathopt.fast_sum(free[k]))
@@ -136,29 +158,32 @@ class Program:
 
     def _split(
         self, k: int, group: int, parts: list[Term], too_dear: bool
-    ) -> tuple[mathopt.Variable, mathopt.Variable]:
-        """The remote resumes of one class and vjob, early and late: one of the two is 0."""
+    ) -> tuple[mathopt.Variable, mathopt.Variable, mathopt.Variable]:
+        """The remote resumes of one class and vjob: early, late, or early on a detour, from which they migrate late."""
         size = min(self._totals[k], self._problem.group_sizes[group])
-        first, later = self._integer(0 if too_dear else size), self._integer(size)
-        self._model.add_linear_constraint(first + later == mathopt.fast_sum(parts))
-        self._model.add_linear_constraint(first <= size * self._group_early[group])
+        most_early = 0 if too_dear else size
+        first, later = self._integer(most_early), self._integer(size)
+        detour = self._integer(0 if self._scope is Scope.DIRECT else most_early)
+        self._model.add_linear_constraint(first + later + detour == mathopt.fast_sum(parts))
+        self._model.add_linear_constraint(first + detour <= size * self._group_early[group])
         self._model.add_linear_constraint(later <= size * (1 - self._group_early[group]))
-        return first, later
+        return first, later, detour
 
     def solve(self, search: Search, start: Counts | None = None) -> Solved:
         """Search for the cheapest counts, from an answer that is known if there is one."""
         problem = self._problem
         hint = None
-        if start is not None:
+        if start is not None and self._scope is not Scope.POOLED:
             flags = {variable: float(group in start.early_groups) for group, variable in self._group_early.items()}
             hint = {**self._terms.hint(start), **flags}
-        found = solve(self._model, search, hint)
+        found = solve(self._model, search, hint, 0.0 if self._scope is Scope.DIRECT else _TIE)
         bound = problem.fixed_cost + found.lower_bound * self._terms.unit
-        if found.values is None or found.objective is None or self._is_pooled:
+        if found.values is None or found.objective is None or self._scope is Scope.POOLED:
             return Solved(None, None, bound, found.infeasible, found.seconds)
         counts = Counts.empty(len(problem.places))
         self._terms.read(found.values, counts, range(len(problem.places)))
         early = [group for group, variable in self._group_early.items() if round(found.values[variable])]
         counts.early_groups = frozenset(early)
         cost = problem.fixed_cost + found.objective * self._terms.unit
-        return Solved(counts, cost, bound, False, found.seconds)
+        has_detours = any(round(found.values[each]) for each in self._detours)
+        return Solved(counts, cost, bound, False, found.seconds, has_detours)

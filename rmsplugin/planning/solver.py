@@ -17,6 +17,9 @@ _TREE_NODES_PER_UNIT = 200
 #: What floating point may have added to a bound of the solver, relative to its size.
 _BOUND_TOLERANCE = 1e-6
 
+#: How far from a whole number an objective that is one can be.
+_NEARLY = 1e-3
+
 
 @dataclass(frozen=True, slots=True)
 class Solution:
@@ -32,8 +35,20 @@ class Solution:
     seconds: float
 
 
-def solve(model: mathopt.Model, search: Search, hint: Mapping[mathopt.Variable, float] | None = None) -> Solution:
-    """Minimise, from a hint if there is one, within the limits."""
+def solve(
+    model: mathopt.Model,
+    search: Search,
+    hint: Mapping[mathopt.Variable, float] | None = None,
+    fraction: float = 0.0,
+) -> Solution:
+    """Minimise within the limits.
+
+    Args:
+        model: its objective is whole, but for less than ``fraction`` that breaks ties.
+        search: the limits.
+        hint: a solution, or a part of one, that is known.
+        fraction: below 1.
+    """
     limit = search.deterministic_limit
     parameters = mathopt.SolveParameters(
         time_limit=timedelta(seconds=search.time_limit_s) if limit is None else None,
@@ -47,11 +62,11 @@ def solve(model: mathopt.Model, search: Search, hint: Mapping[mathopt.Variable, 
     about = mathopt.ModelSolveParameters(solution_hints=hints)
     result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=about)
     seconds = result.solve_time().total_seconds()
-    bound = round_up(result.best_objective_bound())
+    bound = round_up(result.best_objective_bound() - fraction)
     if not result.has_primal_feasible_solution():
         infeasible = result.termination.reason is mathopt.TerminationReason.INFEASIBLE
         return Solution(None, None, bound, infeasible, seconds)
-    objective = round(result.objective_value())
+    objective = math.floor(result.objective_value() + _NEARLY)
     return Solution(result.variable_values(), objective, min(bound, objective), False, seconds)
 
 

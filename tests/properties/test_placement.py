@@ -25,7 +25,7 @@ from rmsplugin.planning.levels import levels
 from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.placement import Placed, place, place_sample
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.program import Program
+from rmsplugin.planning.program import Program, Scope
 from rmsplugin.planning.replacement import Replacement, replacement
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
@@ -34,13 +34,13 @@ Instance = tuple[Configuration, dict[str, VJobState], dict[str, str]]
 
 
 @st.composite
-def instances(draw: st.DrawFn) -> Instance:
+def instances(draw: st.DrawFn, most_vjobs: int = 3, least_nodes: int = 2) -> Instance:
     """A small cluster in any state, a decision about it, and a viable sample of that decision."""
-    nodes = tuple(Node(f"n{i}", Resources(2, 4096)) for i in range(draw(st.integers(2, 3))))
+    nodes = tuple(Node(f"n{i}", Resources(2, 4096)) for i in range(draw(st.integers(least_nodes, 3))))
     left = {node.name: node.capacity for node in nodes}
     memory = {node.name: node.capacity.memory_mib for node in nodes}
     queue, locations, states, sample = [], {}, {}, {}
-    for number in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.integers(1, most_vjobs))):
         vms = tuple(
             VM(f"v{number}-{i}", Resources(draw(st.sampled_from([0, 1])), draw(st.sampled_from([512, 1024, 2048]))))
             for i in range(draw(st.integers(1, 2)))
@@ -111,11 +111,31 @@ def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instanc
     assert placed.lower_bound <= placed.plan.cost
     if placed.optimal:
         assert placed.plan.cost == cheapest
-    nodes = min(
-        len({location.node for location in target.values() if location.state is VMState.RUNNING})
-        for target in every_target(instance)
-    )
+    nodes = min(len(hosting(target)) for target in every_target(instance))
     assert placed.nodes_lower_bound <= nodes <= placed.nodes_used
+
+
+def every_stop_on_the_way(instance: Instance) -> list[Configuration]:
+    """What shall run, placed anywhere with enough memory (CPUs only count in the end)."""
+    configuration, states, sample = instance
+    nodes = tuple(Node(node.name, Resources(99, node.capacity.memory_mib)) for node in configuration.nodes)
+    idle = Configuration(nodes, configuration.vjobs, configuration.locations)
+    return [configuration.with_locations(target) for target in every_target((idle, states, sample))]
+
+
+@given(instances(most_vjobs=2, least_nodes=3))
+@settings(deadline=None, max_examples=60)
+def test_the_bound_is_below_every_plan_by_way_of_somewhere_else(instance: Instance) -> None:
+    configuration, states, sample = instance
+    placed = place(configuration, states, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    ends = every_target(instance)
+    for stop in every_stop_on_the_way(instance):
+        there = build_plan(configuration, stop.locations)
+        assert isinstance(there, Plan)
+        if there.cost <= placed.lower_bound:
+            onwards = [plan for end in ends if isinstance(plan := build_plan(stop, end), Plan)]
+            assert placed.lower_bound <= min(Plan(there.pools + plan.pools).cost for plan in onwards)
 
 
 @given(instances())
@@ -184,7 +204,7 @@ def memory_early(problem: Replacement, counts: Counts, i: int) -> int:
 def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_is_theirs(instance: Instance) -> None:
     problem, kept, counts, plan = start(instance)
     assert relaxed_cost(problem, counts, problem.wait_mib) <= plan.cost
-    solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH, counts)
+    solved = Program(problem, kept, Level(problem.wait_mib), scope=Scope.DIRECT).solve(SEARCH, counts)
     assert solved.counts is not None
     assert solved.lower_bound == solved.cost == relaxed_cost(problem, solved.counts, problem.wait_mib)
 
@@ -194,10 +214,10 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
 def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_it(instance: Instance) -> None:
     problem, kept, counts, _ = start(instance)
     level = Level(problem.wait_mib)
-    whole = Program(problem, kept, level).solve(SEARCH)
+    whole = Program(problem, kept, level, scope=Scope.DIRECT).solve(SEARCH)
     Block(problem, kept, level, counts, Spare.of(problem, counts), range(len(problem.places))).solve(SEARCH)
     assert relaxed_cost(problem, counts, level.wait_mib) == whole.cost
-    pooled = Program(problem, kept, level, pooled=True).solve(SEARCH)
+    pooled = Program(problem, kept, level, scope=Scope.POOLED).solve(SEARCH)
     assert pooled.counts is None
     assert whole.cost is not None
     assert pooled.lower_bound <= whole.cost
@@ -242,7 +262,13 @@ def test_a_cluster_too_large_for_one_program_is_placed_block_by_block(instance: 
     baseline = place_sample(configuration, states, sample)
     assert isinstance(placed, Placed) and isinstance(baseline, Placed)
     assert check_plan(configuration, placed.target, placed.plan.pools, placed.plan.cost) == []
-    plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
+    few = 3 if objective == "cost" else placed.nodes_used
+    targets = [target for target in every_target(instance) if len(hosting(target)) <= few]
+    plans = [plan for target in targets if isinstance(plan := build_plan(configuration, target), Plan)]
     assert placed.lower_bound <= min(plan.cost for plan in plans)
     if objective == "cost":
         assert placed.plan.cost <= baseline.plan.cost
+
+
+def hosting(target: dict[str, Location]) -> set[str | None]:
+    return {location.node for location in target.values() if location.state is VMState.RUNNING}

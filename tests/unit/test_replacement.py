@@ -9,9 +9,12 @@ import pytest
 from bench.families import rr6929
 from bench.switching import decided
 
-from rmsplugin.model.action import migrate, run, stop
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision
+from rmsplugin.model.action import migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
+from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -162,6 +165,72 @@ def test_where_a_copy_costs_more_than_to_wait_a_node_lets_wait() -> None:
     placed = place(source, states, sample, search=SEARCH)
     assert isinstance(placed, Placed)
     assert (placed.plan.cost, placed.lower_bound) == (5632, 5632)
+
+
+def test_a_vjob_that_is_early_by_a_detour_can_be_cheaper_than_the_best_plan_without() -> None:
+    """Found by an adversary: y can resume early as well if x makes room for it by a detour over its own node.
+
+    k needs the CPU of n2, so that x cannot stay there. Without a detour x is late, and y with it, or k migrates. But x
+    may resume at home at once, and migrate to n1 when o sleeps.
+    """
+    nodes = tuple(Node(name, Resources(1, 100)) for name in ("n1", "n2", "n3"))
+    vjobs = (vjob("k", 80, cpus=1), vjob("j", 20, 20, cpus=1), vjob("o", 100, cpus=1))
+    _, x, y, o = (vm for each in vjobs for vm in each.vms)
+    locations = {
+        "k-0": running_on("n2"),
+        "j-0": sleeping_on("n2"),
+        "j-1": sleeping_on("n3"),
+        "o-0": running_on("n1"),
+    }
+    source = Configuration(nodes, vjobs, locations)
+    states, sample = {"k": RUNS, "j": RUNS, "o": SLEEPS}, {"k-0": "n2", "j-0": "n1", "j-1": "n3"}
+    pools = ((suspend(o, "n1"), resume(x, "n2", "n2"), resume(y, "n3", "n3")), (migrate(x, "n2", "n1"),))
+    placed = place(source, states, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert placed.lower_bound <= Plan(pools).cost == 260
+    assert not placed.optimal
+
+
+def test_what_is_cheaper_by_less_than_the_common_divisor_of_all_costs_is_found() -> None:
+    source = cluster(4096, vjob("a", 512), vjob("b", 2048), a_0=running_on("n1"), b_0=sleeping_on("n1"))
+    problem = replacement(source, {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"})
+    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    level = Level(2048, 2048)  # all costs are multiples of 2048 beside the 512 of the suspend
+    assert Program(problem, kept, level, below_mib=2561).solve(SEARCH).cost == 2560
+    assert Program(problem, kept, level, below_mib=2560).solve(SEARCH).infeasible
+
+
+def test_a_vm_that_demands_nothing_keeps_a_node_in_use() -> None:
+    nodes = (Node("n1", Resources(0, 7)), Node("n2", Resources(0, 12)))
+    source = Configuration(nodes, (vjob("a", 0, 5),), {"a-0": running_on("n1"), "a-1": running_on("n2")})
+    placed = place(source, {"a": RUNS}, {"a-0": "n1", "a-1": "n2"}, "nodes", SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.nodes_used, placed.lower_bound) == (0, 1, 0)
+    assert placed.target["a-0"] == running_on("n2")
+
+
+@pytest.mark.parametrize("now", [WAITING, sleeping_on("n1"), running_on("n3")], ids=["waits", "sleeps", "drains"])
+def test_nothing_comes_to_a_node_that_is_overloaded_by_what_must_stay(now: Location) -> None:
+    """A may not be suspended, and fits on no node; b demands no CPU, but may not join it."""
+    nodes = (*(Node(n, Resources(1, 9)) for n in ("n1", "n2")), Node("n3", Resources(1, 9), NodeState.DRAINING))
+    a = VJob("a", (VM("a-0", Resources(2, 1)),), preemptible=False)
+    source = Configuration(nodes, (a, vjob("b", 1)), {"a-0": running_on("n1"), "b-0": now})
+    decision = decide("rjsp", source, Parameters())
+    assert isinstance(decision, Decision)
+    placed = place(source, decision.states, decision.placement, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert placed.target == {"a-0": running_on("n1"), "b-0": running_on("n2")}
+    assert check_plan(source, placed.target, placed.plan.pools, placed.plan.cost) == []
+
+
+def test_where_no_node_takes_vms_everything_stays() -> None:
+    nodes = (Node("n1", Resources(4, 800), NodeState.DRAINING),)
+    source = Configuration(
+        nodes, (VJob("a", (VM("a-0", Resources(0, 600)),), preemptible=False),), {"a-0": running_on("n1")}
+    )
+    placed = place(source, {"a": RUNS}, {"a-0": "n1"}, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.pools, placed.plan.cost, placed.lower_bound) == ((), 0, 0)
 
 
 # -- block by block ------------------------------------------------------------------------------------------------
