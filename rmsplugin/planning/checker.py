@@ -204,7 +204,7 @@ def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
             if vjob is None:
                 continue
             yield from _wrongs(source, vjob, number, action)
-            if action.kind is ActionKind.RESUME and not action.bypass:
+            if action.kind is ActionKind.RESUME:
                 first = resumed.setdefault(vjob.name, number)
                 if first != number:
                     sentence = f"vjob {vjob.name} is resumed in pool {first} already, and its VMs must be together"

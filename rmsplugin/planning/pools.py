@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmsplugin.model.action import Action, migrate, resume, suspend
+from rmsplugin.model.action import Action, ActionKind, migrate, resume, suspend
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.moves import NOWHERE, Moves
 
@@ -165,7 +165,38 @@ class Schedule:
                 steps = break_cycles(self)
             if steps:
                 self._close(steps, [])
+        if any(self.asleep):
+            self._gather()
         return limit is None or self.cost < limit
+
+    def _gather(self) -> None:
+        """Put all resumes of a vjob into the pool of the last, those of VMs that were bypassed asleep included (R2).
+
+        A VM that sleeps for longer takes nothing from anybody: its room on its destination stays empty meanwhile.
+        """
+        last = {
+            self.moves.vjobs[step.move].name: number
+            for number, steps in enumerate(self.pools)
+            for step in steps
+            if self._is_resume(step)
+        }
+        gathered: list[list[Step]] = [[] for _ in self.pools]
+        for number, steps in enumerate(self.pools):
+            for step in steps:
+                at = last[self.moves.vjobs[step.move].name] if self._is_resume(step) else number
+                gathered[at].append(step)
+        keeps_first = bool(self.moves.departures)
+        self.pools = [steps for number, steps in enumerate(gathered) if steps or (number == 0 and keeps_first)]
+        self.cost = self.before = 0
+        for number, steps in enumerate(self.pools):
+            local = [local_cost(each) for each in self.moves.departures] if number == 0 else []
+            local += [self.moves.memory[step.move] if step.bypass else self.price(step.move) for step in steps]
+            self.cost += sum(local) + self.before * len(local)
+            self.before += max(local, default=0)
+
+    def _is_resume(self, step: Step) -> bool:
+        is_run = self.moves.actions[step.move].kind is ActionKind.RUN
+        return step.bypass is None and step.here == NOWHERE and not is_run
 
     def _take(self, cap: int | None) -> list[Step]:
         """All feasible arrivals among the candidates; those above ``cap`` are held back."""

@@ -166,7 +166,6 @@ def test_rjsp_decides_for_those_ahead_whatever_comes_behind(configuration: Confi
         assert list(part.states.items()) == list(whole.states.items())[:count]
 
 
-@settings(deadline=None)
 @given(queues())
 def test_rjsp_exact_differs_first_in_favour_of_one_more(configuration: Configuration) -> None:
     plain = decided("rjsp", configuration, Parameters(search=SEARCH))
@@ -177,7 +176,7 @@ def test_rjsp_exact_differs_first_in_favour_of_one_more(configuration: Configura
         assert exact.states[name] is VJobState.RUNNING
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(queues(), tunables)
 def test_mixed_decides_nothing_new_when_its_decision_was_applied(
     configuration: Configuration, parameters: Parameters
@@ -191,7 +190,7 @@ def test_mixed_decides_nothing_new_when_its_decision_was_applied(
     assert again.sentence.endswith(": nothing changes")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(queues(targets=False), tunables)
 def test_mixed_suspends_only_for_one_ahead_or_for_want_of_room(
     configuration: Configuration, parameters: Parameters

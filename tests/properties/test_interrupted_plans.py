@@ -92,13 +92,13 @@ def describe(plan: Plan) -> None:
         event(f"has {kind}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROBLEMS, st.sampled_from([EFFORT, 1.0]))
 def test_whatever_can_be_asked_for_can_be_planned(problem: Problem, effort: float) -> None:
     describe(planned(*problem, effort))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROBLEMS, st.data())
 def test_a_plan_interrupted_anywhere_is_planned_again(problem: Problem, data: st.DataObject) -> None:
     source, target = problem
@@ -111,7 +111,7 @@ def test_a_plan_interrupted_anywhere_is_planned_again(problem: Problem, data: st
     assert_recovers(source, now, target)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROBLEMS)
 def test_a_plan_of_which_one_action_failed_is_planned_again(problem: Problem) -> None:
     source, target = problem
@@ -120,7 +120,7 @@ def test_a_plan_of_which_one_action_failed_is_planned_again(problem: Problem) ->
         assert_recovers(source, with_failure(source, plan.pools, failed), target)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PROBLEMS, st.data())
 def test_interrupted_again_and_again_a_plan_still_arrives(problem: Problem, data: st.DataObject) -> None:
     """Each round does one action at least, and loses the rest of its plan; a round that does all of it is the last."""
@@ -139,7 +139,7 @@ def test_interrupted_again_and_again_a_plan_still_arrives(problem: Problem, data
     assert_recovers(source, now, target)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PROBLEMS, st.data())
 def test_an_interrupted_plan_may_be_followed_by_another_target(problem: Problem, data: st.DataObject) -> None:
     """The next cycle decides anew, from whatever the last one left: vjobs half asleep, half started, half ended."""

@@ -100,7 +100,7 @@ def every_target(instance: Instance) -> list[dict[str, Location]]:
 
 
 @given(instances())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instance: Instance) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, search=SEARCH)
@@ -124,7 +124,7 @@ def every_stop_on_the_way(instance: Instance) -> list[Configuration]:
 
 
 @given(instances(most_vjobs=2, least_nodes=3))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_bound_is_below_every_plan_by_way_of_somewhere_else(instance: Instance) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, search=SEARCH)
@@ -139,7 +139,7 @@ def test_the_bound_is_below_every_plan_by_way_of_somewhere_else(instance: Instan
 
 
 @given(instances())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> None:
     configuration, states, sample = instance
     plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
@@ -155,7 +155,7 @@ def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> No
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_the_plan_holds_and_is_never_dearer_than_the_sample_s(instance: Instance, objective: str) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, objective, SEARCH)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_the_plan_holds_and_is_never_dearer_than_the_sample_s(instance: Instance
 
 
 @given(instances())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_same_question_has_the_same_answer(instance: Instance) -> None:
     configuration, states, sample = instance
     first, second = (place(configuration, states, sample, search=SEARCH) for _ in range(2))
@@ -200,7 +200,7 @@ def memory_early(problem: Replacement, counts: Counts, i: int) -> int:
 
 
 @given(instances())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_is_theirs(instance: Instance) -> None:
     problem, kept, counts, plan = start(instance)
     assert relaxed_cost(problem, counts, problem.wait_mib) <= plan.cost
@@ -210,7 +210,7 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
 
 
 @given(instances())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_it(instance: Instance) -> None:
     problem, kept, counts, _ = start(instance)
     level = Level(problem.wait_mib)
@@ -224,7 +224,7 @@ def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_i
 
 
 @given(instances(), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after_it(
     instance: Instance, chance: Random
 ) -> None:
@@ -252,7 +252,7 @@ def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_afte
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_cluster_too_large_for_one_program_is_placed_block_by_block(instance: Instance, objective: str) -> None:
     configuration, states, sample = instance
     with pytest.MonkeyPatch.context() as patch:

@@ -122,7 +122,7 @@ MUTATIONS: dict[str, tuple[Change, set[tuple[Rule, int | None, str | None]]]] = 
     "a first suspend marked as a bypass": (swap(0, "s1", suspend(S1, "n1", bypass=True)), {(Rule.BYPASS, 0, "s1")}),
     "a resume marked as a bypass, to be apart from its vjob": (
         both(drop(1, "w1"), add(2, resume(W1, "n1", "n1", bypass=True))),
-        {(Rule.BYPASS, 2, "w1")},
+        {(Rule.BYPASS, 2, "w1"), (Rule.SCATTERED, 2, "w1")},
     ),
     "a late stop": (
         move("e", 0, 1),

@@ -12,7 +12,7 @@ from bench.switching import decided
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision
-from rmsplugin.model.action import migrate, resume, run, stop, suspend
+from rmsplugin.model.action import ActionKind, migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
@@ -231,6 +231,27 @@ def test_where_no_node_takes_vms_everything_stays() -> None:
     placed = place(source, {"a": RUNS}, {"a-0": "n1"}, search=SEARCH)
     assert isinstance(placed, Placed)
     assert (placed.plan.pools, placed.plan.cost, placed.lower_bound) == ((), 0, 0)
+
+
+def test_the_vms_of_a_vjob_that_are_bypassed_asleep_resume_together() -> None:
+    """Four VMs of j swap full nodes; by First Fit Decreasing the last of them would resume a pool later."""
+    j = vjob("j", 6, 6, 6, 6, cpus=1)
+    source = Configuration(
+        tuple(Node(f"n{i}", Resources(1, 8)) for i in range(6)),
+        (vjob("i", 4, 4), j, vjob("k", 6)),
+        {
+            **{"i-0": running_on("n5"), "i-1": running_on("n4"), "k-0": WAITING},
+            **{f"j-{i}": running_on(f"n{host}") for i, host in enumerate((2, 3, 1, 0))},
+        },
+    )
+    decision = decide("rjsp", source, Parameters())
+    assert isinstance(decision, Decision)
+    placed = place_sample(source, decision.states, decision.placement)
+    assert isinstance(placed, Placed)
+    resumed = [[a.vm.name for a in pool if a.kind is ActionKind.RESUME] for pool in placed.plan.pools]
+    assert len([pool for pool in resumed if pool]) == 1
+    assert max(map(len, resumed)) > 1
+    assert check_plan(source, placed.target, placed.plan.pools, placed.plan.cost) == []
 
 
 # -- block by block ------------------------------------------------------------------------------------------------
