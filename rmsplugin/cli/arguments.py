@@ -61,8 +61,10 @@ def vm(text: str) -> str:
 
 def whole_number(text: str) -> int:
     """A number from 0 on."""
-    if not re.fullmatch(r"\d{1,15}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if not re.fullmatch(r"[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    if len(text) > 15:
+        raise argparse.ArgumentTypeError(f"{text[:15]}... is too large")
     return int(text)
 
 
@@ -82,6 +84,17 @@ def positive_seconds(text: str) -> float:
         number = math.nan
     if not 0 < number <= 7 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, and a week at most")
+    return number
+
+
+def positive_amount(text: str) -> float:
+    """A number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
 
 

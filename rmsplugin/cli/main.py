@@ -56,6 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     own_words, command_words = session.split_command(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        return _closed_output()
     arguments = build_parser().parse_args(own_words, argparse.Namespace(words=command_words))
     try:
         status: int = arguments.run(arguments)
@@ -78,6 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{type(error).__name__}: {error}"
         return _complain(arguments, f"unexpected {text} (with RMSPLUGIN_DEBUG=1 it says where; please report it)", 1)
     return status
+
+
+def _closed_output() -> int:
+    if sys.stderr is not None:
+        print("rmsplugin: standard output is closed", file=sys.stderr)
+    return 1
 
 
 def _give_up_output() -> None:

@@ -124,7 +124,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deterministic-limit",
         metavar="D",
-        type=options.positive_seconds,
+        type=options.positive_amount,
         help="end a search after so much work, about a second of one CPU each; and not by the clock, unless "
         "--time-limit is given too",
     )
@@ -150,6 +150,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         arguments.refuse("--dot - and --json both print on standard output; name a file for one of them")
     if arguments.heuristic and arguments.objective == "nodes":
         arguments.refuse(f"--heuristic {arguments.heuristic} does not search, and has no --objective nodes")
+    if arguments.dot == "":
+        arguments.refuse("argument --dot: the name of a file is empty")
     # Before anything is computed: nobody waits for an answer that cannot be written.
     graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
 

@@ -50,7 +50,7 @@ class Draft:
         order = [vjob.name for vjob in self.configuration.vjobs]
         states = {name: self.states[name] for name in order}
         reasons = {name: self.reasons[name] for name in order}
-        return Decision(policy, states, reasons, dict(placement), sentence(self.configuration, states))
+        return Decision(policy, states, reasons, dict(placement), sentence(self.configuration, states, reasons))
 
 
 def settle(
@@ -91,6 +91,8 @@ def _fixed(configuration: Configuration, vjob: VJob, now: VJobState) -> tuple[VJ
         left = sum(state in (VMState.RUNNING, VMState.SLEEPING) for state in states)
         if left:
             words = f"a VM or a saved state of it is lost; what is left, {left} of {len(states)} VMs, is stopped first"
+            if vjob.target is VJobState.RUNNING:
+                words += ", and its target, to run, can be met after that"
             return VJobState.WAITING, Reason(ReasonCode.LOST, words, {"left": left, "vms": len(states)})
     if vjob.target in (VJobState.SLEEPING, VJobState.WAITING):
         return vjob.target, Reason(ReasonCode.TARGET, f"its target fixes it as {vjob.target}")

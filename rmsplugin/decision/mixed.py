@@ -45,7 +45,8 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
             if state is not before[name] or state is original[name]:
                 reasons[name] = decision.reasons[name]
         if decision.states == before:
-            return replace(decision, reasons=reasons, sentence=sentence(configuration, decision.states))
+            words = sentence(configuration, decision.states, reasons)
+            return replace(decision, reasons=reasons, sentence=words)
         before = decision.states
         current = applied(configuration, decision)
     return _once(configuration, parameters, effort, start=False)

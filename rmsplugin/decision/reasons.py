@@ -64,12 +64,13 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
     return Reason(ReasonCode.NO_ROOM, sentence, numbers)
 
 
-def sentence(configuration: Configuration, states: Mapping[str, VJobState]) -> str:
+def sentence(configuration: Configuration, states: Mapping[str, VJobState], reasons: Mapping[str, Reason]) -> str:
     """What changes in this cycle: "12 of 20 vjobs run: 3 start, 1 resumes, 2 are suspended"."""
     before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
-    moves = [(before[name], after) for name, after in states.items() if before[name] is not after]
+    lost = [name for name, reason in reasons.items() if reason.code is ReasonCode.LOST]
+    moves = [(before[name], after) for name, after in states.items() if before[name] is not after and name not in lost]
 
-    def count(singular: str, plural: str, chosen: Sequence[tuple[VJobState, VJobState]]) -> list[str]:
+    def count(singular: str, plural: str, chosen: Sequence[object]) -> list[str]:
         return [f"{len(chosen)} {singular if len(chosen) == 1 else plural}"] if chosen else []
 
     running, sleeping = VJobState.RUNNING, VJobState.SLEEPING
@@ -79,6 +80,7 @@ def sentence(configuration: Configuration, states: Mapping[str, VJobState]) -> s
         *count("is suspended", "are suspended", [m for m in moves if m[1] is sleeping]),
         *count("is stopped", "are stopped", [m for m in moves if m[1] is VJobState.TERMINATED]),
         *count("goes back to wait", "go back to wait", [m for m in moves if m[1] is VJobState.WAITING]),
+        *count("is lost and begins anew", "are lost and begin anew", lost),
     ]
     run = sum(state is running for state in states.values())
     total = f"{run} of {len(states)} {'vjob runs' if len(states) == 1 else 'vjobs run'}"

@@ -56,6 +56,8 @@ def read(path: str, limit_bytes: int = MAX_BYTES) -> Configuration:
 def _bytes(path: str, limit_bytes: int) -> bytes:
     """What is in a file, at most one byte more than the limit."""
     if path == "-":
+        if sys.stdin is None:
+            raise InstanceError("-: standard input is closed")
         data = sys.stdin.buffer.read(limit_bytes + 1)
     else:
         with open(path, "rb") as file:

@@ -31,7 +31,8 @@ class Resources:
         return round(self.cpus * 100)
 
     def __str__(self) -> str:
-        return f"{round(self.cpus, 2):g} CPUs and {self.memory_mib} MiB"
+        cpus = round(self.cpus, 2)
+        return f"{cpus:g} {'CPU' if cpus == 1 else 'CPUs'} and {self.memory_mib} MiB"
 
 
 NOTHING = Resources(0, 0)

@@ -75,7 +75,8 @@ def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
     pools = {action: number for number, pool in enumerate(plan.pools, start=1) for action in pool}
     known = {node.name for node in graph.nodes}
     yield "digraph reconfiguration {"
-    yield f'  label="{len(plan.pools)} pools, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
+    count = f"{len(plan.pools)} {'pool' if len(plan.pools) == 1 else 'pools'}"
+    yield f'  label="{count}, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
     for node in graph.nodes:
         free = f"free: {node.free.memory_mib} MiB, {node.free.cpus:g} CPUs"
         yield f"  {_identifier(node.name, known)} [label={_quoted(node.name, free)}];"

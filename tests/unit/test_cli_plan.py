@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from rmsplugin import settings
 from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.plan import packing, solve, text
@@ -69,7 +70,8 @@ SWITCH: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings file, and a directory of its own for each test."""
-    monkeypatch.setenv("RMSPLUGIN_CONFIG", "/nonexistent/rmsplugin.toml")
+    monkeypatch.delenv("RMSPLUGIN_CONFIG", raising=False)
+    monkeypatch.setattr(settings, "DEFAULT_PATH", Path("/nonexistent/rmsplugin.toml"))
     monkeypatch.chdir(tmp_path)
     Path("switch.json").write_text(json.dumps(SWITCH))
 
@@ -126,7 +128,7 @@ def test_the_example_in_the_help_of_plan_works_when_pasted() -> None:
         "2 of 2 vjobs run: 1 starts, 1 resumes; 2 actions in 1 pool, cost 1024 MiB.",
         "",
         "VJOB  NOW      STATE   REASON",
-        "vjob1 sleeping running needs 1 CPUs and 1024 MiB in 1 VM, which fit beside those ahead of it",
+        "vjob1 sleeping running needs 1 CPU and 1024 MiB in 1 VM, which fit beside those ahead of it",
         "vjob2 waiting  running needs 2 CPUs and 2048 MiB in 1 VM, which fit beside those ahead of it",
         "",
         "pool I: 2 actions, cost 1024 MiB",
@@ -462,6 +464,10 @@ def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) ->
         (("--instance", "f", "--workers", "257"), "at most 256"),
         (("--instance", "f", "--seed", "2147483648"), "at most 2147483647"),
         (("--instance", "f", "--seed", "x"), "is not a whole number"),
+        (("--instance", "f", "--seed", "-1"), "'-1' is not a whole number from 0 on"),
+        (("--instance", "f", "--seed", "9" * 20), "is too large"),
+        (("--instance", "f", "--deterministic-limit", "0"), "'0' is not a number above 0"),
+        (("--instance", "f", "--dot", ""), "the name of a file is empty"),
         (("--instance", "f", "--json", "--dot", "-"), "both print on standard output"),
         (("--instance", "f", "--heuristic", "ffd", "--objective", "nodes"), "does not search"),
     ],
@@ -499,11 +505,29 @@ def test_a_gzipped_file_and_standard_input_are_as_good(capsys: pytest.CaptureFix
     assert json.loads(done.stdout)["plan"]["pools"] == json.loads(out)["plan"]["pools"]
 
 
-def test_settings_are_not_needed_but_those_that_are_named_must_be_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_are_not_needed_but_those_that_are_named_must_be_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     status, _, err = call(capsys, "plan", "--instance", "switch.json", "--config", "/no/such/file")
     assert status == 2 and "/no/such/file" in err
     status, _, err = call(capsys, "plan", "--instance", "switch.json")
     assert (status, err) == (0, "")
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", "/no/such/file")
+    status, _, err = call(capsys, "plan", "--instance", "switch.json")
+    assert status == 2 and "/no/such/file" in err
+
+
+@pytest.mark.parametrize("command", ["plan", "pack"])
+def test_closed_streams_are_status_1_or_2_and_one_line(command: str) -> None:
+    said = []
+    for redirection in (">&-", "<&-"):
+        line = f'exec "$0" {command} --instance {"switch.json" if redirection == ">&-" else "-"} {redirection}'
+        done = subprocess.run(["sh", "-c", line, PROGRAM], capture_output=True, text=True, check=False)
+        said.append((done.returncode, done.stderr))
+    assert said == [
+        (1, "rmsplugin: standard output is closed\n"),
+        (2, f"rmsplugin {command}: -: standard input is closed\n"),
+    ]
 
 
 SETTINGS = """\
@@ -649,8 +673,7 @@ def test_a_person_gets_a_sentence_the_vjobs_the_pools_and_what_it_is_worth(capsy
         "VJOB NOW      STATE    REASON",
         "a    running  running  needs 2 CPUs and 2048 MiB in 2 VMs, which fit beside those ahead of it",
         "b    sleeping running  needs 2 CPUs and 2048 MiB in 1 VM, which fit beside those ahead of it",
-        "c    running  sleeping needs 1 CPUs and 512 MiB in 1 VM; "
-        "0 CPUs and 3072 MiB are free behind those ahead of it",
+        "c    running  sleeping needs 1 CPU and 512 MiB in 1 VM; 0 CPUs and 3072 MiB are free behind those ahead of it",
         "",
         "pool I: 2 actions, cost 1024 MiB",
         "  ACTION  VM  FROM TO COST NOTE",
@@ -735,7 +758,7 @@ def test_an_interrupt_ends_a_search_at_once() -> None:
             shown += chunk
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30, "the search would have gone on for a minute"
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 
@@ -767,7 +790,6 @@ def test_the_graph_is_written_to_a_file_and_to_standard_output(capsys: pytest.Ca
         ("switch.json/g.dot", "--dot: "),
         ("x" * 300, "--dot: "),
         ("a\0b", "--dot: 'a\\x00b': embedded null byte"),
-        ("", "--dot: "),
         ("loop", "--dot: "),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_target_that_cannot_be_met_makes_the_decision_infeasible(policy: str) 
     assert isinstance(decision, Infeasible)
     assert decision.explanation == (
         "vjob 'r' cannot run, as its target demands: it needs 2 CPUs and 0 MiB in 2 VMs; "
-        "1 CPUs and 8192 MiB are free beside 1 other vjob that must run"
+        "1 CPU and 8192 MiB are free beside 1 other vjob that must run"
     )
 
 
@@ -120,6 +120,14 @@ def test_what_has_ended_stays_so_and_what_is_lost_is_stopped_first(policy: str) 
     assert states(decision) == {**ended, "hit": "waiting", "asleep": "waiting", "gone": "running"}
     assert decision.reasons["hit"].code is ReasonCode.LOST
     assert "1 of 2 VMs, is stopped first" in str(decision.reasons["hit"])
+
+
+def test_a_lost_vjob_that_its_target_runs_says_that_it_will_later() -> None:
+    queue = Queue(*nodes(3)).add("hit", "n2", "", lost=True, target=VJobState.RUNNING)
+    decision = queue.decide("rjsp")
+    assert states(decision) == {"hit": "waiting"}
+    assert str(decision.reasons["hit"]).endswith("is stopped first, and its target, to run, can be met after that")
+    assert decision.sentence == "0 of 1 vjob runs: 1 is lost and begins anew"
 
 
 def test_the_whole_queue_is_considered() -> None:

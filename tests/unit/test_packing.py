@@ -182,7 +182,7 @@ def test_why_there_is_no_packing(demands: Sequence[tuple[float, int]], message: 
 def test_a_vm_without_any_node_allowed_is_named() -> None:
     found = pack([Item(vm("a"), nodes=frozenset({"n2"}))], [node("n1"), node("n2", state=NodeState.DOWN)], SEARCH)
     assert isinstance(found, NoPacking)
-    assert "VM a needs 1 CPUs and 1024 MiB, and there is no node that is up and allowed for it" in found.explanation
+    assert "VM a needs 1 CPU and 1024 MiB, and there is no node that is up and allowed for it" in found.explanation
 
 
 def test_vms_that_are_confined_to_a_few_nodes_are_told_apart_from_the_others() -> None:

@@ -105,10 +105,11 @@ def durations(config: str | None) -> Durations:
     """How long actions take, by the settings; by the papers where there are no settings and none were asked for.
 
     Raises:
-        SettingsError: the settings are wrong, or those that --config names are not there.
+        SettingsError: the settings are wrong, or those that --config or the environment names are not there.
     """
     path = settings_path(config)
-    if config is None and not os.access(path, os.R_OK):
+    named = config is not None or os.environ.get("RMSPLUGIN_CONFIG")
+    if not named and not os.access(path, os.R_OK):
         return Durations()
     return Durations.from_values(load(path).durations.model_dump())
 
