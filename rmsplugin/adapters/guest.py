@@ -12,6 +12,7 @@ Contract of ``Guests``, for every implementation:
 from __future__ import annotations
 
 import io
+import logging
 import re
 import socket
 import tarfile
@@ -30,6 +31,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 SSH_PORT = 22
+
+# A cut connection is an exception here. What paramiko's threads say of it as well must not get into the output of a job
+# or a command, where Python writes what no handler takes; the engine's log does take it.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _RETRY_S = 0.3
 _OUTPUT_LIMIT = 4096

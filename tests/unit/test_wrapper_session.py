@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import paramiko
@@ -72,3 +74,9 @@ def test_output_that_cannot_be_written_is_no_broken_connection() -> None:
     with pytest.raises(OSError, match="No space left"):
         Session(transport).follow("stdout", 0, full)
     assert transport.closed
+
+
+def test_what_paramiko_says_of_a_connection_is_no_output_of_a_job() -> None:
+    said = "import rmsplugin.wrapper.session, logging; logging.getLogger('paramiko.transport').error('reset by peer')"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
