@@ -3,15 +3,16 @@
 Variables count, node by node, the VMs of each class that leave, resume locally, and arrive: early (in the first pool)
 or late. What makes it a relaxation of the plan's cost (RR-6929 section 4.2), and so its optimum a lower bound:
 
-- every action costs at least what table 1 says, and a VM that takes a detour costs more;
+- every action costs at least what table 1 says;
 - an arrival is in the first pool only if its node has the memory free before anything else has happened: what it
   demands together with the other early arrivals is free at the start (invariant I3);
 - the first pool holds all suspends, so what is not in it waits for the dearest of them at least; without suspends it
   waits for the cheapest action there is. What is early may be dearer: a ``Level`` says what the first pool costs, and
   the least over all levels bounds every plan;
-- the resumes of a vjob are in one pool: all early, or all late.
+- the resumes of a vjob are in one pool: all early, or all late. A VM that cannot stay anywhere early may make a detour:
+  resume early elsewhere, so that its vjob is early, and migrate late.
 
-Later pools, and cycles, can only add. The bound is rounded up to what a sum of demands can be.
+Later pools, and all other bypasses, can only add. The bound is rounded up to what a sum of demands can be.
 """
 
 from __future__ import annotations
