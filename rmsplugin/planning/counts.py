@@ -70,6 +70,23 @@ def counts_of(problem: Replacement, target: Mapping[str, Location], early: Colle
     return counts
 
 
+def is_viable(problem: Replacement, counts: Counts) -> bool:
+    """Whether each node has what its VMs demand in the end, and takes those that arrive."""
+    classes = problem.classes
+    for i, place in enumerate(problem.places):
+        kept = counts.kept[i]
+        hosted = [*kept.residents.items(), *((k, count) for (k, _), count in kept.images.items())]
+        for k, count in (*counts.early[i].items(), *counts.late[i].items()):
+            if count and not (place.takes and classes[k].may_go(i)):
+                return False
+            hosted.append((k, count))
+        if sum(classes[k].centi_cpus * count for k, count in hosted) > place.capacity_c:
+            return False
+        if sum(classes[k].memory_mib * count for k, count in hosted) > place.capacity_m:
+            return False
+    return True
+
+
 def movers_after(problem: Replacement, kept: list[Kept]) -> list[Mover]:
     """All VMs that have to arrive somewhere: those of the problem, and those that their nodes do not keep."""
     movers = list(problem.movers)

@@ -20,8 +20,9 @@ from rmsplugin.planning.replacement import Replacement
 #: Nodes of a block: larger ones find little more, and take far longer.
 _NODES = 10
 
-#: What a block may take of the limits, in seconds or deterministic units.
-_LIMIT = 0.5
+#: What a block may take of the limits, in seconds; and in deterministic units, all of which count.
+_SECONDS = 0.5
+_UNITS = 0.1
 
 #: Partners are taken from so many times the nodes that are needed, those with the most room.
 _CHOICE = 4
@@ -116,12 +117,12 @@ class _Neighbourhood:
     def _solve(self, nodes: list[int]) -> None:
         block = Block(self._problem, self._kept, self._level, self._counts, self._spare, nodes, self._no_more_nodes)
         self._budget.charge(MATHOPT_VARIABLE * block.variables)
-        limit = max(0.0, min(_LIMIT, self._budget.left))
+        left = max(0.0, self._budget.left)
         if self._budget.deterministic:
-            block.solve(replace(self._search, deterministic_limit=limit))
-            self._budget.left -= limit
+            block.solve(replace(self._search, deterministic_limit=min(_UNITS, left)))
+            self._budget.left -= _UNITS
         else:
-            self._budget.charge_seconds(block.solve(replace(self._search, time_limit_s=limit)))
+            self._budget.charge_seconds(block.solve(replace(self._search, time_limit_s=min(_SECONDS, left))))
 
     def _early_room(self, i: int) -> int:
         """Memory that more early arrivals could take, in MiB."""

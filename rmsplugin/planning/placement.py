@@ -19,7 +19,7 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.counts import Named, with_names
+from rmsplugin.planning.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept, keep
@@ -107,14 +107,22 @@ def place(
 
 
 def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> bool:
-    """Only what must move moves; and the last answer, if it names a node for everything. Whether there is room."""
+    """Only what must move moves; and the last answer. Whether there is room for that."""
     counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
     if counts is not None:
         incumbent.offer(with_names(problem, counts))
-    names = {name for name in incumbent.source.locations if name not in problem.fixed}
-    if previous is not None and names <= previous.keys():
-        incumbent.offer(_named(problem, {name: previous[name] for name in names}))
+    if previous is not None:
+        _offer_again(problem, incumbent, previous)
     return counts is not None
+
+
+def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str]) -> None:
+    """The last answer, if it names a node for everything and is viable still: demands and nodes may have changed."""
+    hosts = {name: previous.get(name, "") for name in incumbent.source.locations if name not in problem.fixed}
+    if {place.node.name for place in problem.places}.issuperset(hosts.values()):
+        named = _named(problem, hosts)
+        if is_viable(problem, counts_of(problem, named.target, named.early)):
+            incumbent.offer(named)
 
 
 def _widen(

@@ -14,7 +14,7 @@ from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.action import ActionKind, migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
+from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -252,6 +252,31 @@ def test_the_vms_of_a_vjob_that_are_bypassed_asleep_resume_together() -> None:
     assert len([pool for pool in resumed if pool]) == 1
     assert max(map(len, resumed)) > 1
     assert check_plan(source, placed.target, placed.plan.pools, placed.plan.cost) == []
+
+
+def test_the_last_answer_is_a_start_as_long_as_it_is_viable() -> None:
+    """n1 hosted both while a demanded less."""
+    source = cluster(4096, vjob("a", 1024, cpus=3), vjob("b", 512, cpus=2), a_0=running_on("n1"), b_0=running_on("n1"))
+    states, sample = dict.fromkeys("ab", RUNS), {"a-0": "n1", "b-0": "n2"}
+    for previous in ({"a-0": "n1", "b-0": "n1"}, {"a-0": "n1", "b-0": "gone"}, {"a-0": "n1"}):
+        placed = place(source, states, sample, search=SEARCH, previous=previous)
+        assert isinstance(placed, Placed)
+        assert (placed.plan.cost, placed.optimal) == (512, True)
+
+
+def test_the_last_answer_is_better_than_what_is_found_in_no_time() -> None:
+    configuration = rr6929(20, 162, 0)
+    decision = decided(configuration)
+    good = place(configuration, decision.states, decision.placement, search=SEARCH)
+    assert isinstance(good, Placed)
+    hosts = {name: location.node or "" for name, location in good.target.items() if location.state is VMState.RUNNING}
+    no_time = Search(time_limit_s=60, workers=1, deterministic_limit=1e-9)
+    without, again = (
+        place(configuration, decision.states, decision.placement, search=no_time, previous=previous)
+        for previous in (None, hosts)
+    )
+    assert isinstance(without, Placed) and isinstance(again, Placed)
+    assert again.plan.cost < without.plan.cost
 
 
 # -- block by block ------------------------------------------------------------------------------------------------
