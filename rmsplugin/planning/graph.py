@@ -78,7 +78,7 @@ def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
     count = f"{len(plan.pools)} {'pool' if len(plan.pools) == 1 else 'pools'}"
     yield f'  label="{count}, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
     for node in graph.nodes:
-        free = f"free: {node.free.memory_mib} MiB, {node.free.cpus:g} CPUs"
+        free = f"free: {node.free.memory_mib} MiB, {node.free.cpus:g} {'CPU' if node.free.cpus == 1 else 'CPUs'}"
         yield f"  {_identifier(node.name, known)} [label={_quoted(node.name, free)}];"
     ends = dict.fromkeys(end for edge in graph.edges for end in (edge.tail, edge.head) if end not in known)
     for end in ends:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rmsplugin.packing.vmpp import NoPacking, pack
-
 from bench import verify
 from bench.families import vee09
 from bench.measure import Report, mean, median, progress, ratio, share, timed
 from bench.samples import items, running_vms, samples
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.vmpp import NoPacking, pack
 
 #: Seconds within which the share of proven configurations is told.
 MARKS_S = (0.1, 0.5, 1.0, 5.0)

@@ -51,7 +51,7 @@ def test_stops_end_in_the_state_of_the_vm() -> None:
 
 def test_the_drawing_says_pool_action_vm_and_memory() -> None:
     text = to_dot(reconfiguration_graph(SOURCE, PLAN.actions()), PLAN)
-    assert '"node n1" [label="n1\\nfree: 512 MiB, 1 CPUs"];' in text
+    assert '"node n1" [label="n1\\nfree: 512 MiB, 1 CPU"];' in text
     assert '"node n2" -> "node n2" [label="I. suspend b\\n512 MiB"];' in text
     assert '"node n1" -> "node waiting" [label="I. migrate a\\n512 MiB", style=dashed];' in text
     assert '"shared" -> "node n1" [label="II. resume c\\n512 MiB"];' in text
