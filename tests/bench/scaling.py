@@ -17,7 +17,7 @@ from bench.measure import Report, gap, mean, median, progress
 class Sizes:
     """How much is measured."""
 
-    clusters: Sequence[tuple[int, int, float]] = ((1000, 5000, 5.0), (5000, 30000, 40.0))  # nodes, VMs, limit in s
+    clusters: Sequence[tuple[int, int, float]] = ((1000, 5000, 5.0), (5000, 30000, 20.0))  # nodes, VMs, limit in s
     seeds: int = 3
 
 
