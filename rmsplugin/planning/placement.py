@@ -130,23 +130,11 @@ def _widen(
 ) -> int:
     """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
     if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-        return _widen_by_program(problem, kept, incumbent, budget, search, spacious)
+        return search_levels(problem, kept, incumbent, budget, search, spacious)
     part = budget.part(_FIRST_SHARE)
     improve_by_blocks(problem, kept, incumbent, part, search)
     budget.give_back(part)
     return search_levels(problem, kept, incumbent, budget, search, spacious, pooled=True)
-
-
-def _widen_by_program(
-    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
-) -> int:
-    part = budget.part(_FIRST_SHARE if incumbent.most_nodes is not None else 1.0)
-    bound = search_levels(problem, kept, incumbent, part, search, spacious)
-    budget.give_back(part)
-    if bound < (incumbent.cost or 0) and incumbent.most_nodes is not None:
-        # On the fewest nodes there is hardly any room: where the program finds nothing in time, blocks still do.
-        improve_by_blocks(problem, kept, incumbent, budget, search)
-    return bound
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:
