@@ -216,10 +216,8 @@ class Cluster:
         """Wait until Slurm takes all nodes for able: on a loaded machine a slurmd may answer a ping too late."""
 
         def unable() -> list[str]:
-            states = dict(
-                line.split() for line in self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n %T").splitlines()
-            )
-            return [f"{name} is {state}" for name, state in states.items() if re.search(r"\*|down|drain|fail", state)]
+            lines = self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n is %T: %E").splitlines()
+            return [line for line in lines if re.search(r"\*|down|drain|fail", line.partition(":")[0])]
 
         self.wait("all nodes", lambda: not unable(), timeout_s, unable)
 

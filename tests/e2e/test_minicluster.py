@@ -74,7 +74,8 @@ def namespaces_of_hosts(directory: Path) -> set[str]:
     for pid, is_init in teardown.members(directory).items():
         if is_init:
             found |= {os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("net", "mnt", "pid")}
-    return found
+    # One that has only just begun may still be in those of this machine.
+    return found - {os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "pid")}
 
 
 def processes_in(namespaces: set[str]) -> list[str]:
