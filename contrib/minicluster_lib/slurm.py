@@ -62,6 +62,7 @@ JobRequeue=1
 JobFileAppend=0
 ReturnToService=2
 KillWait=5
+UnkillableStepTimeout=300
 MinJobAge=300
 CompleteWait=0
 InactiveLimit=0

@@ -214,12 +214,12 @@ class Cluster:
 
     def wait_nodes(self, timeout_s: float = 60) -> None:
         """Wait until Slurm takes all nodes for able: on a loaded machine a slurmd may answer a ping too late."""
+        self.wait("all nodes", lambda: not self.unable_nodes(), timeout_s, self.unable_nodes)
 
-        def unable() -> list[str]:
-            lines = self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n is %T: %E").splitlines()
-            return [line for line in lines if re.search(r"\*|down|drain|fail", line.partition(":")[0])]
-
-        self.wait("all nodes", lambda: not unable(), timeout_s, unable)
+    def unable_nodes(self) -> list[str]:
+        """A line for each node that Slurm starts no job on, with Slurm's reason."""
+        lines = self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n is %T: %E").splitlines()
+        return [line for line in lines if re.search(r"\*|down|drain|fail", line.partition(":")[0])]
 
     # -- faults ------------------------------------------------------------------------------------------------------
 

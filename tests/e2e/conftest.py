@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,10 +29,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No job outlives the test that submitted it."""
+    """No job outlives the test that submitted it, nor does a drain the test in which it happened: that one is told."""
     yield
     if "cluster" in request.fixturenames:
         cluster: Cluster = request.getfixturevalue("cluster")
         cluster.run("scancel", "--user", "alice")
         cluster.run("scancel", "--user", "bob")
         cluster.wait("an empty queue", lambda: not cluster.ok("squeue", "-h").strip(), 90, lambda: cluster.ok("squeue"))
+        drained = [line for line in cluster.unable_nodes() if "drain" in line]
+        for line in drained:
+            cluster.ok("scontrol", "update", f"NodeName={line.split()[0]}", "State=RESUME")
+        if drained:
+            warnings.warn(f"after {request.node.name}: {'; '.join(drained)}", stacklevel=1)
