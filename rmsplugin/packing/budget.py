@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ortools.sat.python import cp_model
 
 from rmsplugin.packing.search import Search
@@ -52,6 +54,16 @@ class Budget:
     def give_back(self, part: Budget) -> None:
         """Take back what a part did not use, or pay for what it used beyond."""
         self.left += part.left
+
+    def limits(self, limit: float) -> Search:
+        """The limits for one run of a solver: so many seconds, or deterministic units."""
+        if self.deterministic:
+            return replace(self._search, deterministic_limit=limit)
+        return replace(self._search, time_limit_s=limit)
+
+    def charge_run(self, limit: float, seconds: float) -> None:
+        """Take off one run of a solver that tells its seconds, but not its share of a deterministic limit."""
+        self.left -= limit if self.deterministic else seconds
 
     @property
     def exhausted(self) -> bool:

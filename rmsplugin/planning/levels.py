@@ -7,10 +7,9 @@ least of their bounds is one for all, and a level without anything better than w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
-from rmsplugin.packing.search import Search
 from rmsplugin.planning.counts import counts_of, with_names
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept
@@ -45,7 +44,6 @@ def search_levels(
     kept: list[Kept],
     incumbent: Incumbent,
     budget: Budget,
-    search: Search,
     spacious: bool = True,
     pooled: bool = False,
 ) -> int:
@@ -56,12 +54,11 @@ def search_levels(
         kept: of each place, with its bound.
         incumbent: the best answer so far; there is one.
         budget: what is left of the limits.
-        search: the limits themselves.
         spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
         pooled: only bound, by programs in which arrivals count for all nodes together.
     """
     ahead = levels(problem)
-    solver = _Levels(problem, kept, incumbent, budget, search, Scope.POOLED if pooled else Scope.ALL)
+    solver = _Levels(problem, kept, incumbent, budget, Scope.POOLED if pooled else Scope.ALL)
     bound = 0
     if len(ahead) == 1 or spacious:
         bound = solver.settle(Level(ahead[0].wait_mib), _FIRST_SHARE)
@@ -82,7 +79,6 @@ class _Levels:
     kept: list[Kept]
     incumbent: Incumbent
     budget: Budget
-    search: Search
     scope: Scope
 
     def settle(self, level: Level, share: float) -> int:
@@ -99,21 +95,15 @@ class _Levels:
 
     def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
         """None: there is no time left to build the program."""
-        budget, search, incumbent = self.budget, self.search, self.incumbent
+        budget, incumbent = self.budget, self.incumbent
         budget.charge(MATHOPT_VARIABLE * variables(self.problem, scope))
         if budget.exhausted:
             return None
         program = Program(self.problem, self.kept, level, incumbent.most_nodes, incumbent.cost, scope)
         limit = budget.left * share
-        limited = (
-            replace(search, deterministic_limit=limit) if budget.deterministic else replace(search, time_limit_s=limit)
-        )
         best = incumbent.best()
-        solved = program.solve(limited, counts_of(self.problem, best.target, best.early))
-        if budget.deterministic:
-            budget.left -= limit  # HiGHS does not tell what it used of it
-        else:
-            budget.charge_seconds(solved.seconds)
+        solved = program.solve(budget.limits(limit), counts_of(self.problem, best.target, best.early))
+        budget.charge_run(limit, solved.seconds)
         if solved.counts is not None:
             incumbent.offer(with_names(self.problem, solved.counts))
         return solved

@@ -6,8 +6,6 @@ anew while all others keep what they have (large neighbourhood search). The boun
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.block import Block, Spare, cost_of
@@ -64,7 +62,7 @@ class _Neighbourhood:
         no_more_nodes: bool,
     ) -> None:
         self._problem, self._kept, self._level, self._counts = problem, kept, level, counts
-        self._budget, self._search, self._no_more_nodes = budget, search, no_more_nodes
+        self._budget, self._no_more_nodes = budget, no_more_nodes
         self._spare = Spare.of(problem, counts)
         self._turn = search.seed
         self._all = range(len(problem.places))
@@ -117,12 +115,8 @@ class _Neighbourhood:
     def _solve(self, nodes: list[int]) -> None:
         block = Block(self._problem, self._kept, self._level, self._counts, self._spare, nodes, self._no_more_nodes)
         self._budget.charge(MATHOPT_VARIABLE * block.variables)
-        left = max(0.0, self._budget.left)
-        if self._budget.deterministic:
-            block.solve(replace(self._search, deterministic_limit=min(_UNITS, left)))
-            self._budget.left -= _UNITS
-        else:
-            self._budget.charge_seconds(block.solve(replace(self._search, time_limit_s=min(_SECONDS, left))))
+        limit = max(0.0, min(_UNITS if self._budget.deterministic else _SECONDS, self._budget.left))
+        self._budget.charge_run(limit, block.solve(self._budget.limits(limit)))
 
     def _early_room(self, i: int) -> int:
         """Memory that more early arrivals could take, in MiB."""

@@ -2,9 +2,10 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``), on clusters
-that are not too large for it; on larger ones the repair stands, with the bound that the nodes prove one by one. Every
-answer is judged by the plan that the planner makes of it; the cheapest wins, whoever found it.
+solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``); on clusters
+that are too large for it block after block is solved (``rmsplugin.planning.neighbourhood``), and a smaller program, of
+pooled arrivals, proves the bound. Every answer is judged by the plan that the planner makes of it; the cheapest wins,
+whoever found it.
 """
 
 from __future__ import annotations
@@ -130,11 +131,11 @@ def _widen(
 ) -> int:
     """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
     if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-        return search_levels(problem, kept, incumbent, budget, search, spacious)
+        return search_levels(problem, kept, incumbent, budget, spacious)
     part = budget.part(_FIRST_SHARE)
     improve_by_blocks(problem, kept, incumbent, part, search)
     budget.give_back(part)
-    return search_levels(problem, kept, incumbent, budget, search, spacious, pooled=True)
+    return search_levels(problem, kept, incumbent, budget, spacious, pooled=True)
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:
