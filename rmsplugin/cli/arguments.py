@@ -76,12 +76,17 @@ def positive_number(text: str) -> int:
     return number
 
 
+def _float(text: str) -> float:
+    """A number; NaN, which no comparison lets pass, if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def positive_seconds(text: str) -> float:
     """Seconds above 0, a week at most."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+    number = _float(text)
     if not 0 < number <= 7 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, and a week at most")
     return number
@@ -89,10 +94,7 @@ def positive_seconds(text: str) -> float:
 
 def positive_amount(text: str) -> float:
     """A number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+    number = _float(text)
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rmsplugin.model.elements import VJob
 from rmsplugin.packing.search import Search
@@ -68,9 +68,4 @@ class Parameters:
     @property
     def search_of_one_check(self) -> Search:
         """The share of the limits that one exact check gets."""
-        deterministic = self.search.deterministic_limit
-        return replace(
-            self.search,
-            time_limit_s=self.search.time_limit_s / self.exact_checks,
-            deterministic_limit=None if deterministic is None else deterministic / self.exact_checks,
-        )
+        return self.search.part(1 / self.exact_checks)

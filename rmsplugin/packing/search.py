@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +17,12 @@ class Search:
     workers: int = 1
     seed: int = 0
     deterministic_limit: float | None = None
+
+    def part(self, share: float) -> Search:
+        """The same with a share of the limits."""
+        limit = self.deterministic_limit
+        return replace(
+            self,
+            time_limit_s=self.time_limit_s * share,
+            deterministic_limit=None if limit is None else limit * share,
+        )

@@ -42,10 +42,8 @@ def fewest_nodes(
     classes = classify(items, source.nodes)
     if not items or search is None:
         return Fewest(used, min(used, fewest(classes)))
-    limit = search.deterministic_limit
-    part = Search(search.time_limit_s * _SHARE, search.workers, search.seed, None if limit is None else limit * _SHARE)
     current = {name: location.node for name, location in source.locations.items() if location.node}
-    packing = pack(items, source.nodes, part, current)
+    packing = pack(items, source.nodes, search.part(_SHARE), current)
     if isinstance(packing, NoPacking) or packing.nodes_used > used:
         return Fewest(used, min(used, fewest(classes)))
     return Fewest(packing.nodes_used, packing.lower_bound, packing.assignment)
