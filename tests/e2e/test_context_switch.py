@@ -98,6 +98,6 @@ def test_requeue_loses_nothing(cluster: Cluster, sleeping: bool) -> None:
         resumed = cluster.plugin("resume", str(job))
         assert resumed.code == 0, resumed.err
     fields = cluster.wait_job(job, timeout_s=180)
-    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1")
+    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), cluster.describe(job)
     assert numbers(cluster.output(job)) == list(range(1, 26))
     assert (cluster.home() / f"started.{job}").read_text() == "started\n"

@@ -202,6 +202,16 @@ def test_scontrol_suspend_and_resume_by_hand_are_followed(world: World) -> None:
     assert world.rms.job(job).state == "RUNNING"
 
 
+def test_a_job_that_was_requeued_by_hand_does_not_start_again_in_the_second_of_its_requeue(world: World) -> None:
+    job = running(world, vms=1)
+    world.rms.requeue(job, hold=False)
+    for _ in range(10):
+        world.tick()
+    assert (world.rms.job(job).detail, world.rms.job(job).restarts) == ("RUNNING", 1)
+    assert "reattached: " in events(world)
+    assert len(calls(world, "boot")) == 1
+
+
 def test_an_unreachable_controller_changes_nothing(world: World) -> None:
     job = running(world, vms=1)
     world.rms.fail_next("snapshot", UnavailableError("slurmctld does not answer"))

@@ -118,7 +118,8 @@ class Rms(Protocol):
     def start(self, job_id: int, node: str) -> None:
         """Lift hold and delay of a pending job and have it start on ``node``, or ("") on any node.
 
-        Of a job that takes CPUs of several nodes, ``node`` is one; which is the batch host, the RMS chooses.
+        Of a job that takes CPUs of several nodes, ``node`` is one; which is the batch host, the RMS chooses. A job that
+        was requeued may fail if it starts within the second in which the clean-up of its last run ends.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 What is like Slurm 22.05: a released job starts a moment later and is CONFIGURING while its prolog runs; a suspended job
 that is requeued ends up held, a running one starts again by itself after two minutes; a requeued job is COMPLETING
-first; the dependencies of a held job are not looked at until ``hold`` has gated it; elements of an array share a job id
-until they are split off.
+first, and fails if it starts again within the second in which that ends, on the same node; the dependencies of a held
+job are not looked at until ``hold`` has gated it; elements of an array share a job id until they are split off.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class _Job:
     since: float = 0  # in its state, or released
     completing_until: float = 0
     requeued: bool = False  # pending again once it is no more completing
+    revoked: tuple[str, int] = ("", 0)  # its credentials: on that node, those made until that second
     limit: str = ""  # the reason why Slurm will not start it
 
     @property
@@ -61,7 +62,7 @@ class SimulatedRms:
         nodes: Iterable[RmsNode],
         partitions: Iterable[RmsPartition],
         *,
-        start_delay_s: float = 1.0,
+        start_delay_s: float = 0.1,
         configuring_s: float | None = None,
         completing_s: float = 1.0,
     ) -> None:
@@ -281,16 +282,20 @@ class SimulatedRms:
             job = each.job
             if each.requeued and now >= each.completing_until:
                 each.requeued = False
-                each.begin = now + REQUEUE_DELAY_S
+                each.begin, each.revoked = now + REQUEUE_DELAY_S, (job.batch_host, int(now))
                 # The submit time becomes that of the requeue's end, as in Slurm.
                 reason = job.reason if job.held else "BeginTime"
                 each.job = replace(job, detail="PENDING", submit_time=int(now), nodes=(), batch_host="", reason=reason)
             elif job.state is JobState.PENDING and not job.held and not each.requeued:
-                ready = now >= max(each.since + self._start_delay_s, each.begin) and not self._unmet(each)
+                start = max(each.since + self._start_delay_s, each.begin)
+                ready = now >= start and not self._unmet(each)
                 if self._at_array_limit(each):
                     each.job = replace(job, reason="JobArrayTaskLimit")
                 elif ready and not each.limit:
                     node = each.node or next(iter(self.nodes))
+                    if node == each.revoked[0] and int(start) <= each.revoked[1]:
+                        self._end(each, "FAILED")
+                        continue
                     each.set(now, JobState.CONFIGURING, nodes=(node,), batch_host=node, reason="None")
                 elif each.limit:
                     each.job = replace(job, reason=each.limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
@@ -9,6 +11,9 @@ from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 _POLL_S = 1.0
 #: A release that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
 _REPEAT_S = 5.0
+#: A requeue revokes the job's credentials on its old batch host up to that second of the controller's clock: a job that
+#: starts there again within it fails, "Job credential revoked" (22.05, measured).
+_REVOKED_S = 2.0
 
 
 class NotStartedError(OperationFailedError):
@@ -25,6 +30,7 @@ def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
     context = task.context
     deadline = context.clock.now() + timeout_s
     released = 0.0
+    clean_since = math.inf
     while True:
         task.check_cancelled()
         job = current_job(task)
@@ -33,7 +39,9 @@ def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
         now = context.clock.now()
         if now >= deadline:
             raise NotStartedError(f"Slurm does not start it: {job.reason}")
-        if not job.completing and (job.held or now - released >= _REPEAT_S):
+        clean_since = math.inf if job.completing else min(clean_since, now)
+        may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
+        if may_start and (job.held or now - released >= _REPEAT_S):
             try:
                 context.rms.start(task.job_id, node)
                 released = now
