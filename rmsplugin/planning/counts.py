@@ -19,6 +19,9 @@ class Counts:
     early: list[dict[int, int]] = field(default_factory=list)  # arrivals of the first pool, by class
     late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for something, by class
     early_groups: frozenset[int] = frozenset()  # vjobs whose resumes are all in the first pool
+    early_out: dict[tuple[int, int], int] = field(
+        default_factory=dict
+    )  # by node and class: what had better leave early
 
     @classmethod
     def empty(cls, places: int) -> Counts:
@@ -107,6 +110,7 @@ def with_names(problem: Replacement, counts: Counts) -> Named:
     those that resume come first (their vjob depends on it), then migrations, which give room back, then runs.
     """
     hosts = _kept_hosts(problem, counts)
+    first = _first_to_leave(problem, counts)
     slots_early = _slots(counts.early)
     slots_late = _slots(counts.late)
     early: set[str] = set()
@@ -115,7 +119,7 @@ def with_names(problem: Replacement, counts: Counts) -> Named:
         waiting[mover.vm_class].append((mover, origin))
     for k, movers in waiting.items():
         rest = _let_stay(problem, counts, movers, slots_early[k], slots_late[k], hosts)
-        rest.sort(key=lambda each: (_rank(each[0], counts.early_groups), each[0].name))
+        rest.sort(key=lambda each: (_rank(each[0], counts.early_groups, first), each[0].name))
         places = [(place, True) for place in slots_early[k]] + [(place, False) for place in slots_late[k]]
         for (mover, _), (place, is_early) in zip(rest, places, strict=True):
             hosts[mover.name] = place
@@ -133,10 +137,21 @@ def with_names(problem: Replacement, counts: Counts) -> Named:
     return Named(target, frozenset(early))
 
 
-def _rank(mover: Mover, early_groups: frozenset[int]) -> int:
+def _rank(mover: Mover, early_groups: frozenset[int], first: frozenset[str]) -> int:
     if mover.group is not None:
-        return 0 if mover.group in early_groups else 3
-    return 1 if mover.cost else 2
+        return 0 if mover.group in early_groups else 4
+    if mover.cost:
+        return 1 if mover.name in first else 2
+    return 3
+
+
+def _first_to_leave(problem: Replacement, counts: Counts) -> frozenset[str]:
+    """Names of migrating VMs that leave room for what comes in the second pool."""
+    names: list[str] = []
+    for (i, k), count in counts.early_out.items():
+        kept = counts.kept[i].residents.get(k, 0)
+        names += problem.places[i].residents[k][kept : kept + count]
+    return frozenset(names)
 
 
 def _kept_hosts(problem: Replacement, counts: Counts) -> dict[str, int]:

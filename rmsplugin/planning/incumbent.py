@@ -17,7 +17,6 @@ class Answer:
     """A target, its plan, and the nodes that host VMs in the end."""
 
     target: Mapping[str, Location]
-    early: frozenset[str]
     plan: Plan
     nodes: frozenset[str]
 
@@ -60,5 +59,5 @@ class Incumbent:
         cost = plan.cost
         if self._best is not None and cost >= self._best.plan.cost:
             return False
-        self._best = Answer(named.target, named.early, plan, nodes)
+        self._best = Answer(named.target, plan, nodes)
         return True

@@ -2,7 +2,7 @@
 
 Late actions wait for the first pool, whose cost depends on which actions are early: a product. Given that cost the
 program is linear, and has a good linear relaxation; so it is solved for each. Every plan lies in one of the levels, the
-least of their bounds is one for all, and a level without anything better than what is known is closed within moments.
+least of their bounds is one for all, and a level whose bound is no better than what is known is not searched.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
-from rmsplugin.planning.counts import counts_of, with_names
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.block import cost_of
+from rmsplugin.planning.counts import Counts, counts_of, with_names
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept
+from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.program import Program, Scope, Solved, variables
 from rmsplugin.planning.replacement import Replacement
@@ -20,8 +23,16 @@ from rmsplugin.planning.replacement import Replacement
 #: More different costs than that share levels, which is as valid, only weaker.
 _MOST_LEVELS = 6
 
-#: Of what is left of the limits, what the first program may use: it often settles everything.
-_FIRST_SHARE = 0.4
+#: Of what is left of the limits, what the program for all plans may use: it often settles everything.
+_ALL_SHARE = 0.4
+
+#: The same of a pooled program where others follow, of blocks, and of the search for answers in one level.
+_POOLED_SHARE = 0.05
+_BLOCKS_SHARE = 0.15
+_ANSWER_SHARE = 0.7
+
+#: An answer is far from what is possible that costs so many times the bound.
+_FAR = 1.25
 
 
 def levels(problem: Replacement) -> list[Level]:
@@ -39,38 +50,49 @@ def levels(problem: Replacement) -> list[Level]:
     return [Level(part[0], part[-1]) for part in parts]
 
 
+def bound_levels(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, spacious: bool) -> int:
+    """A proven lower bound on the cost of every plan, in MiB, by small programs of pooled arrivals alone."""
+    ahead = levels(problem)
+    solver = _Levels(problem, kept, incumbent, budget)
+    bound = 0
+    if spacious:
+        bound = solver.bound(Level(problem.wait_mib), _ALL_SHARE, Scope.POOLED)
+        if bound >= solver.cost:
+            return bound
+    bounds = [solver.bound(level, 1 / (len(ahead) - at), Scope.POOLED) for at, level in enumerate(ahead)]
+    return max(bound, min(bounds))
+
+
 def search_levels(
-    problem: Replacement,
-    kept: list[Kept],
-    incumbent: Incumbent,
-    budget: Budget,
-    spacious: bool = True,
-    pooled: bool = False,
+    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
+
+    A small program, of pooled arrivals, bounds each level first. What can hold nothing better is left out; of the
+    others the most promising comes first: once for answers that the planner can carry out, and once for the bound.
 
     Args:
         problem: what is asked.
         kept: of each place, with its bound.
         incumbent: the best answer so far; there is one.
         budget: what is left of the limits.
+        search: its seed decides which nodes are brought together in blocks.
         spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
-        pooled: only bound, by programs in which arrivals count for all nodes together.
     """
-    ahead = levels(problem)
-    solver = _Levels(problem, kept, incumbent, budget, Scope.POOLED if pooled else Scope.ALL)
-    bound = 0
-    if len(ahead) == 1 or spacious:
-        bound = solver.settle(Level(ahead[0].wait_mib), _FIRST_SHARE)
-        if bound >= (incumbent.cost or 0) or len(ahead) == 1:
-            return bound
-    least = None
+    solver = _Levels(problem, kept, incumbent, budget)
+    bounds = {level: solver.bound(level, _POOLED_SHARE, Scope.POOLED) for level in levels(problem)}
+    ahead = sorted(bounds, key=lambda level: bounds[level])
+    is_near = solver.cost <= _FAR * bounds[ahead[0]]
+    bound = solver.settle(Level(problem.wait_mib), _ALL_SHARE) if spacious and is_near else 0
+    for level in ahead:
+        if max(bound, bounds[level]) < solver.cost:
+            solver.improve(level, bounds[level], search)
+    if spacious and not is_near:
+        bound = solver.bound(Level(problem.wait_mib), 1.0, Scope.ALL)
     for at, level in enumerate(ahead):
-        if budget.exhausted:
-            return bound
-        found = solver.settle(level, 1 / (len(ahead) - at))
-        least = found if least is None else min(least, found)
-    return max(bound, least or 0)
+        if max(bound, bounds[level]) < solver.cost:
+            bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at), Scope.ALL))
+    return max(bound, min(bounds.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +101,54 @@ class _Levels:
     kept: list[Kept]
     incumbent: Incumbent
     budget: Budget
-    scope: Scope
+
+    @property
+    def cost(self) -> int:
+        """Of the best answer, in MiB."""
+        return self.incumbent.best().plan.cost
+
+    def bound(self, level: Level, share: float, scope: Scope) -> int:
+        """Bound the cost of the plans of a level (0: there is no time left); an answer is taken if one is found."""
+        return self._bound_of(self._solve(level, share, scope))
 
     def settle(self, level: Level, share: float) -> int:
-        """Solve one level for something better than the incumbent; its bound.
+        """The bound of a level, and a better answer.
 
         Where the best counts need detours, which the planner does not make, the best without are looked for as well.
         """
-        solved = self._solve(level, share, self.scope)
+        solved = self._solve(level, share, Scope.ALL)
+        if solved is not None and solved.has_detours and solved.cost is not None and solved.cost < self.cost:
+            self._solve(level, share, Scope.DIRECT)
+        return self._bound_of(solved)
+
+    def improve(self, level: Level, bound: int, search: Search) -> None:
+        """Look for a better answer in a level; block by block first where the best is far from what is possible."""
+        start = None
+        if self.cost > _FAR * bound:
+            part = self.budget.part(_BLOCKS_SHARE)
+            start = improve_by_blocks(self.problem, self.kept, self.incumbent, part, search, level.wait_mib)
+            self.budget.give_back(part)
+        self._solve(level, _ANSWER_SHARE, Scope.DIRECT, start)
+
+    def _bound_of(self, solved: Solved | None) -> int:
         if solved is None:
             return 0
-        if solved.has_detours and solved.cost is not None and solved.cost < (self.incumbent.cost or 0):
-            self._solve(level, share, Scope.DIRECT)
-        return (self.incumbent.cost or 0) if solved.infeasible else solved.lower_bound
+        return self.cost if solved.infeasible else solved.lower_bound
 
-    def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
+    def _solve(self, level: Level, share: float, scope: Scope, start: Counts | None = None) -> Solved | None:
         """None: there is no time left to build the program."""
-        budget, incumbent = self.budget, self.incumbent
-        budget.charge(MATHOPT_VARIABLE * variables(self.problem, scope))
+        budget, incumbent, problem = self.budget, self.incumbent, self.problem
+        budget.charge(MATHOPT_VARIABLE * variables(problem, scope))
         if budget.exhausted:
             return None
-        program = Program(self.problem, self.kept, level, incumbent.most_nodes, incumbent.cost, scope)
-        limit = budget.left * share
         best = incumbent.best()
-        solved = program.solve(budget.limits(limit), counts_of(self.problem, best.target, best.early))
+        start = start or counts_of(problem, best.target, best.plan.early_arrivals())
+        # What costs more than the best is of no interest; but the solver may begin where it is told.
+        begin = problem.fixed_cost + sum(cost_of(problem, start, i, level.wait_mib) for i in range(len(problem.places)))
+        program = Program(problem, self.kept, level, incumbent.most_nodes, max(best.plan.cost, begin), scope)
+        limit = budget.left * share
+        solved = program.solve(budget.limits(limit), start)
         budget.charge_run(limit, solved.seconds)
         if solved.counts is not None:
-            incumbent.offer(with_names(self.problem, solved.counts))
+            incumbent.offer(with_names(problem, solved.counts))
         return solved

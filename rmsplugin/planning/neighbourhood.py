@@ -18,6 +18,9 @@ from rmsplugin.planning.replacement import Replacement
 #: Nodes of a block: larger ones find little more, and take far longer.
 _NODES = 10
 
+#: A vjob whose saved states lie on more nodes stays as late as it is.
+_MOST_NODES = 20
+
 #: What a block may take of the limits, in seconds; and in deterministic units, all of which count.
 _SECONDS = 0.5
 _UNITS = 0.1
@@ -30,8 +33,13 @@ _WORTHWHILE = 0.02
 
 
 def improve_by_blocks(
-    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search
-) -> None:
+    problem: Replacement,
+    kept: list[Kept],
+    incumbent: Incumbent,
+    budget: Budget,
+    search: Search,
+    wait_mib: int | None = None,
+) -> Counts:
     """Improve the incumbent until the budget is used up or nothing more is found.
 
     Args:
@@ -40,14 +48,18 @@ def improve_by_blocks(
         incumbent: the best answer so far; there is one.
         budget: what may be used of the limits.
         search: its seed decides which nodes are brought together.
+        wait_mib: what the first pool is to cost; None: what it costs now.
+
+    Returns:
+        The best counts for a first pool of that cost, whose plan may cost more than the incumbent.
     """
-    better = True
-    while better and not budget.exhausted:
+    while True:
         best = incumbent.best()
         counts = counts_of(problem, best.target, best.plan.early_arrivals())
-        level = Level(max(problem.wait_mib, best.plan.first_cost))
+        level = Level(max(problem.wait_mib, best.plan.first_cost) if wait_mib is None else wait_mib)
         _Neighbourhood(problem, kept, level, counts, budget, search, incumbent.most_nodes is not None).settle()
-        better = incumbent.offer(with_names(problem, counts))
+        if not incumbent.offer(with_names(problem, counts)) or budget.exhausted:
+            return counts
 
 
 class _Neighbourhood:
@@ -69,6 +81,7 @@ class _Neighbourhood:
 
     def settle(self) -> None:
         """Round after round, until one is not worth its time."""
+        self._hasten()
         before = self._excess()
         while before and not self._budget.exhausted:
             self._round()
@@ -83,6 +96,20 @@ class _Neighbourhood:
     def _excess_of(self, i: int) -> int:
         """What a node costs more than it must, in MiB."""
         return cost_of(self._problem, self._counts, i, self._level.wait_mib) - self._kept[i].bound_mib
+
+    def _hasten(self) -> None:
+        """Free each vjob that resumes late once: all nodes that hold saved states of it, and some that have room."""
+        images: dict[int, list[int]] = {}
+        for i in self._all:
+            for _, group in self._problem.places[i].images:
+                if group not in self._counts.early_groups and i not in images.setdefault(group, []):
+                    images[group].append(i)
+        for group in sorted(images, key=lambda group: (len(images[group]), group)):
+            if self._budget.exhausted:
+                return
+            if len(images[group]) <= _MOST_NODES and group not in self._counts.early_groups:
+                roomy = sorted(self._all, key=lambda i: (-self._early_room(i), i))
+                self._solve(self._draw(images[group], roomy, set(), len(images[group]) + _NODES // 2))
 
     def _round(self) -> None:
         """Free every node that costs too much once: the dearest with other dear ones and with those that have room."""

@@ -52,6 +52,7 @@ class NodeTerms:
         totals: Sequence[int],
         used: Mapping[int, Term] | None = None,
         detours: bool = True,
+        two_pools: bool = False,
     ) -> None:
         """Nothing is added to the model yet.
 
@@ -64,8 +65,10 @@ class NodeTerms:
             totals: how many VMs of each class arrive at a node at most.
             used: for each place, whether it may have VMs in the end; None: all may.
             detours: whether a VM may resume where it cannot stay, as early as its vjob, and migrate late.
+            two_pools: whether all that is late must find its room when what is early has been done.
         """
         self.leave: dict[tuple[int, int], mathopt.Variable] = {}
+        self.leave_late: dict[tuple[int, int], mathopt.Variable] = {}  # of those; only with ``two_pools``
         self.local_early: dict[tuple[int, int, int], mathopt.Variable] = {}
         self.local_late: dict[tuple[int, int, int], mathopt.Variable] = {}
         self.remote: dict[tuple[int, int, int], mathopt.Variable] = {}
@@ -76,6 +79,7 @@ class NodeTerms:
         self.wait = level.wait_mib // self.unit
         self._model, self._problem, self._kept, self._level = model, problem, kept, level
         self._group_early, self._totals, self._used, self._detours = group_early, totals, used, detours
+        self._two_pools = two_pools
 
     def add(self, i: int) -> None:
         """Add a node, by its index among the places."""
@@ -86,6 +90,9 @@ class NodeTerms:
         for k, names in place.residents.items():
             leave = self.leave[i, k] = self._integer(len(names))
             hosted.append((k, len(names) - leave))
+            if self._two_pools:
+                later = self.leave_late[i, k] = self._integer(len(names))
+                self._model.add_linear_constraint(later <= leave)
             lost.append(problem.classes[k].memory_mib // self.unit * leave)
         for (k, group), names in place.images.items():
             too_dear = self._level.is_too_dear(problem.classes[k].memory_mib)
@@ -155,7 +162,10 @@ class NodeTerms:
         for i in places:
             counts.kept[i], counts.early[i], counts.late[i] = Kept(), {}, {}
         for (i, k), variable in self.leave.items():
-            counts.kept[i].residents[k] = len(self._problem.places[i].residents[k]) - round(values[variable])
+            leave = round(values[variable])
+            counts.kept[i].residents[k] = len(self._problem.places[i].residents[k]) - leave
+            if (i, k) in self.leave_late:
+                counts.early_out[i, k] = leave - round(values[self.leave_late[i, k]])
         for (i, k, group), variable in self.remote.items():
             gone = round(values[variable]) + round(values[self.detour[i, k, group]])
             counts.kept[i].images[k, group] = len(self._problem.places[i].images[k, group]) - gone
@@ -195,7 +205,10 @@ class NodeTerms:
         early: list[tuple[int, Term]],
         lost: list[Term],
     ) -> None:
-        """The node is viable in the end (memory, CPUs), and takes no more memory early than is free now."""
+        """The node is viable in the end (memory, CPUs), and takes no more memory early than is free now.
+
+        With two pools it is viable as well while what leaves late is still there beside what comes.
+        """
         model, classes = self._model, self._problem.classes
         used: Term = 1 if self._used is None else self._used[i]
         if hosted:
@@ -203,6 +216,9 @@ class NodeTerms:
             memory = mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in hosted)
             model.add_linear_constraint(cpus - place.capacity_c / 100 * used <= 0)
             model.add_linear_constraint(memory - place.capacity_m // self.unit * used <= 0)
+            if there := [(k, self.leave_late[i, k]) for k in place.residents if (i, k) in self.leave_late]:
+                memory += mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in there)
+                model.add_linear_constraint(memory <= place.capacity_m // self.unit)
             self._count_those_that_demand_nothing(hosted, used)
         if early:
             memory = mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in early)

@@ -24,7 +24,7 @@ from rmsplugin.planning.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept, keep
-from rmsplugin.planning.levels import search_levels
+from rmsplugin.planning.levels import bound_levels, search_levels
 from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
@@ -131,11 +131,11 @@ def _widen(
 ) -> int:
     """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
     if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-        return search_levels(problem, kept, incumbent, budget, spacious)
+        return search_levels(problem, kept, incumbent, budget, search, spacious)
     part = budget.part(_FIRST_SHARE)
     improve_by_blocks(problem, kept, incumbent, part, search)
     budget.give_back(part)
-    return search_levels(problem, kept, incumbent, budget, spacious, pooled=True)
+    return bound_levels(problem, kept, incumbent, budget, spacious)
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:

@@ -13,6 +13,9 @@ or late. What makes it a relaxation of the plan's cost (RR-6929 section 4.2), an
   resume early elsewhere, so that its vjob is early, and migrate late.
 
 Later pools, and all other bypasses, can only add. The bound is rounded up to what a sum of demands can be.
+
+With ``Scope.DIRECT`` it is the other way round: only plans without detours, in which what is late finds its room when
+what is early has been done. Each of its solutions is a plan of two pools, of that cost in the level of its first pool.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class Solved:
 class Scope(enum.Enum):
     """Which plans a program is about."""
 
-    DIRECT = enum.auto()  # those in which nothing makes a detour: they are what the planner makes
+    DIRECT = enum.auto()  # those of two pools in which nothing makes a detour: what the planner makes, at that cost
     ALL = enum.auto()  # all; its counts may need detours, which the planner does not make; of equal ones the fewest
     POOLED = enum.auto()  # all, arrivals counted for all nodes together: a weaker bound, no counts, far smaller
 
@@ -71,7 +74,7 @@ class Program:
         kept: list[Kept],
         level: Level,
         most_nodes: int | None = None,
-        below_mib: int | None = None,
+        most_mib: int | None = None,
         scope: Scope = Scope.ALL,
     ) -> None:
         """Build it.
@@ -81,7 +84,7 @@ class Program:
             kept: of each place, with its bound.
             level: what the first pool costs.
             most_nodes: on so many nodes at most; None: on any number.
-            below_mib: only what costs less is of interest: infeasible then means that there is nothing better.
+            most_mib: only what costs so much at most is of interest; None: all.
             scope: which plans it is about.
         """
         self._problem, self._level, self._scope = problem, level, scope
@@ -94,7 +97,10 @@ class Program:
         self._totals = problem.totals()
         detours = scope is not Scope.DIRECT
         arriving = [] if scope is Scope.POOLED else self._totals
-        self._terms = NodeTerms(self._model, problem, kept, level, dict(self._group_early), arriving, used, detours)
+        self._terms = NodeTerms(
+            *(self._model, problem, kept, level, dict(self._group_early), arriving, used, detours),
+            two_pools=scope is Scope.DIRECT,
+        )
         for i in range(len(problem.places)):
             self._terms.add(i)
         if scope is Scope.POOLED:
@@ -104,9 +110,9 @@ class Program:
         self._add_balances()
         copied = [problem.classes[k].memory_mib // self._terms.unit * each for k, each in self._copied]
         cost = self._terms.cost() + mathopt.fast_sum(copied)
-        if below_mib is not None:
-            units = -(-(below_mib - problem.fixed_cost) // self._terms.unit)
-            self._model.add_linear_constraint(cost <= units - 1)
+        if most_mib is not None:
+            units = (most_mib - problem.fixed_cost) // self._terms.unit
+            self._model.add_linear_constraint(cost <= units)
         most = sum(each.upper_bound for each in self._detours)
         self._model.minimize(cost + _TIE / (1 + most) * mathopt.fast_sum(self._detours))
 
@@ -122,8 +128,11 @@ class Program:
             early[k].append(variable)
         for (_, k), variable in self._terms.late.items():
             late[k].append(variable)
-        for (_, k), variable in self._terms.leave.items():
+        early_out: dict[int, list[Term]] = defaultdict(list)
+        for (i, k), variable in self._terms.leave.items():
             free[k].append(variable)
+            if (i, k) in self._terms.leave_late:
+                early_out[k].append(variable - self._terms.leave_late[i, k])
         resumes: dict[tuple[int, int], list[Term]] = defaultdict(list)
         cheapest: dict[tuple[int, int], int] = {}  # of those resumes
         runs = [0] * len(self._totals)
@@ -154,6 +163,9 @@ class Program:
             if grouped[k]:
                 self._model.add_linear_constraint(mathopt.fast_sum(early[k]) >= 0)
                 self._model.add_linear_constraint(mathopt.fast_sum(late[k]) >= 0)
+            if early_out[k]:
+                # What leaves early arrives early.
+                self._model.add_linear_constraint(mathopt.fast_sum(early_out[k]) <= mathopt.fast_sum(early[k]))
             if early[k] and self._level.is_too_dear(self._problem.classes[k].memory_mib):
                 self._model.add_linear_constraint(mathopt.fast_sum(early[k]) <= runs[k])
 

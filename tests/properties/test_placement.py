@@ -205,8 +205,25 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
     problem, kept, counts, plan = start(instance)
     assert relaxed_cost(problem, counts, problem.wait_mib) <= plan.cost
     solved = Program(problem, kept, Level(problem.wait_mib), scope=Scope.DIRECT).solve(SEARCH, counts)
-    assert solved.counts is not None
-    assert solved.lower_bound == solved.cost == relaxed_cost(problem, solved.counts, problem.wait_mib)
+    if solved.counts is not None:
+        assert solved.lower_bound == solved.cost == relaxed_cost(problem, solved.counts, problem.wait_mib)
+    else:
+        assert solved.infeasible  # two pools are not enough
+
+
+@given(instances())
+@settings(max_examples=150)
+def test_what_the_direct_program_finds_is_a_plan_of_that_cost(instance: Instance) -> None:
+    configuration, states, sample = instance
+    problem = replacement(configuration, states, sample)
+    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
+    for level in levels(problem):
+        solved = Program(problem, kept, level, scope=Scope.DIRECT).solve(SEARCH)
+        if solved.counts is not None and level.wait_mib == level.dearest_mib:
+            named = with_names(problem, solved.counts)
+            plan = build_plan(configuration, named.target, early=named.early)
+            assert isinstance(plan, Plan)
+            assert plan.cost <= solved.cost
 
 
 @given(instances())
@@ -214,13 +231,16 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
 def test_a_block_of_all_nodes_is_the_whole_program_and_a_pooled_program_bounds_it(instance: Instance) -> None:
     problem, kept, counts, _ = start(instance)
     level = Level(problem.wait_mib)
-    whole = Program(problem, kept, level, scope=Scope.DIRECT).solve(SEARCH)
+    whole, direct, pooled = (
+        Program(problem, kept, level, scope=scope).solve(SEARCH) for scope in (Scope.ALL, Scope.DIRECT, Scope.POOLED)
+    )
     Block(problem, kept, level, counts, Spare.of(problem, counts), range(len(problem.places))).solve(SEARCH)
-    assert relaxed_cost(problem, counts, level.wait_mib) == whole.cost
-    pooled = Program(problem, kept, level, scope=Scope.POOLED).solve(SEARCH)
+    cost = relaxed_cost(problem, counts, level.wait_mib)
     assert pooled.counts is None
-    assert whole.cost is not None
-    assert pooled.lower_bound <= whole.cost
+    assert pooled.lower_bound <= whole.lower_bound <= cost
+    assert direct.cost is None or cost <= direct.cost
+    if not whole.has_detours:
+        assert cost == whole.cost
 
 
 @given(instances(), st.randoms(use_true_random=False))

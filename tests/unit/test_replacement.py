@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from random import Random
 
@@ -17,13 +18,16 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning import placement
+from rmsplugin.planning import neighbourhood, placement
 from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.counts import Counts, counts_of
+from rmsplugin.planning.counts import Counts, Named, counts_of
+from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import levels
+from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.placement import Placed, place, place_sample
 from rmsplugin.planning.plan import Plan
@@ -191,13 +195,56 @@ def test_a_vjob_that_is_early_by_a_detour_can_be_cheaper_than_the_best_plan_with
     assert not placed.optimal
 
 
+def only_on(vjob: VJob, *nodes: str) -> VJob:
+    return dataclasses.replace(vjob, nodes=frozenset(nodes))
+
+
+def test_a_dearer_placement_of_two_pools_beats_one_whose_arrivals_wait_for_late_departures() -> None:
+    # On n1, x would wait for y, which waits for z to leave n2. On n5 it waits for nobody, but s resumes elsewhere then.
+    nodes = tuple(Node(f"n{i}", Resources(9, memory)) for i, memory in ((1, 1200), (2, 200), (5, 1200), (6, 700)))
+    z, y, x = vjob("z", 200), only_on(vjob("y", 200), "n1", "n2"), only_on(vjob("x", 1200), "n1", "n5")
+    s = only_on(vjob("s", *[100] * 7), "n5", "n6")
+    locations = {"z-0": running_on("n2"), "y-0": running_on("n1"), "x-0": WAITING}
+    source = Configuration(nodes, (z, y, x, s), {**locations, **{f"s-{i}": sleeping_on("n5") for i in range(7)}})
+    states = {"z": SLEEPS, "y": RUNS, "x": RUNS, "s": RUNS}
+    sample = {"y-0": "n2", "x-0": "n1", **{f"s-{i}": "n5" for i in range(7)}}
+    placed = place(source, states, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    chain = place_sample(source, states, sample)
+    assert isinstance(chain, Placed)
+    assert (chain.plan.cost, len(chain.plan.pools)) == (1700, 3)
+    assert placed.plan.cost == 200 + 7 * 200
+    assert placed.target["x-0"] == running_on("n5")
+
+
+def test_blocks_let_a_vjob_resume_early_whose_saved_states_lie_on_more_nodes_than_a_block_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbourhood, "_NODES", 2)
+    nodes = tuple(Node(f"n{i}", Resources(9, 1000)) for i in range(6))
+    r, s, o = vjob("r", 700), vjob("s", 400, 400, 400, 400), vjob("o", 800)
+    locations = {"r-0": running_on("n0"), "o-0": running_on("n4"), **{f"s-{i}": sleeping_on(f"n{i}") for i in range(4)}}
+    source = Configuration(nodes, (r, s, o), locations)
+    states = {"r": RUNS, "s": RUNS, "o": SLEEPS}
+    sample = {"r-0": "n5", **{f"s-{i}": f"n{i}" for i in range(4)}}  # n0 has no room for s-0 before r-0 has left
+    problem = replacement(source, states, sample)
+    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    chain = place_sample(source, states, sample)
+    assert isinstance(chain, Placed)
+    incumbent = Incumbent(source)
+    incumbent.offer(Named(dict(chain.target), frozenset()))
+    assert incumbent.cost == 800 + 700 + 4 * (400 + 800)
+    improve_by_blocks(problem, kept, incumbent, Budget(SEARCH), SEARCH)
+    assert incumbent.cost == 800 + 3 * 400 + 2 * 400
+
+
 def test_what_is_cheaper_by_less_than_the_common_divisor_of_all_costs_is_found() -> None:
     source = cluster(4096, vjob("a", 512), vjob("b", 2048), a_0=running_on("n1"), b_0=sleeping_on("n1"))
     problem = replacement(source, {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"})
     kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
     level = Level(2048, 2048)  # all costs are multiples of 2048 beside the 512 of the suspend
-    assert Program(problem, kept, level, below_mib=2561).solve(SEARCH).cost == 2560
-    assert Program(problem, kept, level, below_mib=2560).solve(SEARCH).infeasible
+    assert Program(problem, kept, level, most_mib=2560).solve(SEARCH).cost == 2560
+    assert Program(problem, kept, level, most_mib=2559).solve(SEARCH).infeasible
 
 
 def test_a_vm_that_demands_nothing_keeps_a_node_in_use() -> None:
