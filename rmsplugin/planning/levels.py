@@ -36,7 +36,7 @@ _FAR = 1.25
 
 
 def levels(problem: Replacement) -> list[Level]:
-    """All that the first pool can cost, the cheapest first: that program is small, and its answer helps the others."""
+    """All that the first pool can cost, the cheapest first."""
     least = problem.wait_mib
     costs = {least} | {mover.cost for mover in problem.movers}
     for place in problem.places:
