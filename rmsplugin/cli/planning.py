@@ -217,9 +217,10 @@ def _display() -> Iterator[Callable[[str], None]]:
     Whatever starts threads (NumPy already when it is imported) has to come after this, see ``ends_at_once``.
     """
     from rmsplugin.cli.plan.interrupt import ends_at_once
+    from rmsplugin.cli.plan.quiet import solvers_keep_quiet
 
     if not sys.stderr.isatty():
-        with ends_at_once(lambda: None):
+        with ends_at_once(lambda: None), solvers_keep_quiet():
             yield lambda _: None
         return
     from rich.console import Console
@@ -227,6 +228,6 @@ def _display() -> Iterator[Callable[[str], None]]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    with ends_at_once(progress.stop), progress:
+    with ends_at_once(progress.stop), solvers_keep_quiet(), progress:
         task = progress.add_task("")
         yield lambda doing: progress.update(task, description=printable(doing), refresh=True)

@@ -738,6 +738,31 @@ def test_progress_is_shown_on_a_terminal_and_nothing_in_a_pipe() -> None:
     assert done.stderr == "" and "placing" not in done.stdout
 
 
+#: Runs the command line, with solvers that print a line through the C library each time that they are asked.
+_TALKATIVE = """
+import ctypes, sys
+from rmsplugin.cli import main
+from rmsplugin.cli.plan import packing, solve
+
+def talkative(function):
+    def call(*arguments, **options):
+        ctypes.CDLL(None).puts(b"tmpSolver.run();")
+        return function(*arguments, **options)
+    return call
+
+solve.plan, packing.pack_running = talkative(solve.plan), talkative(packing.pack_running)
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "pack"])
+def test_what_a_solver_prints_by_itself_does_not_get_into_the_answer(command: str) -> None:
+    words = [sys.executable, "-c", _TALKATIVE, command, "--instance", "switch.json", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)
+    assert "tmpSolver" not in done.stdout + done.stderr
+
+
 def test_an_interrupt_ends_a_search_at_once() -> None:
     """The terminal gets its cursor back, and a solver that takes the signal for itself prints no answer."""
     Path("i.json").write_text(json.dumps(crowded(200, 300)))
