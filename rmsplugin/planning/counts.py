@@ -19,9 +19,7 @@ class Counts:
     early: list[dict[int, int]] = field(default_factory=list)  # arrivals of the first pool, by class
     late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for something, by class
     early_groups: frozenset[int] = frozenset()  # vjobs whose resumes are all in the first pool
-    early_out: dict[tuple[int, int], int] = field(
-        default_factory=dict
-    )  # by node and class: what had better leave early
+    early_out: dict[tuple[int, int], int] = field(default_factory=dict)  # migrations to begin with, by node and class
 
     @classmethod
     def empty(cls, places: int) -> Counts:
