@@ -57,8 +57,58 @@ class Slurm(_Section):
         120.0, description="how long PrologSlurmctld waits for the VMs (the job's limit does not run)"
     )
     start_timeout_s: Seconds = Field(
-        60.0, description="a released job that Slurm has not started after so long goes back to waiting"
+        60.0, description="a job that Slurm has not started so long after its gate was opened goes back to waiting"
     )
+    gate: str = Field(
+        "vjobgate",
+        pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+        description="the licence (slurm.conf: Licenses=vjobgate:1) that keeps vjobs pending until they may start",
+    )
+    gate_reservation: str = Field(
+        "rmsplugin_gate",
+        pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+        description="the reservation, made and renewed by the engine, that takes that licence away from everybody",
+    )
+
+
+class Partition(_Section):
+    """One vjob partition, [partition.NAME]."""
+
+    hosts: str = Field(..., min_length=1, description="the Slurm partition whose nodes are its VM hosts")
+
+
+class Hosts(_Section):
+    """How the nodes of one hosts partition are borrowed from Slurm, [hosts.NAME]."""
+
+    rooms: Literal["hold", "elastic"] = Field(
+        "hold",
+        description="`hold`: a room on every node, always; `elastic`: as many as the waiting and running vjobs need",
+    )
+    room_idle_s: float = Field(
+        300.0, ge=0, le=86400 * 7, description="an elastic room without VMs is given back after so long"
+    )
+    room_time_limit: str = Field(
+        "1-00:00:00",
+        description="time limit of a room as Slurm takes it: minutes, HH:MM:SS or DAYS-HH:MM:SS; extended in time",
+    )
+    rooms_min: int = Field(0, ge=0, description="elastic: keep at least so many rooms")
+    rooms_max: int | None = Field(None, ge=0, description="elastic: have at most so many rooms; none: no bound")
+    store_survives: bool = Field(
+        True,
+        description="whether saved states stay on a node that was given back; false: they are copied away first",
+    )
+
+    @field_validator("room_time_limit")
+    @classmethod
+    def _time_limit(cls, value: str) -> str:
+        if slurm_time_s(value) < _SHORTEST_ROOM_S:
+            raise ValueError(f"a room needs at least {_SHORTEST_ROOM_S // 60} minutes")
+        return value
+
+    @property
+    def room_time_limit_s(self) -> int:
+        """The time limit of a room in seconds."""
+        return slurm_time_s(self.room_time_limit)
 
 
 class Hypervisor(_Section):
@@ -139,6 +189,28 @@ class Network(_Section):
         return ipaddress.IPv4Address(first.strip()), ipaddress.IPv4Address(last.strip())
 
 
+_SLURM_TIME = re.compile(
+    r"(?:(?P<days>\d{1,4})-(?P<h>\d{1,2})(?::(?P<m>\d{1,2})(?::(?P<s>\d{1,2}))?)?"
+    r"|(?P<minutes>\d{1,6})|(?P<min>\d{1,6}):(?P<sec>\d{1,2})|(?P<hours>\d{1,4}):(?P<mins>\d{1,2}):(?P<secs>\d{1,2}))"
+)
+_SHORTEST_ROOM_S = 600
+
+
+def slurm_time_s(text: str) -> int:
+    """Read a time limit as Slurm's commands take it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _SLURM_TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no time limit of Slurm's: say minutes, HH:MM:SS or DAYS-HH:MM:SS")
+    part = {name: int(value or 0) for name, value in match.groupdict().items()}
+    hours = part["days"] * 24 + part["h"] + part["hours"]
+    minutes = part["m"] + part["minutes"] + part["min"] + part["mins"]
+    return hours * 3600 + minutes * 60 + part["s"] + part["sec"] + part["secs"]
+
+
 _DurationS = Annotated[float, Field(ge=0, le=86400)]
 _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 
@@ -210,6 +282,8 @@ class Settings(_Section):
 
     engine: Engine = Engine()  # type: ignore[call-arg]
     slurm: Slurm
+    partition: dict[str, Partition] = Field(default_factory=dict)
+    hosts: dict[str, Hosts] = Field(default_factory=dict)
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     network: Network
@@ -222,6 +296,29 @@ class Settings(_Section):
         if "default" not in self.image:
             raise ValueError("needs an image named `default`: add a section [image.default]")
         return self
+
+    @model_validator(mode="after")
+    def _has_hosts_of_partitions(self) -> Settings:
+        for name in self.slurm.partitions:
+            if name not in self.partition:
+                raise ValueError(
+                    f"vjob partition {name} has no VM hosts: add a section [partition.{name}] with hosts = "
+                    '"NAME OF A SLURM PARTITION"'
+                )
+        for name in self.partition.keys() - set(self.slurm.partitions):
+            raise ValueError(f"[partition.{name}] is none of slurm.partitions: add it there, or remove the section")
+        for name in self.hosts.keys() - {each.hosts for each in self.partition.values()}:
+            raise ValueError(f"[hosts.{name}] is the `hosts` of no [partition.NAME]: name it there, or remove it")
+        return self
+
+    def hosts_of(self, name: str) -> Hosts:
+        """How the nodes of a hosts partition are borrowed; the defaults if the file has no section for it."""
+        return self.hosts.get(name) or Hosts()  # type: ignore[call-arg]
+
+    @property
+    def hosts_partitions(self) -> tuple[str, ...]:
+        """The hosts partitions, each once, in the order of the vjob partitions."""
+        return tuple(dict.fromkeys(self.partition[name].hosts for name in self.slurm.partitions))
 
 
 def settings_path(argument: str | None = None) -> Path:

@@ -56,6 +56,11 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
         database.result()
         head = pool.submit(_start_head, cluster, progress)
         nodes = [pool.submit(_start_node, cluster, node) for node in cluster.node_hosts]
+        nodes += [
+            pool.submit(_start_front, cluster, host, name)
+            for name, host in cluster.front_hosts.items()
+            if not host.is_head
+        ]
         cluster.domain_type = kind.result()
         settings_file.install(cluster)
         for future in nodes:
@@ -78,12 +83,18 @@ def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_accounting(cluster)
     progress("slurmdbd answers; starting slurmctld")
     slurm.start_controller(cluster)
+    slurm.start_slurmd(cluster.head, "front1")
+
+
+def _start_front(cluster: Cluster, host: Host, name: str) -> None:
+    slurm.start_munge(cluster, host)
+    slurm.start_slurmd(host, name)
 
 
 def _start_node(cluster: Cluster, node: Host) -> None:
     slurm.start_munge(cluster, node)
     libvirt.start(node)
-    slurm.start_node(node)
+    slurm.start_slurmd(node, node.name)
 
 
 def _libvirt_waits(cluster: Cluster) -> list[Callable[[], None]]:

@@ -30,8 +30,9 @@ examples:
   contrib/minicluster status --json
   contrib/minicluster down
 
-HOST is head, n1, n2, ... DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine or munged on the head, and slurmd,
-libvirtd, sshd or munged on a node.
+HOST is head, n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head. DAEMON is slurmctld,
+slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or munged on a node,
+slurmd or munged on another front.
 """
 
 
@@ -53,6 +54,18 @@ def _parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", parents=[common], help="make and start the cluster")
     up.add_argument("--nodes", type=int, default=3, help="number of nodes (default: %(default)s)")
+    up.add_argument(
+        "--fronts", type=int, default=1, help="number of fronts, which run the wrappers (default: %(default)s)"
+    )
+    up.add_argument(
+        "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
+    )
+    up.add_argument(
+        "--grace-s",
+        type=int,
+        default=60,
+        help="how long a room may live once Slurm wants it back (default: %(default)s)",
+    )
     up.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: %(default)s)")
     up.add_argument(
         "--memory", type=int, default=2048, metavar="MIB", help="memory of each node (default: %(default)s)"
@@ -118,8 +131,10 @@ def _loaded(directory: Path) -> Cluster:
 
 def _up(arguments: argparse.Namespace, directory: Path) -> int:
     requirements.check()
-    if arguments.nodes < 1 or arguments.nodes > 200 or arguments.cpus < 1 or arguments.memory < 256:
-        raise RefusedError("a minicluster needs 1 to 200 nodes, a CPU and 256 MiB of memory in each")
+    if not 1 <= arguments.nodes <= 180 or arguments.cpus < 1 or arguments.memory < 256:
+        raise RefusedError("a minicluster needs 1 to 180 nodes, a CPU and 256 MiB of memory in each")
+    if not 1 <= arguments.fronts <= 50 or arguments.grace_s < 0:
+        raise RefusedError("a minicluster needs 1 to 50 fronts, and a grace time of 0 s or more")
     progress = Progress()
     with _lock(directory):
         teardown.check_removable(directory)
@@ -138,6 +153,9 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         cluster = Cluster(
             directory,
             nodes=arguments.nodes,
+            fronts=arguments.fronts,
+            rooms=arguments.rooms,
+            grace_s=arguments.grace_s,
             cpus=arguments.cpus,
             memory_mib=arguments.memory,
             cycle_s=arguments.cycle_s,

@@ -102,6 +102,7 @@ def _make_directories(host: Host) -> None:
         ("var/lib/libvirt", 0o755, None),
         ("var/lib/munge", 0o711, munge),
         ("var/spool/slurm", 0o755, slurm),
+        ("var/spool/slurm/d", 0o755, None),
         ("var/lib/rmsplugin", 0o700, slurm if host.is_head else None),
         ("var/lib/rmsplugin-images", 0o755, None),
         ("var/log", 0o755, None),
@@ -114,7 +115,6 @@ def _make_directories(host: Host) -> None:
         ]
     else:
         wanted += [
-            ("var/spool/slurm/d", 0o755, None),
             ("var/lib/rmsplugin/store", 0o700, None),
             ("var/lib/rmsplugin/vm", 0o700, None),
         ]

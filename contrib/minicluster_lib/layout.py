@@ -46,7 +46,7 @@ class Host:
 
     @property
     def is_head(self) -> bool:
-        """Whether this is the head (controller, accounting, NFS, engine)."""
+        """Whether this is the head (controller, accounting, NFS, engine, the first front)."""
         return self.name == HEAD
 
     @property
@@ -70,6 +70,9 @@ class Cluster:
 
     directory: Path
     nodes: int = 3
+    fronts: int = 1
+    rooms: str = "hold"
+    grace_s: int = 60
     cpus: int = 2
     memory_mib: int = 2048
     cycle_s: float = 2.0
@@ -90,9 +93,17 @@ class Cluster:
         return [Host(f"n{i}", f"10.77.0.{10 + i}", self.directory) for i in range(1, self.nodes + 1)]
 
     @property
+    def front_hosts(self) -> dict[str, Host]:
+        """The hosts that run wrappers, by their names in Slurm: front1 is the head, the others are only that."""
+        others = {
+            f"front{i}": Host(f"front{i}", f"10.77.0.{200 + i}", self.directory) for i in range(2, self.fronts + 1)
+        }
+        return {"front1": self.head, **others}
+
+    @property
     def hosts(self) -> list[Host]:
-        """The head and the nodes."""
-        return [self.head, *self.node_hosts]
+        """The head, the other fronts, and the nodes."""
+        return [self.head, *list(self.front_hosts.values())[1:], *self.node_hosts]
 
     def host(self, name: str) -> Host:
         """Return the host of that name."""

@@ -15,7 +15,7 @@ BRIDGE = "br0"
 def connect(cluster: Cluster) -> None:
     """Make the bridges and the cables between the hosts."""
     head_commands = _bridge_commands(cluster.head)
-    for node in cluster.node_hosts:
+    for node in cluster.hosts[1:]:
         # The far end is made in the node's namespace: the machine's own namespace never holds either end.
         head_commands += [
             f"link add {node.name} type veth peer name uplink netns {cluster.init_pids[node.name]}",
@@ -23,7 +23,7 @@ def connect(cluster: Cluster) -> None:
             f"link set {node.name} up",
         ]
     _batch(cluster, cluster.head, head_commands)
-    for node in cluster.node_hosts:
+    for node in cluster.hosts[1:]:
         _batch(cluster, node, [*_bridge_commands(node), f"link set uplink master {BRIDGE}", "link set uplink up"])
 
 

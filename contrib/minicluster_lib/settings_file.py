@@ -24,6 +24,13 @@ cycle_s = {cycle_s}
 [slurm]
 partitions = ["vjob"]
 
+[partition.vjob]
+hosts = "vmhosts"
+
+[hosts.vmhosts]
+rooms = "{rooms}"
+room_idle_s = 5
+
 [hypervisor]
 uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
 migrate_uri = "qemu+tls://{{node}}/system"
@@ -63,6 +70,7 @@ def install(cluster: Cluster) -> None:
     content = _TEMPLATE.format(
         head=HEAD_ADDRESS,
         cycle_s=cycle,
+        rooms=cluster.rooms,
         overhead=MEMORY_OVERHEAD_MIB,
         domain_type=cluster.domain_type,
         bridge=BRIDGE,

@@ -19,6 +19,10 @@ _HOOKS = {
 }
 _LUA_FILES = ("job_submit.lua", "rmsplugin.lua")
 
+# A front has no VM: what Slurm counts on it is what its wrappers' jobs have on the VM hosts.
+_FRONT_CPUS = 1024
+_FRONT_MEMORY_MIB = 4194304
+
 _SLURM_CONF = """\
 ClusterName=minicluster
 SlurmctldHost={head}({head_address})
@@ -52,8 +56,18 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=1000
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 PriorityType=priority/multifactor
-PreemptType=preempt/none
-PreemptMode=OFF
+PriorityWeightAge=1000
+PriorityWeightFairshare=100000
+PriorityWeightQOS=100000
+PriorityDecayHalfLife=1-0
+PriorityCalcPeriod=1
+# Rooms give way to the jobs of a partition of a higher tier. With preempt/partition_prio it is PreemptMode=REQUEUE that
+# switches context switches on for a vjob partition: SUSPEND would need gang scheduling.
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+
+# The gate: a licence that a reservation of the engine's takes away from everybody.
+Licenses=vjobgate:1
 
 JobSubmitPlugins=lua
 PrologFlags=Alloc
@@ -74,8 +88,11 @@ TreeWidth=50
 {hooks}
 DefMemPerCPU=128
 {nodes}
-PartitionName=plain Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=vjob Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=SUSPEND OverSubscribe=FORCE:64
+{fronts}
+PartitionName=plain Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=vjob Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=vmhosts Nodes={names} Hidden=YES AllowGroups=slurm OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP \
+PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}
 """
 
 _SLURMDBD_CONF = """\
@@ -121,12 +138,22 @@ def install_configuration_files(cluster: Cluster) -> None:
         f"NodeName={node.name} NodeAddr={node.address} CPUs={cluster.cpus} RealMemory={cluster.memory_mib}"
         for node in cluster.node_hosts
     )
-    write(
-        directory / "slurm.conf",
-        _SLURM_CONF.format(
-            head=HEAD, head_address=HEAD_ADDRESS, nodes=nodes, hooks="\n".join(f"{k}={v}" for k, v in hooks.items())
-        ).encode(),
+    fronts = "\n".join(
+        f"NodeName={name} NodeAddr={host.address} NodeHostname={host.name} "
+        f"CPUs={_FRONT_CPUS} RealMemory={_FRONT_MEMORY_MIB}"
+        for name, host in cluster.front_hosts.items()
     )
+    content = _SLURM_CONF.format(
+        head=HEAD,
+        head_address=HEAD_ADDRESS,
+        nodes=nodes,
+        names=",".join(node.name for node in cluster.node_hosts),
+        fronts=fronts,
+        front_names=",".join(cluster.front_hosts),
+        grace_s=cluster.grace_s,
+        hooks="\n".join(f"{k}={v}" for k, v in hooks.items()),
+    )
+    write(directory / "slurm.conf", content.encode())
     write(directory / "cgroup.conf", b"ConstrainCores=no\nConstrainRAMSpace=no\n")
     write(
         directory / "slurmdbd.conf",
@@ -215,17 +242,19 @@ def start_controller(cluster: Cluster) -> None:
     hosts.start_daemon(cluster.head, "slurmctld", ["/usr/sbin/slurmctld", "-D"], user="slurm")
 
 
-def start_node(node: Host) -> None:
-    """Start a node's slurmd."""
-    hosts.start_daemon(node, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", node.name])
+def start_slurmd(host: Host, name: str) -> None:
+    """Start a host's slurmd, by the name that the host has in Slurm."""
+    hosts.start_daemon(host, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", name])
 
 
 def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:
-    """Wait until every node is idle."""
+    """Wait until every node, fronts included, is idle."""
 
     def all_idle() -> bool:
-        result = hosts.run(cluster, cluster.head, ["sinfo", "-h", "-N", "-p", "plain", "-o", "%N %T"], check=False)
+        words = ["sinfo", "-h", "-N", "-p", "plain,vjob", "-o", "%N %T"]
+        result = hosts.run(cluster, cluster.head, words, check=False)
         states = dict(line.split() for line in result.stdout.splitlines() if len(line.split()) == 2)
-        return len(states) == cluster.nodes and all(state == "idle" for state in states.values())
+        wanted = cluster.nodes + cluster.fronts
+        return len(states) == wanted and all(state == "idle" for state in states.values())
 
     wait_until(all_idle, timeout_s, "the nodes to be idle in Slurm")

@@ -7,16 +7,21 @@ Contract, for every implementation:
 * ``snapshot`` is one consistent reading of all that a cycle needs; nobody re-reads the world half-way.
 * Actions are idempotent: what is already so is no error. A job that does not exist (any more) raises NotFoundError;
   what the RMS refuses raises RefusedError with its words.
+
+The *gate* is a licence that a reservation takes away from everybody: a job that asks for it stays pending, with all
+that the RMS knows of pending jobs (priority, holds, dependencies, begin times, limits), until ``open_gate`` takes it
+off. A *room* is an exclusive job of the engine's own user, by which the engine holds a node.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-#: RmsJob.reason of a held job with a dependency: nothing will come of the dependency until ``hold`` has seen the job.
-HELD_DEPENDENCY = "HeldDependency"
+#: Name of every room's job.
+ROOM_NAME = "rmsplugin-room"
 
 
 class JobState(enum.StrEnum):
@@ -41,18 +46,24 @@ class RmsJob:
     name: str
     state: JobState
     detail: str  # the RMS's own word for the state, e.g. "TIMEOUT"
-    reason: str  # the RMS's reason, e.g. "JobHeldAdmin", "Dependency"
-    held: bool  # priority is 0
+    reason: str  # the RMS's reason, e.g. "Licenses", "JobHeldUser", "Dependency", "AssocGrpCpuLimit"
+    held: bool  # by its user or an admin: priority is 0
+    gated: bool  # the gate's licence is among those it asks for
     completing: bool  # the batch host is still being cleaned up
     cpus: int
-    memory_mib: int  # on the RMS's side
+    memory_mib: int
     priority: int
     submit_time: int  # seconds since the epoch
-    eligible: bool  # nothing but the hold keeps it (no dependency, begin time, limit)
-    nodes: tuple[str, ...]  # allocated
+    eligible: bool  # pending, and nothing keeps it but the gate: no hold, dependency, begin time, limit of its array
+    nodes: tuple[str, ...]  # allocated; of a pending job those it names (ReqNodeList)
     batch_host: str
     restarts: int
     split: bool = True  # False: an element of an array that has no job id of its own yet
+    licenses: str = ""  # its user's own, as ``Licenses=`` takes them; never the gate
+    time_limit_s: float = math.inf
+    start_time: int = 0  # of this run, seconds since the epoch; 0 while it has not started
+    end_time: int = 0  # when it reaches its time limit, or ended; 0 if unknown or never
+    preempt_time: int = 0  # when the RMS began to take its nodes for a job of a higher tier; 0 if it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,8 @@ class RmsNode:
     up: bool
     draining: bool
     state: str  # the RMS's own word
+    features: tuple[str, ...] = ()  # active ones
+    reason: str = ""  # why it is drained or down
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,23 @@ class RmsPartition:
     preempt_mode: str  # "OFF", "SUSPEND", "REQUEUE", ...
     priority_tier: int
     grace_time_s: int
+    exclusive: bool = False  # OverSubscribe=EXCLUSIVE
+    hidden: bool = False
+    allow_groups: tuple[str, ...] = ()  # empty: all
+    max_time_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class RmsReservation:
+    """One reservation."""
+
+    name: str
+    start_time: int  # seconds since the epoch
+    end_time: int
+    nodes: tuple[str, ...]
+    licenses: str
+    users: tuple[str, ...]
+    flags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,8 @@ class RmsSnapshot:
     jobs: tuple[RmsJob, ...]  # of all partitions; ended ones as long as the RMS remembers them
     nodes: dict[str, RmsNode] = field(default_factory=dict)
     partitions: dict[str, RmsPartition] = field(default_factory=dict)
+    reservations: dict[str, RmsReservation] = field(default_factory=dict)
+    licenses: dict[str, int] = field(default_factory=dict)  # those of slurm.conf, and how many there are
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
     preempt_exempt_time_s: int = 0
@@ -96,7 +128,7 @@ class Rms(Protocol):
     """The resource management system."""
 
     def snapshot(self) -> RmsSnapshot:
-        """Read jobs, nodes, partitions and the settings that concern us. Raises UnavailableError."""
+        """Read jobs, nodes, partitions, reservations and the settings that concern us. Raises UnavailableError."""
         ...
 
     def job(self, job_id: int) -> RmsJob:
@@ -107,21 +139,46 @@ class Rms(Protocol):
         """The script as the RMS will run it, first line included. Raises NotFoundError, UnavailableError."""
         ...
 
+    # -- the gate ------------------------------------------------------------------------------------------------
+
+    def reserve_gate(self) -> None:
+        """Make the reservation that takes the gate's licence away from everybody; renew one that is there.
+
+        Raises:
+            RefusedError: slurm.conf has no such licence, or the caller may not make reservations.
+        """
+        ...
+
     def split(self, display_id: str) -> int:
-        """Give an element of an array a job of its own, and return its id. Raises NotFoundError, UnavailableError."""
+        """Give an element of an array a job of its own, still gated, and return its id.
+
+        Raises NotFoundError, UnavailableError.
+        """
+        ...
+
+    def open_gate(self, job_id: int) -> None:
+        """Take the gate, and the delay after a requeue, off a pending job: the RMS starts it when it can.
+
+        A hold, a dependency or a begin time of the user's stays. A job that was requeued may fail if it starts within
+        the second in which the clean-up of its last run ends.
+
+        Raises:
+            RefusedError: among others while the last run of the job is still being cleaned up.
+        """
+        ...
+
+    def close_gate(self, job_id: int) -> None:
+        """Put a pending job (or the rest of an array that is not split off) back behind the gate.
+
+        Nothing happens to one that is gated, or under way.
+        """
         ...
 
     def hold(self, job_id: int) -> None:
-        """Hold a pending job so that its owner cannot release it."""
+        """Hold a pending job so that its owner cannot release it: it is no vjob and must not start."""
         ...
 
-    def start(self, job_id: int, node: str) -> None:
-        """Lift hold and delay of a pending job and have it start on ``node``, or ("") on any node.
-
-        Of a job that takes CPUs of several nodes, ``node`` is one; which is the batch host, the RMS chooses. A job that
-        was requeued may fail if it starts within the second in which the clean-up of its last run ends.
-        """
-        ...
+    # -- jobs under way ------------------------------------------------------------------------------------------
 
     def suspend(self, job_id: int) -> None:
         """Suspend a running job; nothing happens if it is suspended."""
@@ -131,10 +188,27 @@ class Rms(Protocol):
         """Resume a suspended job; nothing happens if it runs."""
         ...
 
-    def requeue(self, job_id: int, *, hold: bool) -> None:
-        """Put a running or suspended job back in the queue; nothing happens if it is pending."""
+    def requeue(self, job_id: int) -> None:
+        """Put a running or suspended job back in the queue, behind the gate; one that is pending is only gated."""
         ...
 
     def cancel(self, job_id: int) -> None:
         """Cancel the job; nothing happens if it has ended."""
+        ...
+
+    # -- rooms ---------------------------------------------------------------------------------------------------
+
+    def request_room(self, node: str, partition: str, *, time_limit_s: float, time_min_s: float) -> int:
+        """Submit the job of a room on ``node`` and return its id; it starts when the node is free.
+
+        Args:
+            node: the node to hold.
+            partition: the hosts partition.
+            time_limit_s: how long it may last.
+            time_min_s: shorter than that it is of no use; in between the RMS may make it as long as fits.
+        """
+        ...
+
+    def extend_room(self, job_id: int, time_limit_s: float) -> None:
+        """Let a running room last ``time_limit_s`` from its start. Raises RefusedError where the RMS does not."""
         ...
