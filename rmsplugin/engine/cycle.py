@@ -7,14 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.decision.starting import nodes_wanted
 from rmsplugin.engine import site
+from rmsplugin.engine.borrowing import Borrowing
+from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
+from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.observation import Observation, missing_vms, observe
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.queue import Waiting, queue_order, startable
+from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
+from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import IllegalTransitionError, VJobState, parse_vm_name
@@ -47,6 +53,9 @@ class Cycle:
         self._executor = executor
         self._placing = placing
         self._first_sight = FirstSight(context)
+        self._gate = Gate(context)
+        self._evacuation = Evacuation(context, executor, placing)
+        self._borrowing = Borrowing(context, placing)
         self._missing_before: set[str] = set()
         self._started = context.clock.now()
         self.report = CycleReport()
@@ -75,13 +84,19 @@ class Cycle:
         seen = self.seen = observe(self._context)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
+        if gate := self._gate.keep(seen.rms):
+            report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         jobs = {job.job_id: job for job in ours if job.split}
         self._first_sight.meet(ours)
+        observes_only = bool(site.time_slices(seen.rms))
+        if not observes_only:
+            report.begun += self._evacuation.run(seen, busy)
         self._reconcile(seen, jobs, busy, report)
         self._stop_strays(seen, report)
-        if not site.slurm_would_preempt(seen.rms):
-            self._start(seen, ours, report)
+        if not observes_only:
+            wanted = self._start(seen, ours, report)
+            report.begun += self._borrowing.run(seen, wanted)
 
     # -- reconciliation ------------------------------------------------------------------------------------------
 
@@ -133,11 +148,11 @@ class Cycle:
 
     def _follow_rms(self, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
         context, job_id = self._context, vjob.job_id
-        if directive.what is RmsAct.HOLD:
-            context.rms.hold(job_id)
-        elif directive.what in (RmsAct.REQUEUE, RmsAct.REQUEUE_HELD):
+        if directive.what is RmsAct.GATE:
+            context.rms.close_gate(job_id)
+        elif directive.what is RmsAct.REQUEUE:
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
-            context.rms.requeue(job_id, hold=directive.what is RmsAct.REQUEUE_HELD)
+            context.rms.requeue(job_id)
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:
@@ -173,29 +188,58 @@ class Cycle:
 
     # -- starts --------------------------------------------------------------------------------------------------
 
-    def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> None:
+    def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
+        """Start and resume what may. Returns the nodes without a room on which others would."""
         rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
         queue = queue_order(seen, self._waiting(seen, ours, rows))
-        for display_id, verdict in self._placing.start(seen, queue).items():
+        left = []
+        verdicts = self._placing.start(seen, queue)
+        for waiting in queue:
+            display_id = waiting.job.display_id
+            verdict = verdicts[display_id]
             if verdict.placement is not None:
-                report.begun.append(f"start {display_id}: {verdict.reason}")
-            else:
-                report.waiting += 1
-                row = rows.get(display_id)  # elements of an array that were not split off have none
-                if row is not None and row.reason != verdict.reason:
-                    self._context.ledger.update_vjob(row.job_id, reason=verdict.reason)
+                what = "resume" if waiting.sleeping else "start"
+                report.begun.append(f"{what} {display_id}: {verdict.reason}")
+                continue
+            report.waiting += 1
+            left.append(waiting)
+            row = rows.get(display_id)  # elements of an array that were not split off have none
+            if row is not None and row.reason != verdict.reason:
+                self._context.ledger.update_vjob(row.job_id, reason=verdict.reason)
+        return self._wanted(seen, left)
+
+    def _wanted(self, seen: Observation, left: list[Waiting]) -> frozenset[str]:
+        hosts = host_capacities(self._context, seen)
+        rooms = seen.rooms.by_node
+        soon = {
+            name: host.free
+            for name, host in hosts.items()
+            if not host.why_not or (name in rooms and rooms[name].state in (RoomState.REQUESTED, RoomState.STARTING))
+        }
+        others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
+        candidates = [candidate(self._context, seen, waiting) for waiting in left]
+        return nodes_wanted(candidates, soon, others)
 
     def _waiting(self, seen: Observation, ours: list[RmsJob], rows: Mapping[str, VJobRow]) -> list[Waiting]:
         waiting = []
         for job in ours:
-            if not startable(job):
+            row = rows.get(job.display_id) if job.split else None
+            if row is not None and (row.not_before > seen.taken or row.state_since >= seen.taken):
+                continue
+            if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
+                if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
+                    waiting.append(Waiting(job, row.geometry, row.submitted, row.priority, row))
+                continue
+            if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
                 continue
             geometry = self._first_sight.geometry(job)
-            row = rows.get(job.display_id) if job.split else None
             if geometry is None or (job.split and row is None):
                 continue
-            if row is None:
-                waiting.append(Waiting(job, geometry, job.submit_time))
-            elif row.state is VJobState.WAITING and row.not_before <= seen.taken and row.state_since < seen.taken:
-                waiting.append(Waiting(job, geometry, row.submitted))
+            submitted = row.submitted if row is not None else job.submit_time
+            waiting.append(Waiting(job, geometry, submitted, job.priority))
         return waiting
+
+
+def _idle(seen: Observation, name: str) -> bool:
+    node = seen.rms.nodes[name]
+    return node.up and not node.draining and "IDLE" in node.state and name in seen.vms

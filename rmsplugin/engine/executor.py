@@ -10,10 +10,12 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.operations.migrate import migrate
 from rmsplugin.engine.operations.reattach import reattach
+from rmsplugin.engine.operations.relocate import relocate
 from rmsplugin.engine.operations.resume import resume
 from rmsplugin.engine.operations.start import start
 from rmsplugin.engine.operations.stop import restart, stop
@@ -33,6 +35,7 @@ _ACTS: dict[OperationKind, Callable[[Task], None]] = {
     OperationKind.MIGRATE: migrate,
     OperationKind.REATTACH: reattach,
     OperationKind.RESTART: restart,
+    OperationKind.RELOCATE: relocate,
 }
 
 #: The state that a vjob takes when an operation on it begins; the others leave it running.
@@ -64,6 +67,7 @@ class Executor:
         requested_by: str = "engine",
         hosts: dict[str, str] | None = None,
         destinations: dict[str, str] | None = None,
+        **changes: Any,
     ) -> Operation:
         """Record the intent and start to act on it.
 
@@ -73,7 +77,8 @@ class Executor:
             reason: why, for a person.
             requested_by: a user's name, or "engine".
             hosts: where its VMs are going to run, by VM name (start, resume).
-            destinations: where its VMs migrate to, by VM name.
+            destinations: where its VMs (or their saved states) move to, by VM name.
+            changes: of the vjob's row, made in the same transaction.
 
         Raises:
             RefusedError: another operation on the vjob is under way.
@@ -86,6 +91,8 @@ class Executor:
                 ledger.update_vm(name, host=node)
             for name, node in (destinations or {}).items():
                 ledger.update_vm(name, destination=node)
+            if changes:
+                ledger.update_vjob(job_id, **changes)
         self.submit(operation)
         return operation
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.queue import new_vjob, read_geometry
-from rmsplugin.engine.reconcile import held_by_us
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
 
@@ -45,13 +44,13 @@ class FirstSight:
             geometry = self.geometry(job)
             if geometry is not None:
                 ledger.add_vjob(new_vjob(self._context, job, geometry))
-        self._hold_arrays(jobs)
+        self._gate_arrays(jobs)
 
-    def _hold_arrays(self, jobs: Iterable[RmsJob]) -> None:
-        """Elements of arrays that have no row yet are held together, by the id of their array."""
-        loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not held_by_us(job)}
+    def _gate_arrays(self, jobs: Iterable[RmsJob]) -> None:
+        """Elements of arrays that have no row yet are put behind the gate together, by the id of their array."""
+        loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not job.gated}
         for job_id in sorted(loose):
-            self._context.rms.hold(job_id)
+            self._context.rms.close_gate(job_id)
 
     def renew(self, job: RmsJob) -> None:
         """An ended job is in the queue again (or its id was given to a new one): it begins anew."""
@@ -67,6 +66,7 @@ class FirstSight:
             if job.state is JobState.PENDING:
                 self._context.rms.hold(job.job_id)
             else:
-                self._context.rms.requeue(job.job_id, hold=True)
+                self._context.rms.requeue(job.job_id)
+                self._context.rms.hold(job.job_id)
         except RmspluginError as error:
             log.warning("job %s cannot be held: %s", job.display_id, error)

@@ -311,6 +311,7 @@ def _vjob(row: dict[str, Any]) -> VJobRow:
         "state": VJobState(row["state"]),
         "script_started": bool(row["script_started"]),
         "finished": bool(row["finished"]),
+        "evacuated": bool(row["evacuated"]),
     }
     return VJobRow(**{**row, **typed})
 

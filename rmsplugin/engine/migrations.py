@@ -52,3 +52,16 @@ def m001_first_schema(db: Database) -> None:
             kind text not null, message text not null)"""
     )
     db.execute("create index events_vjob on events (vjob)")
+
+
+@migrations()
+def m002_priority_and_rooms(db: Database) -> None:
+    """The queue is in Slurm's order; nodes are borrowed, and the epilog of a room proves that its node is clean."""
+    db.execute("alter table vjobs add column priority integer not null default 0")
+    db.execute("alter table vjobs add column evacuated integer not null default 0")
+    db.execute(
+        """create table clean_nodes (
+            id integer primary key, time real not null, node text not null, room integer not null,
+            ended_vms text not null)"""
+    )
+    db.execute("create index clean_nodes_node on clean_nodes (node)")

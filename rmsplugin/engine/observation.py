@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.hypervisor.base import VMInfo
-from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
-from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vjob import VJobState
 
 _PARALLEL = 32
 
@@ -23,6 +23,7 @@ class Observation:
 
     taken: float
     rms: RmsSnapshot
+    rooms: Rooms
     vms: dict[str, dict[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
     unreachable: dict[str, str] = field(default_factory=dict)  # node -> why
 
@@ -37,7 +38,7 @@ def observe(context: Context) -> Observation:
     rms = context.rms.snapshot()
     vms: dict[str, dict[str, VMInfo]] = {}
     unreachable: dict[str, str] = {}
-    names = vjob_nodes(context, rms)
+    names = vm_hosts(context.settings, rms)
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
         futures = {name: pool.submit(context.hypervisor.list_vms, name) for name in names}
         for name, future in futures.items():
@@ -45,69 +46,7 @@ def observe(context: Context) -> Observation:
                 vms[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
-    return Observation(taken, rms, vms, unreachable)
-
-
-def vjob_nodes(context: Context, rms: RmsSnapshot) -> list[str]:
-    """Names of the nodes of all vjob partitions, in the RMS's order."""
-    partitions = [rms.partitions[name] for name in context.settings.slurm.partitions if name in rms.partitions]
-    wanted = {node for partition in partitions for node in partition.nodes}
-    return [name for name in rms.nodes if name in wanted]
-
-
-def demand(context: Context, geometry: Geometry) -> Resources:
-    """What one VM takes of its node: the CPUs asked for, and its memory with the hypervisor's overhead."""
-    return Resources(geometry.cpus, geometry.memory_mib + context.settings.nodes.memory_overhead_mib)
-
-
-@dataclass(slots=True)
-class Room:
-    """What VMs may take of a node, what of it they have, and whether more may come."""
-
-    capacity: Resources
-    takes_vms: bool
-    used: Resources = NOTHING
-    vms: int = 0
-
-
-def rooms(context: Context, seen: Observation) -> dict[str, Room]:
-    """The room on each node of the vjob partitions, by name, in the RMS's order.
-
-    A VM takes room from the moment its start is intended until it is known to be gone, and while it migrates on both
-    nodes (I3).
-    """
-    found = {}
-    for name in vjob_nodes(context, seen.rms):
-        node = seen.rms.nodes[name]
-        takes_vms = node.up and not node.draining and name in seen.vms
-        found[name] = Room(_capacity(context, seen, node), takes_vms)
-    geometries = {vjob.job_id: vjob.geometry for vjob in context.ledger.vjobs()}
-    for row in context.ledger.live_vms():
-        for place in {row.host, row.destination} & found.keys():
-            found[place].used += demand(context, geometries[row.job_id])
-            found[place].vms += 1
-    return found
-
-
-def free_room(context: Context, seen: Observation) -> dict[str, Resources]:
-    """What is free now of each node that takes VMs, by name, in the RMS's order."""
-    return {name: room.capacity - room.used for name, room in rooms(context, seen).items() if room.takes_vms}
-
-
-def _capacity(context: Context, seen: Observation, node: RmsNode) -> Resources:
-    """What VMs may take of a node: what the site and native jobs leave."""
-    reserved = Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
-    return Resources(node.cpus, node.memory_mib) - reserved - _native_use(context, seen.rms.jobs, node.name)
-
-
-def _native_use(context: Context, jobs: Iterable[RmsJob], node: str) -> Resources:
-    """What jobs of other partitions have of the node; a job of several nodes counts an equal share on each."""
-    used = Resources(0, 0)
-    for job in jobs:
-        running = job.state in (JobState.RUNNING, JobState.CONFIGURING) or job.completing
-        if running and node in job.nodes and job.partition not in context.settings.slurm.partitions:
-            used += Resources(job.cpus / len(job.nodes), job.memory_mib // len(job.nodes))
-    return used
+    return Observation(taken, rms, find_rooms(context.settings, rms, taken), vms, unreachable)
 
 
 def missing_vms(vjob: VJobRow, vms: Iterable[VMRow], seen: Observation) -> list[VMRow]:

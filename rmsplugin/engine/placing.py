@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from rmsplugin.adapters.guest import generate_keypair
 from rmsplugin.decision.starting import Verdict, decide_starts
+from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.observation import Observation, demand, free_room
-from rmsplugin.engine.queue import Waiting, candidate, make_vms, new_vjob
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.queue import Waiting, allowed_hosts, candidate, hosted, make_vms, new_vjob
 from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -27,18 +28,32 @@ class Placing:
         self._context = context
         self._executor = executor
         self._lock = threading.Lock()
+        self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
     def start(self, seen: Observation, queue: Sequence[Waiting]) -> dict[str, Verdict]:
-        """Start what fits, in queue order. Returns the verdict on each vjob of the queue, by display id."""
+        """Start or resume what may, in queue order. Returns the verdict on each vjob of the queue, by display id."""
         with self._lock:
+            capacity = {name: host.capacity for name, host in self._open_hosts(seen).items()}
             verdicts = decide_starts(
-                [candidate(self._context, seen, waiting) for waiting in queue], free_room(self._context, seen)
+                [candidate(self._context, seen, waiting) for waiting in queue], hosted(self._context, seen), capacity
             )
             for waiting in queue:
                 verdict = verdicts[waiting.job.display_id]
-                if verdict.placement is not None:
-                    self._begin_start(waiting, list(verdict.placement.values()), verdict.reason)
+                if verdict.placement is None:
+                    continue
+                try:
+                    self._begin(waiting, verdict.placement, verdict.reason)
+                except RmspluginError as error:  # one that cannot begin harms itself only
+                    verdicts[waiting.job.display_id] = Verdict(None, str(error))
             return verdicts
+
+    def _begin(self, waiting: Waiting, placement: dict[str, str], reason: str) -> None:
+        if waiting.sleeping is not None:
+            vms = self._context.ledger.vms(waiting.sleeping.job_id)
+            self._require_disks(waiting.sleeping, vms, placement)
+            self._executor.begin(waiting.sleeping.job_id, OperationKind.RESUME, reason, hosts=placement)
+        else:
+            self._begin_start(waiting, list(placement.values()), reason)
 
     def _begin_start(self, waiting: Waiting, hosts: list[str], reason: str) -> None:
         context, ledger = self._context, self._context.ledger
@@ -57,9 +72,59 @@ class Placing:
                 public_key=keys.public,
                 script_started=False,
                 finished=False,
+                priority=waiting.priority,
             )
             operation = self._executor.intend(job.job_id, OperationKind.START, reason)
         self._executor.submit(operation)
+
+    def leave(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
+        """Migrate the VMs of a running vjob off some nodes, to wherever FFD finds room.
+
+        Raises:
+            RefusedError: there is no room elsewhere, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.RUNNING)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
+            free = {name: left for name, left in self._free(seen, vjob, "").items() if name not in nodes}
+            placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free)
+            if placed is None:
+                raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), "", free))
+            self._require_disks(vjob, vms, placed)
+            return self._executor.begin(vjob.job_id, OperationKind.MIGRATE, reason, destinations=placed)
+
+    def relocate(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
+        """Copy the saved states of a sleeping vjob off some nodes, to the nodes with a room that have most memory free.
+
+        Raises:
+            RefusedError: there is no other node with a room, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.SLEEPING)
+            free = {name: host.free for name, host in self._open_hosts(seen).items() if name not in nodes}
+            if not free:
+                raise RefusedError("no other node has a room")
+            roomiest = max(free, key=lambda name: free[name].memory_mib)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.image_node in nodes]
+            destinations = {vm.name: roomiest for vm in vms}
+            return self._executor.begin(vjob.job_id, OperationKind.RELOCATE, reason, destinations=destinations)
+
+    def close(self, node: str, occupied: Callable[[], bool]) -> bool:
+        """Let no VM come to a node whose room is about to be given back; False if one is there, or about to be."""
+        with self._lock:
+            if occupied():
+                return False
+            self._closed[node] = self._context.clock.now()
+            return True
+
+    def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
+        """The hosts that take VMs now; a room that was given back counts until it is seen that it has gone."""
+        self._closed = {node: time for node, time in self._closed.items() if time >= seen.taken}
+        return {
+            name: host
+            for name, host in host_capacities(self._context, seen).items()
+            if not host.why_not and name not in self._closed
+        }
 
     def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
         """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
@@ -136,13 +201,13 @@ class Placing:
         return placed
 
     def _free(self, seen: Observation, vjob: VJobRow, to: str) -> dict[str, Resources]:
-        partition = seen.rms.partitions.get(vjob.partition)
-        allowed = partition.nodes if partition else ()
-        free = {name: left for name, left in free_room(self._context, seen).items() if name in allowed}
+        allowed = allowed_hosts(self._context, seen, vjob.partition, vjob.geometry)
+        free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
         if to and to not in allowed:
-            raise RefusedError(f"{to} is no node of partition {vjob.partition}; its nodes: {', '.join(allowed)}")
+            names = ", ".join(sorted(allowed)) or "none"
+            raise RefusedError(f"{to} is no node that vjob {vjob.display_id} may use; it may use: {names}")
         if to and to not in free:
-            why = seen.unreachable.get(to) or f"Slurm says that it is {seen.rms.nodes[to].state}"
+            why = host_capacities(self._context, seen)[to].why_not or "its room was just given back"
             raise RefusedError(f"{to} takes no VMs now: {why}")
         return {to: free[to]} if to else free
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rmsplugin.adapters.guest import generate_keypair
-from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.starting import Candidate
+from rmsplugin.engine.capacity import demand
 from rmsplugin.engine.context import Context
-from rmsplugin.engine.observation import Observation, demand
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
@@ -23,7 +26,7 @@ _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,200})\n")
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A vjob that may start now: its job in the RMS, and its row in the ledger.
+    """A vjob that may run now: its job in the RMS, and what the ledger knows of it.
 
     Elements of a job array that the RMS has not split off yet have no row of their own: they are all the same but
     for their number.
@@ -32,6 +35,8 @@ class Waiting:
     job: RmsJob
     geometry: Geometry
     submitted: float
+    priority: int
+    sleeping: VJobRow | None = None  # it is resumed, not started
 
 
 def read_geometry(context: Context, job: RmsJob) -> Geometry:
@@ -67,28 +72,77 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry) -> VJobRow:
         submitted=job.submit_time,
         state_since=context.clock.now(),
         restarts=job.restarts,
+        priority=job.priority,
     )
 
 
 def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Head first: higher PriorityTier of the partition, then first submission, then job id and array element.
+    """Head first: the partition's PriorityTier, Slurm's priority, first submission, job id and array element."""
 
-    The RMS's own priority is not used: it is 0 for every held job.
-    """
-
-    def key(each: Waiting) -> tuple[int, float, int, int]:
+    def key(each: Waiting) -> tuple[int, int, float, int, int]:
         _, _, element = each.job.display_id.partition("_")
         tier = seen.rms.partitions[each.job.partition].priority_tier
-        return (-tier, each.submitted, each.job.job_id, int(element or 0))
+        return (-tier, -each.priority, each.submitted, each.job.job_id, int(element or 0))
 
     return sorted(waiting, key=key)
 
 
+def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
+    """The VM hosts of the partition that the job's -C, -w and -x leave."""
+    return frozenset(
+        name
+        for name in hosts_of(context.settings, seen.rms, partition)
+        if name in seen.rms.nodes and geometry.constraints.allows(name, seen.rms.nodes[name].features)
+    )
+
+
 def candidate(context: Context, seen: Observation, waiting: Waiting) -> Candidate:
-    """The vjob as the decision sees it; its VMs have no final names yet."""
+    """The vjob as the decision sees it; VMs that have not been made yet have no final names."""
     need = demand(context, waiting.geometry)
-    vms = tuple(VM(f"{waiting.job.display_id}-{index}", need) for index in range(waiting.geometry.vms))
-    return Candidate(waiting.job.display_id, vms, frozenset(seen.rms.partitions[waiting.job.partition].nodes))
+    if waiting.sleeping is None:
+        names = [f"{waiting.job.display_id}-{index}" for index in range(waiting.geometry.vms)]
+        prefer: dict[str, str] = {}
+    else:
+        rows = context.ledger.vms(waiting.sleeping.job_id)
+        names = [vm.name for vm in rows]
+        prefer = {vm.name: vm.image_node for vm in rows}
+    return Candidate(
+        waiting.job.display_id,
+        tuple(VM(name, need) for name in names),
+        allowed_hosts(context, seen, waiting.job.partition, waiting.geometry),
+        waiting.job.time_limit_s,
+        prefer,
+    )
+
+
+def hosted(context: Context, seen: Observation) -> list[Candidate]:
+    """The vjobs that have VMs on nodes, as the decision sees them; a VM that migrates is on both of its nodes."""
+    jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
+    rows: dict[int, list[VMRow]] = {}
+    for vm in context.ledger.live_vms():
+        rows.setdefault(vm.job_id, []).append(vm)
+    found = []
+    for vjob in context.ledger.vjobs():
+        places = {
+            f"{vm.name}@{place}": place
+            for vm in rows.get(vjob.job_id, ())
+            for place in (vm.host, vm.destination)
+            if place
+        }
+        if places:
+            need = demand(context, vjob.geometry)
+            end_s = _end_s(jobs.get(vjob.job_id), seen.taken)
+            found.append(
+                Candidate(vjob.display_id, tuple(VM(name, need) for name in places), end_s=end_s, hosts=places)
+            )
+    return found
+
+
+def _end_s(job: RmsJob | None, now: float) -> float:
+    """For how long a job runs on at most."""
+    if job is None:
+        return math.inf
+    return max(0.0, job.end_time - now) if job.start_time and job.end_time else job.time_limit_s
 
 
 def make_vms(context: Context, vjob: VJobRow, hosts: list[str]) -> list[VMRow]:
@@ -134,8 +188,3 @@ def _mac(context: Context, address: ipaddress.IPv4Address) -> str:
     """One for each address, so that neighbours' caches stay true when an address is used again."""
     low = int(address) & 0xFFFFFF
     return f"{context.settings.network.mac_prefix}:{low >> 16:02x}:{low >> 8 & 0xFF:02x}:{low & 0xFF:02x}"
-
-
-def startable(job: RmsJob) -> bool:
-    """Whether nothing but the hold keeps the job back."""
-    return job.state is JobState.PENDING and job.eligible and not job.completing

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
@@ -18,17 +18,11 @@ from rmsplugin.model.vjob import VJobState
 ENDED_GRACE_S = 120.0
 
 
-def held_by_us(job: RmsJob) -> bool:
-    """Whether the hold is one that the job's owner cannot lift, and that lets its dependencies come true."""
-    return job.held and job.reason not in ("JobHeldUser", HELD_DEPENDENCY)
-
-
 class RmsAct(enum.StrEnum):
     """What is asked of the RMS alone."""
 
-    HOLD = "hold"
+    GATE = "gate"
     REQUEUE = "requeue"
-    REQUEUE_HELD = "requeue-held"
     FORGET = "forget"  # nothing of the vjob exists anywhere: terminated
     RENEW = "renew"  # an ended job came back to the queue: waiting again
 
@@ -113,8 +107,8 @@ def _running(
 def _sleeping(job: RmsJob) -> Directive | None:
     if job.state is JobState.RUNNING:
         return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
-    if job.state is JobState.PENDING and not job.completing and not held_by_us(job):
-        return Directive(RmsAct.HOLD, "requeued while it sleeps: held until it is resumed")
+    if job.state is JobState.PENDING and not job.completing and not job.gated:
+        return Directive(RmsAct.GATE, "requeued while it sleeps: behind the gate until it is resumed")
     return None
 
 
@@ -122,7 +116,7 @@ def _waiting(vjob: VJobRow, job: RmsJob) -> Directive | None:
     if vjob.state is VJobState.TERMINATED:
         return Directive(RmsAct.RENEW, "its job is in the queue again")
     if job.state is JobState.PENDING:
-        if not held_by_us(job) and not job.completing:
-            return Directive(RmsAct.HOLD, "waits for the engine")
+        if not job.gated and not job.completing:
+            return Directive(RmsAct.GATE, "waits for the engine")
         return None
-    return Directive(RmsAct.REQUEUE_HELD, "it was started by another hand than the engine's")
+    return Directive(RmsAct.REQUEUE, "it was started by another hand than the engine's")

@@ -30,6 +30,8 @@ class VJobRow:
     not_before: float = 0.0  # not started again before this time (the RMS did not start it)
     private_key: str = field(default="", repr=False)
     public_key: str = ""
+    priority: int = 0  # Slurm's, as it last was while the job was pending
+    evacuated: bool = False  # suspended because its node was needed: resumed as soon as there is room elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class OperationKind(enum.StrEnum):
     MIGRATE = "migrate"
     REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
     RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
+    RELOCATE = "relocate"  # its saved states move to another node's store
 
 
 class Outcome(enum.StrEnum):

@@ -6,12 +6,10 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.settings import Settings
 
 
-def slurm_would_preempt(rms: RmsSnapshot) -> str:
-    """Why Slurm itself would preempt vjobs, too; empty if it would not. The engine then only observes."""
+def time_slices(rms: RmsSnapshot) -> str:
+    """Why Slurm itself would stop and continue wrappers; empty if it would not. The engine then only observes."""
     if "GANG" in rms.preempt_mode.upper():
         return f"slurm.conf has PreemptMode={rms.preempt_mode}: gang scheduling would time-slice the jobs' wrappers"
-    if rms.preempt_type not in ("", "(null)", "preempt/none"):
-        return f"slurm.conf has PreemptType={rms.preempt_type}: Slurm would preempt vjobs, too"
     return ""
 
 
@@ -23,12 +21,10 @@ def may_suspend(rms: RmsSnapshot, partition: str) -> bool:
 
 def problems(settings: Settings, rms: RmsSnapshot) -> list[str]:
     """What an administrator has to mend, each in a sentence."""
-    found = [
-        f"partition {name} of settings slurm.partitions does not exist in Slurm"
-        for name in settings.slurm.partitions
-        if name not in rms.partitions
-    ]
-    preempts = slurm_would_preempt(rms)
-    if preempts:
-        found.append(f"{preempts}; the engine only observes. Set PreemptType=preempt/none and PreemptMode=OFF")
+    named = {name: f"slurm.partitions has {name}" for name in settings.slurm.partitions}
+    named |= {each.hosts: f"[partition.{name}] has hosts = {each.hosts}" for name, each in settings.partition.items()}
+    found = [f"{where}, which does not exist in Slurm" for name, where in named.items() if name not in rms.partitions]
+    slices = time_slices(rms)
+    if slices:
+        found.append(f"{slices}; the engine only observes. Set a global PreemptMode without GANG")
     return found

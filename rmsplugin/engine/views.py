@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.context import Context
-from rmsplugin.engine.observation import Observation, rooms
+from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
@@ -69,22 +71,29 @@ def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
 
 
 def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any]]:
-    """All nodes of the vjob partitions, as last seen."""
+    """All VM hosts, as last seen, each with its room. Times are seconds since the epoch, None where there is none."""
     if seen is None:
         return []
-    return [
-        {
-            "name": name,
-            "state": "unreachable" if name in seen.unreachable else seen.rms.nodes[name].state.lower(),
-            "cpus": room.capacity.cpus,
-            "cpus_used": room.used.cpus,
-            "memory_mib": room.capacity.memory_mib,
-            "memory_used_mib": room.used.memory_mib,
-            "vms": room.vms,
-            "reason": seen.unreachable.get(name, ""),
-        }
-        for name, room in rooms(context, seen).items()
-    ]
+    return [_node_view(seen, name, host) for name, host in host_capacities(context, seen).items()]
+
+
+def _node_view(seen: Observation, name: str, host: HostCapacity) -> dict[str, Any]:
+    node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+    return {
+        "name": name,
+        "state": "unreachable" if name in seen.unreachable else node.state.lower(),
+        "cpus": host.capacity.cpus,
+        "cpus_used": host.used.cpus,
+        "memory_mib": host.capacity.memory_mib,
+        "memory_used_mib": host.used.memory_mib,
+        "vms": host.vms,
+        "room": str(room.state) if room else "none",
+        "room_job": room.job_id if room else None,
+        "since": room.since if room and room.since else None,
+        "until": room.until if room and room.since and room.until < math.inf else None,
+        "features": list(node.features),
+        "reason": host.why_not,
+    }
 
 
 def operation_view(context: Context, operation: Operation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Allocation: getting the RMS to run a held (or requeued) job, so that its wrapper has a batch host."""
+"""Allocation: getting the RMS to run a gated (or requeued) job, so that its wrapper has a front."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 
-_POLL_S = 1.0
-#: A release that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
+_POLL_S = 0.5
+#: An opening that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
 _REPEAT_S = 5.0
-#: A requeue revokes the job's credentials on its old batch host up to that second of the controller's clock: a job that
+#: A requeue revokes the job's credentials on its old front up to that second of the controller's clock: a job that
 #: starts there again within it fails, "Job credential revoked" (22.05, measured).
 _REVOKED_S = 2.0
+#: Slurm looks at a job whose gate was opened within this time, so that the reason which it gives then is a new one.
+_JUDGED_S = 3.0
+#: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
+_LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
 
 
 class NotStartedError(OperationFailedError):
-    """The RMS did not start a released job in time; the message has its reason."""
+    """The RMS did not start a job whose gate was opened; the message has its reason."""
 
 
-def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
-    """Release the job to start on ``node`` (or "": anywhere), and wait until it has its allocation.
+def await_allocation(task: Task, timeout_s: float) -> RmsJob:
+    """Open the gate, and wait until the job has its allocation. A failure leaves the gate open.
 
     Raises:
         NotStartedError: the RMS keeps it pending.
@@ -29,7 +33,7 @@ def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
     """
     context = task.context
     deadline = context.clock.now() + timeout_s
-    released = 0.0
+    opened, first_opened = -math.inf, math.inf
     clean_since = math.inf
     while True:
         task.check_cancelled()
@@ -37,16 +41,16 @@ def await_allocation(task: Task, node: str, timeout_s: float) -> RmsJob:
         if job.state is not JobState.PENDING:
             return job
         now = context.clock.now()
-        if now >= deadline:
+        if now >= deadline or (now - first_opened >= _JUDGED_S and not job.gated and job.reason.startswith(_LIMITS)):
             raise NotStartedError(f"Slurm does not start it: {job.reason}")
         clean_since = math.inf if job.completing else min(clean_since, now)
         may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
-        if may_start and (job.held or now - released >= _REPEAT_S):
+        if may_start and (job.gated or now - opened >= _REPEAT_S):
             try:
-                context.rms.start(task.job_id, node)
-                released = now
+                context.rms.open_gate(task.job_id)
+                opened, first_opened = now, min(first_opened, now)
             except RefusedError as error:
-                task.event("release-refused", str(error))
+                task.event("opening-refused", str(error))
         task.pause(_POLL_S)
 
 

@@ -17,6 +17,8 @@ from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, O
 from rmsplugin.model.vjob import VJobState
 
 _CLOCK_ATTEMPTS = 5
+#: After a resume that failed the engine does not begin another for so long.
+_BACKOFF_S = 60.0
 
 
 def resume(task: Task) -> None:
@@ -29,7 +31,7 @@ def resume(task: Task) -> None:
     vms = task.vms()
     try:
         if current_job(task).state is JobState.PENDING:  # it was requeued while it slept
-            await_allocation(task, "", context.settings.slurm.start_timeout_s)
+            await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
         errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
     except OperationFailedError as error:
@@ -48,7 +50,11 @@ def resume(task: Task) -> None:
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
     context.ledger.transition(
-        task.job_id, VJobState.RUNNING, "all its VMs are seen running", wrapper_seen=context.clock.now()
+        task.job_id,
+        VJobState.RUNNING,
+        "all its VMs are seen running",
+        wrapper_seen=context.clock.now(),
+        evacuated=False,
     )
 
 
@@ -119,7 +125,13 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     with context.ledger.transaction():
         for vm in restored:
             context.ledger.update_vm(vm.name, host="")
-        context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+        context.ledger.transition(
+            task.job_id,
+            VJobState.SLEEPING,
+            f"resume failed: {reason}",
+            # Who asked for it may ask again at once; the engine itself does not.
+            not_before=context.clock.now() + _BACKOFF_S,
+        )
     raise next(iter(errors.values()))
 
 

@@ -26,14 +26,14 @@ def start(task: Task) -> None:
     context = task.context
     vms = task.vms()
     try:
-        await_allocation(task, vms[0].host, context.settings.slurm.start_timeout_s)
+        await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _boot(task, vm))
     except NotStartedError as error:
-        _back_to_waiting(task, str(error), requeue=False)
+        _back_to_waiting(task, str(error))
         raise
     task.check_cancelled()
     if errors:
-        _back_to_waiting(task, first_sentence(errors), requeue=True)
+        _back_to_waiting(task, first_sentence(errors))
         raise next(iter(errors.values()))
     context.ledger.transition(task.job_id, VJobState.RUNNING, "all VMs answer", wrapper_seen=context.clock.now())
 
@@ -116,16 +116,13 @@ def _account(uid: int) -> pwd.struct_passwd:
         raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
-def _back_to_waiting(task: Task, reason: str, *, requeue: bool) -> None:
-    """Undo a start: nothing of the VMs is left, the job is held at its old place in the queue."""
+def _back_to_waiting(task: Task, reason: str) -> None:
+    """Undo a start: nothing of the VMs is left, the job is behind the gate, at its old place in the queue."""
     context = task.context
     try:
-        if requeue:
-            context.rms.requeue(task.job_id, hold=True)
-        else:
-            context.rms.hold(task.job_id)
+        context.rms.requeue(task.job_id)
     except RmspluginError as error:
-        task.event("hold-failed", str(error))
+        task.event("requeue-failed", str(error))
     remove_all(task)
     failures = context.ledger.failed_starts(task.job_id)
     pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2**failures)

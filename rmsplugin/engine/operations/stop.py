@@ -23,7 +23,7 @@ def restart(task: Task) -> None:
     context, vjob = task.context, task.vjob()
     remove_all(task)
     try:
-        context.rms.requeue(task.job_id, hold=True)
+        context.rms.requeue(task.job_id)
     except (NotFoundError, RefusedError) as error:
         task.event("requeue-refused", str(error))
     with context.ledger.transaction():
@@ -34,6 +34,7 @@ def restart(task: Task) -> None:
             "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
             script_started=False,
             finished=False,
+            evacuated=False,
             losses=vjob.losses + (1 if vjob.script_started else 0),
             private_key="",
             public_key="",

@@ -1,0 +1,172 @@
+"""Borrowing: requests, extends and gives back the rooms of all hosts partitions, as ``rooms.plan_rooms`` decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.evacuation import unsafe_stores
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.rooms import HostUse, Room, RoomState, plan_rooms
+from rmsplugin.errors import NotFoundError, RmspluginError
+from rmsplugin.model.vjob import VJobState, parse_vm_name
+
+log = logging.getLogger(__name__)
+
+#: After its room was given back, a node is left to whoever waits for it for so long.
+_REST_S = 15.0
+_REST_MAX_S = 900.0
+#: A room that ends sooner than this by itself was no use: its node rests, longer each time.
+_SHORT_S = 60.0
+_EXTEND_AGAIN_S = 300.0
+
+
+@dataclass
+class _Rest:
+    until: float
+    failures: int
+
+
+class Borrowing:
+    """Remembers only what may be forgotten: since when nodes are idle, and which rest."""
+
+    def __init__(self, context: Context, placing: Placing) -> None:
+        self._context = context
+        self._placing = placing
+        self._idle_since: dict[str, float] = {}
+        self._rests: dict[str, _Rest] = {}
+        self._extended: dict[int, float] = {}
+        self._before: dict[str, Room] = {}
+
+    def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
+        """Ask Slurm for what is to be changed.
+
+        Args:
+            seen: this cycle's observation.
+            wanted: nodes without a room on which waiting vjobs would start.
+
+        Returns:
+            What was done, and what was refused, in sentences.
+        """
+        said = self._end_strange(seen)
+        self._notice_ends(seen)
+        occupied = self._occupied(seen)
+        for name in self._context.settings.hosts_partitions:
+            partition = seen.rms.partitions.get(name)
+            if partition is None or not partition.up:
+                continue
+            hosts = self._context.settings.hosts_of(name)
+            rooms = {node: room for node, room in seen.rooms.by_node.items() if room.partition == name}
+            uses = {
+                node: self._use(seen, node, node in occupied, node in wanted)
+                for node in seen.rms.nodes
+                if node in partition.nodes
+            }
+            plan = plan_rooms(hosts, rooms, uses)
+            said += [self._request(node, name) for node in plan.request]
+            for node, why in plan.give_back.items():
+                said += self._give_back(seen, rooms[node], why)
+            for room in rooms.values():
+                said += self._extend(seen, room, hosts.room_time_limit_s)
+        self._before = dict(seen.rooms.by_node)
+        return said
+
+    # -- what is so --------------------------------------------------------------------------------------------------
+
+    def _occupied(self, seen: Observation) -> set[str]:
+        """Nodes that VMs of ours are on, or about to be; and those with saved states that have to leave first."""
+        found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
+        for vm in self._context.ledger.live_vms():
+            found |= {vm.host, vm.destination}
+        unsafe = unsafe_stores(self._context, seen)
+        sleeping = {vjob.job_id for vjob in self._context.ledger.vjobs() if vjob.state is VJobState.SLEEPING}
+        found |= {vm.image_node for vm in self._context.ledger.live_vms() if vm.job_id in sleeping} & unsafe
+        return found - {""}
+
+    def _use(self, seen: Observation, node: str, occupied: bool, wanted: bool) -> HostUse:
+        now = seen.taken
+        since = self._idle_since.setdefault(node, now)
+        if occupied or wanted:
+            since = self._idle_since[node] = now
+        rest = self._rests.get(node)
+        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, rest is not None and rest.until > now)
+
+    def _notice_ends(self, seen: Observation) -> None:
+        """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""
+        for node, room in self._before.items():
+            found = seen.rooms.by_node.get(node)
+            if found is not None and found.job_id == room.job_id:
+                if found.since and seen.taken - found.since > _SHORT_S:
+                    self._rests.pop(node, None)
+                continue
+            self._context.ledger.event("room-gone", f"room {room.job_id} on {node} is gone: {room.reason or 'ended'}")
+            self._rest(node, seen.taken)
+
+    def _rest(self, node: str, now: float) -> None:
+        failures = self._rests[node].failures + 1 if node in self._rests else 0
+        self._rests[node] = _Rest(now + min(_REST_MAX_S, _REST_S * 2**failures), failures)
+
+    # -- what is asked of Slurm --------------------------------------------------------------------------------------
+
+    def _end_strange(self, seen: Observation) -> list[str]:
+        """End jobs of ours that are no use as rooms; one on which VMs run only when they have left."""
+        said = []
+        for job in seen.rooms.strange:
+            if any(parse_vm_name(name) for node in job.nodes for name in seen.vms.get(node, ())):
+                continue
+            said += self._cancel(job, "it is no room that the settings know, or one too many")
+        return said
+
+    def _cancel(self, job: RmsJob | Room, why: str) -> list[str]:
+        try:
+            self._context.rms.cancel(job.job_id)
+        except NotFoundError:
+            return []
+        except RmspluginError as error:
+            return [f"room {job.job_id} cannot be ended: {error}"]
+        where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
+        self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
+        return [f"give back {where}: {why}"]
+
+    def _request(self, node: str, partition: str) -> str:
+        limit_s = self._context.settings.hosts_of(partition).room_time_limit_s
+        try:
+            job_id = self._context.rms.request_room(
+                node, partition, time_limit_s=limit_s, time_min_s=min(limit_s, 600.0)
+            )
+        except RmspluginError as error:
+            self._rest(node, self._context.clock.now())
+            return f"no room on {node}: {error}"
+        self._context.ledger.event("room-requested", f"room {job_id} on {node}", node=node)
+        return f"request room on {node}"
+
+    def _give_back(self, seen: Observation, room: Room, why: str) -> list[str]:
+        def occupied() -> bool:
+            return room.node in self._occupied(seen)
+
+        if not self._placing.close(room.node, occupied):
+            return []
+        said = self._cancel(room, why)
+        self._before.pop(room.node, None)
+        if room.state is RoomState.LEAVING:
+            self._rests[room.node] = _Rest(self._context.clock.now() + _REST_S, 0)
+        return said
+
+    def _extend(self, seen: Observation, room: Room, limit_s: float) -> list[str]:
+        """Long before a room's time is up; what Slurm refuses is asked again, until the room has to be left."""
+        now = seen.taken
+        if room.state is not RoomState.HELD or room.until - now > limit_s / 2:
+            return []
+        if now - self._extended.get(room.job_id, 0.0) < _EXTEND_AGAIN_S:
+            return []
+        self._extended[room.job_id] = now
+        try:
+            self._context.rms.extend_room(room.job_id, now - room.since + limit_s)
+        except RmspluginError as error:
+            return [f"room {room.job_id} on {room.node} is not extended: {error}"]
+        self._context.ledger.event("room-extended", f"room {room.job_id} by {limit_s:.0f} s", node=room.node)
+        return []

@@ -1,0 +1,119 @@
+"""Evacuation: VMs leave the nodes that have to be given back: live where there is room elsewhere, else saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.rooms import RoomState, is_busy, vm_hosts
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+#: Of the time that is left, a migration may be expected to take this share; else the VM is saved at once.
+_SHARE = 0.5
+
+
+def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
+    """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
+
+    Nodes that do not answer are not among them: nobody can act there. A node that nobody else has is left in peace, too:
+    its room is requested.
+    """
+    found = {}
+    for name in vm_hosts(context.settings, seen.rms):
+        node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+        if name not in seen.vms:
+            continue
+        if room is not None and room.state is RoomState.LEAVING:
+            found[name] = room.reason
+        elif room is None or room.state is RoomState.REQUESTED:
+            if is_busy(node):
+                found[name] = "another job has it, and the engine has no room there"
+            elif node.draining:
+                found[name] = f"it is being drained: {node.reason or 'no reason given'}"
+    return found
+
+
+class Evacuation:
+    """Begins what takes VMs off the nodes that they must leave."""
+
+    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+
+    def run(self, seen: Observation, busy: set[int]) -> list[str]:
+        """Look at all vjobs. Returns what was begun, and what could not be, in sentences."""
+        leaving = leaving_nodes(self._context, seen)
+        said: list[str] = []
+        for vjob in self._context.ledger.vjobs():
+            if not vjob.state.is_live or vjob.state_since >= seen.taken:
+                continue
+            vms = self._context.ledger.vms(vjob.job_id)
+            nodes = {vm.host for vm in vms} & leaving.keys()
+            try:
+                if nodes:
+                    said += self._leave(seen, vjob, vms, {node: leaving[node] for node in nodes}, busy)
+                elif vjob.state is VJobState.SLEEPING and vjob.job_id not in busy:
+                    said += self._rescue(seen, vjob, vms, leaving)
+            except RmspluginError as error:
+                said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: {error}")
+        return said
+
+    def _leave(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str], busy: set[int]
+    ) -> list[str]:
+        node, why = next(iter(sorted(leaving.items())))
+        reason = f"leaves {node}: {why}"
+        if vjob.state is VJobState.STARTING:
+            # Nothing of the user's has run: it starts again elsewhere.
+            if vjob.job_id in busy:
+                self._executor.cancel(vjob.job_id)
+                return []
+            self._executor.begin(vjob.job_id, OperationKind.RESTART, reason)
+            return [f"restart {vjob.display_id}: {reason}"]
+        if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or vjob.finished:
+            return []
+        try:
+            if self._too_late_to_migrate(seen, vjob, vms, leaving):
+                raise RefusedError("too little time is left for a migration")
+            self._placing.leave(seen, vjob, leaving.keys(), reason)
+            return [f"migrate {vjob.display_id}: {reason}"]
+        except RefusedError as error:
+            self._executor.begin(
+                vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", evacuated=True, not_before=0.0
+            )
+            return [f"suspend {vjob.display_id}: {reason}"]
+
+    def _too_late_to_migrate(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
+    ) -> bool:
+        durations = self._context.settings.durations
+        expected_s = durations.migrate_s + durations.migrate_s_per_mib * vjob.geometry.memory_mib
+        until = min((room.until for node in leaving if (room := seen.rooms.by_node.get(node))), default=None)
+        return until is not None and expected_s > _SHARE * (until - self._context.clock.now())
+
+    def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
+        """Copy saved states off nodes that keep nothing once they are given back."""
+        doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._context, seen)
+        if not doomed:
+            return []
+        reason = f"its saved state would not stay on {', '.join(sorted(doomed))}"
+        self._placing.relocate(seen, vjob, doomed, reason)
+        return [f"relocate {vjob.display_id}: {reason}"]
+
+
+def unsafe_stores(context: Context, seen: Observation) -> set[str]:
+    """The nodes whose stores do not outlive their rooms."""
+    if context.shared:
+        return set()
+    return {
+        node
+        for name in context.settings.hosts_partitions
+        if not context.settings.hosts_of(name).store_survives and name in seen.rms.partitions
+        for node in seen.rms.partitions[name].nodes
+    }

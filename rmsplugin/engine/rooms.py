@@ -1,0 +1,192 @@
+"""Rooms: the exclusive jobs by which the engine holds VM hosts; what they are now, and which to have. Pure.
+
+Slurm's list of jobs is the only memory of rooms: an engine that was killed finds them there, whatever it was doing.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.settings import Hosts, Settings
+
+#: So long before a node has to be free (a reservation, the end of a room) its VMs begin to leave, at least.
+EVACUATION_S = 300.0
+
+
+class RoomState(enum.StrEnum):
+    """How far a room is."""
+
+    REQUESTED = "requested"  # pending: the node is busy, or Slurm has not looked yet
+    STARTING = "starting"  # the node boots, or runs its prolog
+    HELD = "held"
+    LEAVING = "leaving"  # held, but the node has to be given back
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One room. Times are seconds since the epoch."""
+
+    node: str
+    partition: str  # the hosts partition
+    job_id: int
+    state: RoomState
+    since: float = 0.0  # 0 while it is not held
+    until: float = math.inf  # when Slurm ends it
+    reason: str = ""  # why it is leaving, or not held yet
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """All rooms by node, and jobs of ours that are no (more) rooms of any use."""
+
+    by_node: Mapping[str, Room]
+    strange: tuple[RmsJob, ...]
+
+
+def vm_hosts(settings: Settings, rms: RmsSnapshot) -> list[str]:
+    """Names of the nodes of all hosts partitions, in the RMS's order."""
+    found = [rms.partitions[name] for name in settings.hosts_partitions if name in rms.partitions]
+    wanted = {node for partition in found for node in partition.nodes}
+    return [name for name in rms.nodes if name in wanted]
+
+
+def hosts_of(settings: Settings, rms: RmsSnapshot, partition: str) -> tuple[str, ...]:
+    """The VM hosts of a vjob partition; none if slurm.conf or the settings do not have it (any more)."""
+    known = settings.partition.get(partition)
+    hosts = rms.partitions.get(known.hosts) if known else None
+    return hosts.nodes if hosts else ()
+
+
+def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
+    """Tell the rooms in a reading of Slurm.
+
+    A job of ours that names no node, or one of no hosts partition, or a node that another room has, is strange.
+    """
+    by_node: dict[str, Room] = {}
+    strange: list[RmsJob] = []
+    jobs = [
+        job
+        for job in rms.jobs
+        if job.name == ROOM_NAME
+        and job.user == settings.engine.user
+        and job.state is not JobState.ENDED
+        and not job.completing
+    ]
+    # Those that run come first: a second one on the same node can only be pending.
+    for job in sorted(jobs, key=lambda job: (job.state is JobState.PENDING, job.job_id)):
+        partition = rms.partitions.get(job.partition)
+        node = job.nodes[0] if len(job.nodes) == 1 else ""
+        known = partition is not None and node in partition.nodes and node in rms.nodes
+        if job.partition not in settings.hosts_partitions or not known or node in by_node:
+            strange.append(job)
+        else:
+            by_node[node] = _room(settings, rms, job, rms.nodes[node], now)
+    return Rooms(by_node, tuple(strange))
+
+
+def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now: float) -> Room:
+    if job.state is JobState.PENDING:
+        return Room(node.name, job.partition, job.job_id, RoomState.REQUESTED, reason=job.reason)
+    grace_s = rms.partitions[job.partition].grace_time_s
+    until = float(job.end_time) or math.inf
+    reason = ""
+    if job.preempt_time:
+        until = min(until, job.preempt_time + grace_s)
+        reason = "Slurm takes it back for a job of a higher tier"
+    elif node.draining:
+        reason = f"it is being drained: {node.reason or 'no reason given'}"
+    elif blocked := _reservation_ahead(settings, rms, node.name, now, max(EVACUATION_S, grace_s)):
+        reason = blocked
+    elif until - now < max(EVACUATION_S, grace_s):
+        reason = "its time is up, and Slurm does not extend it"
+    elif job.state is not JobState.RUNNING:
+        return Room(node.name, job.partition, job.job_id, RoomState.STARTING, reason="Slurm prepares the node")
+    state = RoomState.LEAVING if reason else RoomState.HELD
+    return Room(node.name, job.partition, job.job_id, state, float(job.start_time), until, reason)
+
+
+def _reservation_ahead(settings: Settings, rms: RmsSnapshot, node: str, now: float, within_s: float) -> str:
+    """What is said of a reservation that others have of the node soon; empty if there is none."""
+    for name, each in rms.reservations.items():
+        ours = settings.engine.user in each.users
+        if node in each.nodes and not ours and now >= each.start_time - within_s and now < each.end_time:
+            return f"reservation {name} needs it"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What a decision about rooms must know of one VM host."""
+
+    node: RmsNode
+    occupied: bool  # VMs are on it or about to be, or saved states that may not stay
+    idle_s: float  # for how long it has not been occupied
+    wanted: bool  # waiting vjobs would start on it
+    resting: bool  # a request failed, or Slurm took it back, a moment ago
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlan:
+    """What to ask of Slurm: nodes to hold, and rooms to give back with why."""
+
+    request: tuple[str, ...]
+    give_back: Mapping[str, str]
+
+
+def plan_rooms(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostUse]) -> RoomPlan:
+    """Decide which rooms of one hosts partition to request and which to give back.
+
+    Args:
+        hosts: the settings of the partition.
+        rooms: its rooms, by node.
+        uses: its nodes, by name, in Slurm's order.
+    """
+    give_back = {
+        name: room.reason
+        for name, room in rooms.items()
+        if room.state is RoomState.LEAVING and name in uses and not uses[name].occupied
+    }
+    kept = [name for name in rooms if name not in give_back]
+    missing = [name for name, use in uses.items() if name not in rooms and not use.resting and use.node.up]
+    missing = [name for name in missing if not uses[name].node.draining]
+    if hosts.rooms == "hold":
+        return RoomPlan(tuple(missing), give_back)
+    spare = max(0, len(kept) - hosts.rooms_min)
+    for name in _surplus(hosts, rooms, uses, kept)[:spare]:
+        give_back[name] = "nothing runs there"
+        kept.remove(name)
+    limit = math.inf if hosts.rooms_max is None else hosts.rooms_max
+    # A room on a node that native jobs use would wait for them, while other nodes may fall idle.
+    idle = [name for name in missing if "IDLE" in uses[name].node.state]
+    request = [name for name in idle if uses[name].wanted or uses[name].occupied]
+    others = [name for name in idle if name not in request]
+    request += others[: max(0, hosts.rooms_min - len(kept) - len(request))]
+    return RoomPlan(tuple(request[: int(min(len(request), max(0, limit - len(kept))))]), give_back)
+
+
+def _surplus(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostUse], kept: Iterable[str]) -> list[str]:
+    """Rooms that an elastic partition does not need: those whose node has become busy meanwhile, then the idle."""
+    overtaken = [
+        name
+        for name in kept
+        if rooms[name].state is RoomState.REQUESTED and (name not in uses or is_busy(uses[name].node))
+    ]
+    idle = [
+        name
+        for name in kept
+        if name not in overtaken
+        and name in uses
+        and not uses[name].occupied
+        and not uses[name].wanted
+        and uses[name].idle_s >= hosts.room_idle_s
+    ]
+    return overtaken + sorted(idle, key=lambda name: -uses[name].idle_s)
+
+
+def is_busy(node: RmsNode) -> bool:
+    """Whether a job (a room of ours included) is on the node."""
+    return "ALLOC" in node.state or "MIXED" in node.state
