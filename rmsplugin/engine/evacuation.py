@@ -20,8 +20,8 @@ _SHARE = 0.5
 def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
     """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
 
-    Nodes that do not answer are not among them: nobody can act there. A node that nobody else has is left in peace, too:
-    its room is requested.
+    Nodes that do not answer are not among them: nobody can act there. A node that nobody else has is left in peace,
+    too: its room is requested.
     """
     found = {}
     for name in vm_hosts(context.settings, seen.rms):
