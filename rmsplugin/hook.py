@@ -1,7 +1,8 @@
-"""Hook: what Slurm runs when a job starts and ends; here it only tells the engine, and always exits 0.
+"""Hook: what Slurm runs when a job starts and ends; here it mostly tells the engine, and always exits 0.
 
 A hook that fails has Slurm requeue the job or drain the node, which the plugin's own faults must never do. Standard
-library only, and nothing but tomllib is imported for a job that is no vjob: every job of the cluster passes here.
+library only, and nothing but tomllib is imported for a job that is no vjob and no room: every job of the cluster passes
+here. What the hooks do for rooms is in ``rmsplugin.room_hook``.
 """
 
 from __future__ import annotations
@@ -53,12 +54,27 @@ def run(name: str, environment: Mapping[str, str]) -> None:
     path = environment.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
     with open(path, "rb") as file:
         settings = tomllib.load(file)
-    if environment.get("SLURM_JOB_PARTITION") not in _table(settings, "slurm").get("partitions", []):
+    partition = environment.get("SLURM_JOB_PARTITION")
+    vjob = partition in _table(settings, "slurm").get("partitions", [])
+    if not vjob and not _is_room(settings, partition, environment.get("SLURM_JOB_USER")):
         return
     job_id = environment.get("SLURM_JOB_ID", "")
     if not _JOB_ID.fullmatch(job_id):
         raise ValueError(f"SLURM_JOB_ID is {job_id!r}")
-    HOOKS[name](settings, job_id)
+    if vjob:
+        HOOKS[name](settings, job_id)
+    elif name in ("prolog", "epilog"):
+        from rmsplugin import room_hook
+
+        node = environment.get("SLURMD_NODENAME", "")
+        room_hook.run(name, settings, job_id, node, _node_client(settings))
+
+
+def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | None) -> bool:
+    """Whether the job is the engine's own in a hosts partition."""
+    tables = _table(settings, "partition").values()
+    hosts = {table.get("hosts") for table in tables if isinstance(table, dict)}
+    return partition in hosts and user == _table(settings, "engine").get("user", DEFAULT_USER)
 
 
 def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
@@ -93,20 +109,14 @@ def _epilog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
 
 
 def _prolog(settings: Mapping[str, Any], job_id: str) -> None:
-    """Nothing to do on the batch host: VMs are booted by the engine, before Slurm comes here."""
+    """Nothing to do on the front: VMs are booted by the engine, before Slurm comes here."""
 
 
 def _epilog(settings: Mapping[str, Any], job_id: str) -> None:
-    """Tell the engine from the batch host too: it may be reachable from here when the controller is being restarted."""
-    import pwd
-
-    from rmsplugin.client import EngineClient
-
-    engine = _table(settings, "engine")
-    if not engine.get("url"):
-        return  # the site has the engine listen on the controller only
-    uid = pwd.getpwnam(engine.get("user", DEFAULT_USER)).pw_uid
-    EngineClient.tcp(engine["url"], uid).request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
+    """Tell the engine from the front too: it may be reachable from here when the controller is being restarted."""
+    client = _node_client(settings)
+    if client is not None:
+        client.request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
 
 
 HOOKS = {
@@ -121,6 +131,18 @@ def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
     from rmsplugin.client import EngineClient
 
     return EngineClient.unix(_table(settings, "engine").get("socket", DEFAULT_SOCKET))
+
+
+def _node_client(settings: Mapping[str, Any]) -> EngineClient | None:
+    """A client on a host of the cluster; None where the site has the engine listen on the controller only."""
+    import pwd
+
+    from rmsplugin.client import EngineClient
+
+    engine = _table(settings, "engine")
+    if not engine.get("url"):
+        return None
+    return EngineClient.tcp(engine["url"], pwd.getpwnam(engine.get("user", DEFAULT_USER)).pw_uid)
 
 
 def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:

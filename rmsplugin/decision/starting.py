@@ -59,6 +59,7 @@ class FixedRoom:
         self._capacity = capacity
         self._placements = placements
         self.free = dict(capacity)
+        self.refused: dict[str, str] = {}  # why there was no room for a vjob when its turn came
 
     def add(self, item: Candidate) -> bool:
         """See ``Room.add``. One that was placed now keeps its hosts at any later time."""
@@ -66,6 +67,7 @@ class FixedRoom:
         if placement is None:
             placement = self.find(item)
             if placement is None:
+                self.refused[item.name] = _no_room(item, self.free)
                 return False
             self._placements[item.name] = placement
         elif not self._holds(item, placement):
@@ -168,11 +170,11 @@ def _verdict(
         return Verdict(placement, "starts on " + ", ".join(sorted(set(placement.values()))))
     if outcome is Outcome.WOULD_DELAY and head is not None:
         return Verdict(None, f"would delay vjob {head.name}, which is ahead of it in the queue")
-    return Verdict(None, _no_room(item, room))
+    return Verdict(None, room.refused[item.name])
 
 
-def _no_room(item: Candidate, room: FixedRoom) -> str:
-    free = {name: amount for name, amount in room.free.items() if name in item.nodes}
+def _no_room(item: Candidate, left: Mapping[str, Resources]) -> str:
+    free = {name: amount for name, amount in left.items() if name in item.nodes}
     if not free:
         return "no node that it may use takes VMs now"
     largest = max(item.vms, key=lambda vm: (vm.demand.memory_mib, vm.demand.cpus))

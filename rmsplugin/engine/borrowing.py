@@ -93,7 +93,8 @@ class Borrowing:
         if occupied or wanted:
             since = self._idle_since[node] = now
         rest = self._rests.get(node)
-        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, rest is not None and rest.until > now)
+        resting = rest is not None and rest.until > now
+        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, resting, seen.faults.get(node, ""))
 
     def _notice_ends(self, seen: Observation) -> None:
         """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""
@@ -152,8 +153,10 @@ class Borrowing:
             return []
         said = self._cancel(room, why)
         self._before.pop(room.node, None)
-        if room.state is RoomState.LEAVING:
-            self._rests[room.node] = _Rest(self._context.clock.now() + _REST_S, 0)
+        if room.node in seen.faults:
+            self._rest(room.node, seen.taken)
+        elif room.state is RoomState.LEAVING:
+            self._rests[room.node] = _Rest(seen.taken + _REST_S, 0)
         return said
 
     def _extend(self, seen: Observation, room: Room, limit_s: float) -> list[str]:

@@ -67,4 +67,4 @@ def _why_not(seen: Observation, name: str) -> str:
         return "the engine has no room there"
     if room.state in (RoomState.REQUESTED, RoomState.STARTING):
         return f"its room is {room.state}: {room.reason}"
-    return room.reason
+    return room.reason or seen.faults.get(name, "")

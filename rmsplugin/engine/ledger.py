@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import sqlite_utils
 
 from rmsplugin.engine.migrations import migrations
-from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
@@ -127,6 +127,7 @@ class Ledger:
             db.execute(f"delete from actions where operation_id in ({operations})", [before])
             db.execute(f"delete from operations where job_id in ({old})", [before])
             db.execute("delete from events where time < ?", [before])
+            db.execute("delete from room_reports where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
@@ -270,6 +271,21 @@ class Ledger:
         """Actions of an operation, in the order of their start."""
         rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
         return [Action(**{**row, "state": Outcome(row["state"])}) for row in rows]
+
+    # -- rooms ---------------------------------------------------------------------------------------------------
+
+    def add_room_report(self, report: RoomReport) -> None:
+        """Remember what a hook of a room said."""
+        row = {**asdict(report), "ended": json.dumps(list(report.ended))}
+        with self._write() as db:
+            db.table("room_reports").insert(row)
+
+    def room_reports(self, rooms: Iterable[int]) -> list[RoomReport]:
+        """What the hooks of these rooms (job ids) said, oldest first."""
+        wanted = set(rooms)
+        marks = ",".join("?" * len(wanted))
+        sql = f"select time, room, node, hook, problem, ended from room_reports where room in ({marks}) order by id"
+        return [RoomReport(**{**row, "ended": tuple(json.loads(row["ended"]))}) for row in self._rows(sql, wanted)]
 
     # -- events --------------------------------------------------------------------------------------------------
 

@@ -60,8 +60,8 @@ def m002_priority_and_rooms(db: Database) -> None:
     db.execute("alter table vjobs add column priority integer not null default 0")
     db.execute("alter table vjobs add column evacuated integer not null default 0")
     db.execute(
-        """create table clean_nodes (
-            id integer primary key, time real not null, node text not null, room integer not null,
-            ended_vms text not null)"""
+        """create table room_reports (
+            id integer primary key, time real not null, room integer not null, node text not null, hook text not null,
+            problem text not null, ended text not null)"""
     )
-    db.execute("create index clean_nodes_node on clean_nodes (node)")
+    db.execute("create index room_reports_room on room_reports (room)")

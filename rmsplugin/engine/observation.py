@@ -26,6 +26,7 @@ class Observation:
     rooms: Rooms
     vms: dict[str, dict[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
     unreachable: dict[str, str] = field(default_factory=dict)  # node -> why
+    faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
 
     def where(self, vm: str) -> list[str]:
         """Nodes on which the VM was seen."""
@@ -46,7 +47,10 @@ def observe(context: Context) -> Observation:
                 vms[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
-    return Observation(taken, rms, find_rooms(context.settings, rms, taken), vms, unreachable)
+    rooms = find_rooms(context.settings, rms, taken)
+    reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
+    faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
+    return Observation(taken, rms, rooms, vms, unreachable, faults)
 
 
 def missing_vms(vjob: VJobRow, vms: Iterable[VMRow], seen: Observation) -> list[VMRow]:

@@ -12,7 +12,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rows import Operation, OperationKind, Outcome, VJobRow
+from rmsplugin.engine.rows import Operation, OperationKind, Outcome, RoomReport, VJobRow
 from rmsplugin.engine.views import operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -55,6 +55,19 @@ class Requests:
             raise ForbiddenError("only Slurm's hooks may call this")
         self._executor.poke(job_id)
         self._wake()
+
+    def room_report(self, uid: int, report: RoomReport) -> dict[str, Any]:
+        """The prolog or epilog of a room says how its node is."""
+        if not self._is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        ledger = self._context.ledger
+        with ledger.transaction():
+            ledger.add_room_report(report)
+            said = report.problem or (f"it ended {', '.join(report.ended)}" if report.ended else "")
+            if said:
+                ledger.event(f"room-{report.hook}", f"room {report.room} on {report.node}: {said}", node=report.node)
+        self._wake()
+        return {"ok": True}
 
     def state(self, job_id: int) -> dict[str, Any]:
         """State of the vjob; a job that was not met yet is waiting."""

@@ -127,6 +127,7 @@ class HostUse:
     idle_s: float  # for how long it has not been occupied
     wanted: bool  # waiting vjobs would start on it
     resting: bool  # a request failed, or Slurm took it back, a moment ago
+    fault: str = ""  # why no VM can run there, as the prolog of its room says
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ def plan_rooms(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostU
         for name, room in rooms.items()
         if room.state is RoomState.LEAVING and name in uses and not uses[name].occupied
     }
+    faulty = {name: uses[name].fault for name in rooms if name in uses and not uses[name].occupied}
+    give_back |= {name: fault for name, fault in faulty.items() if fault}
     kept = [name for name in rooms if name not in give_back]
     missing = [name for name, use in uses.items() if name not in rooms and not use.resting and use.node.up]
     missing = [name for name in missing if not uses[name].node.draining]

@@ -109,6 +109,18 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomReport:
+    """What the prolog or epilog of a room said of its node. An epilog without a problem proves that no VM is left."""
+
+    time: float
+    room: int  # job id
+    node: str
+    hook: str  # prolog, epilog
+    problem: str
+    ended: tuple[str, ...]  # VMs that the epilog had to end
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened, in a sentence for a person."""
 
