@@ -165,6 +165,17 @@ local function image_of(job_desc, config)
   refuse("RMSPLUGIN_IMAGE=%s: there is no such image here; there are: %s", image, table.concat(config.images, ", "))
 end
 
+-- What a list of resources has besides CPUs: since 23.11 Slurm says --cpus-per-task=2 as tres_per_task "cpu=2", too.
+local function without_cpus(list)
+  local others = {}
+  for part in string.gmatch(list or "", "[^,]+") do
+    if not string.match(part, "^cpu[:=]%d+$") then
+      others[#others + 1] = part
+    end
+  end
+  return table.concat(others, ",")
+end
+
 -- Options whose meaning a VM cannot keep.
 local function check_options(job_desc)
   if given32(job_desc.het_job_offset) then
@@ -176,7 +187,7 @@ local function check_options(job_desc)
   end
   for _, field in ipairs({ "gres", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "cpus_per_tres",
     "mem_per_tres" }) do
-    if text(job_desc[field]) then
+    if text(without_cpus(job_desc[field])) then
       refuse("VMs have no GPUs or other generic resources: leave out --gres, --gpus and the like, or take another"
         .. " partition")
     end

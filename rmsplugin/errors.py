@@ -11,6 +11,10 @@ class SettingsError(RmspluginError):
     """The settings file is wrong; the message names file and line."""
 
 
+class LedgerError(RmspluginError):
+    """The engine's ledger cannot be used as it is; nothing of it was changed."""
+
+
 class InstanceError(RmspluginError):
     """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
 

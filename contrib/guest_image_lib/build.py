@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import lzma
 import os
 import re
 import shutil
@@ -10,7 +12,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,12 +152,12 @@ def run(
 
 def _build_in(work: Path, inputs: Inputs) -> None:
     run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", inputs.kernel_package], cwd=work)
-    package = next(work.glob("linux-image-*.deb"))
+    package = only(work, "linux-image-*.deb")
     unpacked = work / "kernel"
     run(["dpkg-deb", "-x", str(package), str(unpacked)])
     image = work / "image"
     image.mkdir()
-    shutil.copyfile(next((unpacked / "boot").glob("vmlinuz-*")), image / "vmlinuz")
+    shutil.copyfile(only(unpacked / "boot", "vmlinuz-*"), image / "vmlinuz")
     root = work / "root"
     fill_root(root)
     install_modules(unpacked, root, work)
@@ -213,17 +215,27 @@ def shared_libraries(ldd_output: str) -> list[str]:
 
 
 def install_modules(unpacked: Path, root: Path, work: Path) -> None:
-    """Copy the modules that guests need, with all that they depend on."""
-    release = next((unpacked / "lib/modules").iterdir()).name
+    """Copy the modules that guests need, with all that they depend on; what the kernel has built in needs no module.
+
+    Raises:
+        BuildError: the kernel has one neither as a module nor built in.
+    """
+    # Since Debian 13 the package has them below usr/; depmod looks below lib/ or usr/lib/, as its release was built.
+    for link, place in (("lib", "usr/lib"), ("usr/lib", "../lib")):
+        if not (unpacked / link).exists():
+            (unpacked / link).parent.mkdir(exist_ok=True)
+            (unpacked / link).symlink_to(place)
+    release = only(unpacked / "lib/modules", "*").name
     run([_depmod(), "-b", str(unpacked), release])
     modules = unpacked / "lib/modules" / release
     dependencies = parse_dependencies((modules / "modules.dep").read_text())
+    builtin = {_module_name(line) for line in (modules / "modules.builtin").read_text().split()}
     target = root / "usr/lib/modules" / release
     target.mkdir(parents=True)
-    boot = closure(BOOT_MODULES, dependencies)
-    for path in sorted({*boot, *closure(LATER_MODULES, dependencies)}):
-        shutil.copyfile(modules / path, target / Path(path).name)
-    (target / "boot.list").write_text("".join(f"{Path(path).name}\n" for path in boot))
+    boot = closure(BOOT_MODULES, dependencies, builtin)
+    for path in sorted({*boot, *closure(LATER_MODULES, dependencies, builtin)}):
+        (target / _plain_name(path)).write_bytes(_plain(modules / path))
+    (target / "boot.list").write_text("".join(f"{_plain_name(path)}\n" for path in boot))
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         (target / name).write_text("")
     # depmod wants BASE/lib/modules; in the root, lib is a link to usr/lib.
@@ -231,6 +243,35 @@ def install_modules(unpacked: Path, root: Path, work: Path) -> None:
     for made in target.glob("modules.*"):
         if made.name not in ("modules.dep", "modules.alias"):
             made.unlink()
+
+
+def only(directory: Path, pattern: str) -> Path:
+    """Return the one file of a package that matches.
+
+    Raises:
+        BuildError: none does, or several do.
+    """
+    found = list(directory.glob(pattern))
+    if len(found) != 1:
+        raise BuildError(f"the package is not made as expected: {len(found)} files match {directory.name}/{pattern}")
+    return found[0]
+
+
+_OPEN = {".xz": lzma.open, ".gz": gzip.open}
+
+
+def _plain_name(path: str) -> str:
+    return Path(path).name.split(".ko")[0] + ".ko"
+
+
+def _plain(path: Path) -> bytes:
+    """The module itself: busybox cannot load a compressed one."""
+    if path.suffix == ".ko":
+        return path.read_bytes()
+    if path.suffix not in _OPEN:
+        raise BuildError(f"module {path.name} is compressed in a way that is not known here")
+    with _OPEN[path.suffix](path) as file:
+        return bytes(file.read())
 
 
 def _depmod() -> str:
@@ -250,12 +291,25 @@ def _module_name(path: str) -> str:
     return Path(path).name.split(".ko")[0].replace("-", "_")
 
 
-def closure(names: Iterable[str], dependencies: dict[str, tuple[str, list[str]]]) -> list[str]:
-    """Return the files of the named modules in an order in which they can be loaded one after the other."""
+def closure(
+    names: Iterable[str], dependencies: dict[str, tuple[str, list[str]]], builtin: Collection[str] = ()
+) -> list[str]:
+    """Return the files of the named modules in an order in which they can be loaded one after the other.
+
+    Args:
+        names: of modules; those that are in ``builtin`` have no file.
+        dependencies: as ``parse_dependencies`` returns them.
+        builtin: names of what is part of the kernel itself.
+
+    Raises:
+        BuildError: a name is in neither.
+    """
     ordered: list[str] = []
     for name in names:
+        if name in builtin:
+            continue
         if name not in dependencies:
-            raise BuildError(f"the kernel package has no module {name}")
+            raise BuildError(f"the kernel package has no {name}, neither as a module nor built in")
         path, needed = dependencies[name]
         # modules.dep names what must be loaded first last.
         ordered += [file for file in [*reversed(needed), path] if file not in ordered]

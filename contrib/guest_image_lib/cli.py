@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def main() -> int:
     make = build_debian if arguments.command == "build-debian" else build
     try:
         print(make(arguments.output, lambda text: print(f"guest-image: {text}", file=sys.stderr, flush=True)))
-    except BuildError as error:
+    except (BuildError, OSError, shutil.Error) as error:
         print(f"guest-image: {error}", file=sys.stderr)
         return 1
     return 0

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from guest_image_lib.build import BuildError, cache_directory, run
+from guest_image_lib.build import BuildError, cache_directory, only, run
 
 NAME = "debian.qcow2"
 
@@ -141,7 +141,7 @@ def make_disk(root: Path, target: Path) -> None:
     )
     run(["syslinux", "--install", "--offset", str(_BOOT_START_MIB * _MIB), str(raw)])
     for pattern, name in (("vmlinuz-*", "vmlinuz"), ("initrd.img-*", "initrd.img")):
-        run(["mcopy", "-i", boot_at, str(next((root / "boot").glob(pattern))), f"::{name}"])
+        run(["mcopy", "-i", boot_at, str(only(root / "boot", pattern)), f"::{name}"])
     configuration = target.with_suffix(".cfg")
     configuration.write_text(_SYSLINUX_CFG)
     run(["mcopy", "-i", boot_at, str(configuration), "::syslinux.cfg"])

@@ -60,7 +60,7 @@ def build_root(host_directory: Path, binds: list[list[str]]) -> None:
     kernel.mount("tmpfs", str(root / "run"), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     (root / "run/lock").mkdir(mode=0o755)
     _mount_sys(root / "sys")
-    _mount_dev(root / "dev")
+    mount_dev(root / "dev")
     for source, inside_path, mode in binds:
         target = root / inside_path.lstrip("/")
         if Path(source).is_dir():
@@ -86,7 +86,8 @@ def _mount_sys(sys_directory: Path) -> None:
         kernel.mount("cgroup", str(cgroup / CGROUP_NAMES[0]), "cgroup", options="none,name=rmsplugin")
 
 
-def _mount_dev(dev: Path) -> None:
+def mount_dev(dev: Path) -> None:
+    """Give a root devices of its own: the usual ones, and those that guests need where the machine has them."""
     kernel.mount("tmpfs", str(dev), "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     for name in DEVICES:
         source = Path("/dev") / name

@@ -30,7 +30,7 @@ from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.service import Service
-from rmsplugin.errors import RmspluginError, SettingsError, UnavailableError
+from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,9 @@ def main(settings: Settings) -> int:
         return 2
     try:
         asyncio.run(Daemon(settings, state_dir).run())
+    except LedgerError as error:
+        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        return 2
     except RmspluginError as error:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 1

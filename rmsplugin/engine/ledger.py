@@ -7,8 +7,6 @@ All methods may be called from several threads.
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +17,7 @@ from typing import Any
 
 import sqlite_utils
 
-from rmsplugin.engine.migrations import migrations
+from rmsplugin.engine.ledger_file import open_database
 from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
@@ -36,16 +34,11 @@ class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or make, the database at ``path`` (0600) and bring its schema up to date."""
-        # Made with the right mode before SQLite opens it: it holds private keys.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's."""
         self._clock = clock
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._db = sqlite_utils.Database(_connect(path))
-        self._db.enable_wal()
-        self._db.execute("PRAGMA synchronous = FULL")  # an intent must survive a power cut, too
-        migrations.apply(self._db)
+        self._db = open_database(path)
 
     def close(self) -> None:
         """Close the database."""
@@ -303,11 +296,6 @@ class Ledger:
         where, parameters = ("and vjob = ?", [since, vjob, limit]) if vjob else ("", [since, limit])
         sql = f"select * from events where id > ? {where} order by id desc limit ?"
         return [Event(**row) for row in reversed(self._rows(sql, parameters))]
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # One connection behind one lock; SQLite itself is in serialized mode.
-    return sqlite3.connect(path, check_same_thread=False, timeout=30)
 
 
 def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:

@@ -53,9 +53,10 @@ class Guest:
                 with contextlib.suppress(OSError):
                     name = (entry / "comm").read_text().strip()
                     same = os.readlink(entry / "ns/pid") == os.readlink(f"/proc/{self._inner()}/ns/pid")
-                    if same and name in ("dropbear", "sshd"):
+                    # Since OpenSSH 9.8 a connection has a program of its own.
+                    if same and name in ("dropbear", "sshd", "sshd-session"):
                         parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                        if Path(f"/proc/{parent}/comm").read_text().strip() == name:
+                        if Path(f"/proc/{parent}/comm").read_text().strip() == name.removesuffix("-session"):
                             found.append(int(entry.name))
         return found
 

@@ -814,7 +814,7 @@ def test_the_graph_is_written_to_a_file_and_to_standard_output(capsys: pytest.Ca
         ("/dev/null", "--dot: /dev/null is no regular file"),
         ("switch.json/g.dot", "--dot: "),
         ("x" * 300, "--dot: "),
-        ("a\0b", "--dot: 'a\\x00b': embedded null byte"),
+        ("a\0b", "--dot: 'a\\x00b': "),
         ("loop", "--dot: "),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import os
 import subprocess
 import sys
@@ -41,6 +43,38 @@ def test_modules_come_after_what_they_need_and_once() -> None:
 def test_a_module_that_the_kernel_lacks_is_named() -> None:
     with pytest.raises(build.BuildError, match="no_such"):
         build.closure(["no_such"], build.parse_dependencies(MODULES_DEP))
+
+
+def test_what_is_built_into_the_kernel_needs_no_module() -> None:
+    dependencies = build.parse_dependencies(MODULES_DEP)
+    names = [Path(path).name for path in build.closure(["virtio_pci", "virtio_rng"], dependencies, {"virtio_pci"})]
+    assert names == ["virtio.ko", "virtio_ring.ko", "virtio-rng.ko"]
+
+
+@pytest.mark.parametrize("modules", ["lib/modules", "usr/lib/modules"])
+@pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
+def test_modules_are_found_where_the_kernel_package_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str, suffix: str
+) -> None:
+    kernel = tmp_path / "kernel" / modules / "6.1"
+    kernel.mkdir(parents=True)
+    compress = {"": bytes, ".xz": lzma.compress, ".gz": gzip.compress}[suffix]
+    for name in ("virtio", "virtio-net"):
+        (kernel / f"{name}.ko{suffix}").write_bytes(compress(name.encode()))
+    (kernel / "modules.dep").write_text(f"virtio-net.ko{suffix}: virtio.ko{suffix}\nvirtio.ko{suffix}:\n")
+    (kernel / "modules.builtin").write_text("kernel/drivers/virtio/virtio_pci.ko\n")
+    monkeypatch.setattr(build, "BOOT_MODULES", ("virtio_pci", "virtio_net"))
+    monkeypatch.setattr(build, "LATER_MODULES", ())
+    monkeypatch.setattr(build, "run", lambda command: None)  # depmod, which knows real modules only
+    build.install_modules(tmp_path / "kernel", tmp_path / "root", tmp_path)
+    made = tmp_path / "root/usr/lib/modules/6.1"
+    assert (made / "boot.list").read_text() == "virtio.ko\nvirtio-net.ko\n"
+    assert (made / "virtio-net.ko").read_bytes() == b"virtio-net"
+
+
+def test_a_package_without_a_kernel_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(build.BuildError, match="0 files match"):
+        build.only(tmp_path, "vmlinuz-*")
 
 
 def test_shared_libraries_include_the_linker_and_not_the_vdso() -> None:

@@ -241,6 +241,11 @@ def test_geometry(lua: Any, job: dict[str, Any], expected: str) -> None:
     assert str(lua.submit(**job).geometry) == f"{expected},image=default"
 
 
+@pytest.mark.parametrize("cpus", ["cpu=2", "cpu:2"])
+def test_cpus_per_task_as_slurm_says_it_since_23_11(lua: Any, cpus: str) -> None:
+    assert lua.submit(cpus_per_task=2, tres_per_task=cpus).geometry.cpus == 2
+
+
 def test_geometry_of_much_memory(lua: Any) -> None:
     outcome = lua.submit(site={"max_vm_memory_mib": 100000, "max_total_memory_mib": 100000}, min_mem_per_node=65534)
     assert outcome.geometry.memory_mib == 65534
@@ -344,6 +349,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
         ({f"tres_per_{what}": "gres:gpu:1"}, "VMs have no GPUs or other generic resources: leave out --gres")
         for what in ("job", "node", "socket", "task")
     ),
+    ({"tres_per_task": "cpu=2,gres/gpu:1"}, "VMs have no GPUs"),
     ({"cpus_per_tres": "gres:gpu:2"}, "VMs have no GPUs"),
     ({"mem_per_tres": "gres:gpu:2"}, "VMs have no GPUs"),
     ({"req_nodes": "n1"}, "VMs move between nodes: leave out --nodelist and --exclude"),

@@ -7,7 +7,7 @@ from typing import Literal
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
-from rmsplugin.errors import SettingsError, UnavailableError
+from rmsplugin.errors import RmspluginError, SettingsError
 
 
 def open_rms(kind: Literal["auto", "cli", "pyslurm"] = "auto", bin_dir: str = "", timeout_s: float = 30.0) -> Rms:
@@ -26,8 +26,8 @@ def open_rms(kind: Literal["auto", "cli", "pyslurm"] = "auto", bin_dir: str = ""
         return commands
     try:
         version = commands.version()
-    except UnavailableError:
-        version = ""  # the engine may be started before Slurm; the commands do in any case
+    except RmspluginError:
+        version = ""  # the engine may be started before Slurm or its slurm.conf; the commands do in any case
     if SlurmPyslurm.fits(version):
         return SlurmPyslurm(commands)
     if kind == "pyslurm":

@@ -8,8 +8,12 @@ need the care of ``SlurmCli`` in any case, so both stay with the commands. The b
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +22,10 @@ from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import RmsJob, RmsNode, RmsSnapshot
 from rmsplugin.adapters.rms.hostlist import expand
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli, meaning
+
+log = logging.getLogger(__name__)
+
+_IMPORT_S = 20
 
 
 class SlurmPyslurm:
@@ -51,11 +59,7 @@ class SlurmPyslurm:
     @staticmethod
     def fits(version: str) -> bool:
         """Whether pyslurm imports here and was made for this release of Slurm, such as "22.05.8"."""
-        try:
-            import pyslurm
-        except (ImportError, OSError):
-            return False
-        return _release(str(pyslurm.__version__)) == _release(version)
+        return _release(_importable_version()) == _release(version) != ()
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
@@ -75,6 +79,30 @@ class SlurmPyslurm:
             if job.array_tasks_parallel:
                 limits[job.array_id] = job.array_tasks_parallel
         return tuple(row.job for row in slurm_text.within_array_limits(slurm_text.with_split(rows), limits))
+
+
+def _importable_version() -> str:
+    """The version of pyslurm; empty where it cannot be imported.
+
+    libslurm, which pyslurm loads, ends the process where it finds no slurm.conf. So another process imports it first.
+    """
+    if importlib.util.find_spec("pyslurm") is None:
+        return ""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-P", "-c", "import pyslurm; print(); print(pyslurm.__version__)"]
+    try:
+        tried = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, timeout=_IMPORT_S
+        )
+    except subprocess.TimeoutExpired:
+        log.warning("pyslurm is not used: its import took more than %d s", _IMPORT_S)
+        return ""
+    version = tried.stdout.strip().splitlines()[-1:]
+    if tried.returncode == 0 and version:
+        return version[0]
+    said = tried.stderr.strip().splitlines()[-1:] or [f"printed nothing, exit status {tried.returncode}"]
+    log.warning("pyslurm is not used: it cannot be imported: %s", said[0])
+    return ""
 
 
 def _release(version: str) -> tuple[int, ...]:

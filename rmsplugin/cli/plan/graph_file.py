@@ -20,6 +20,8 @@ class GraphFile:
     def __init__(self, name: str) -> None:
         try:
             self._path = Path(name).resolve()  # a link stays one, what it leads to is replaced
+            if self._path.is_symlink():  # in a circle: Python 3.13 resolves up to there, and says nothing
+                raise RuntimeError("links in a circle")
             if self._path.exists() and not self._path.is_file():
                 what = "a directory" if self._path.is_dir() else "no regular file"
                 raise RefusedError(f"--dot: {name} is {what}")

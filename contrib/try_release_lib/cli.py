@@ -1,0 +1,92 @@
+"""Command line of ``contrib/try-release``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+from try_release_lib import inside, root
+
+_EXAMPLES = """\
+examples:
+  sudo contrib/try-release trixie                               # run-tests, then quickstart
+  sudo contrib/try-release trixie run-tests --fast
+  sudo contrib/try-release trixie run-tests tests/e2e -k suspend -x
+  sudo contrib/try-release trixie quickstart
+  sudo contrib/try-release trixie shell                         # a shell there, in the copy of the checkout
+  sudo contrib/try-release --remove trixie
+
+The root is made once, in --dir, and used again. What runs in it sees a copy of this checkout (with a .venv of its own),
+and has its mounts and processes in namespaces that end with this program, however it ends.
+exit status: that of what was run; 2 when this machine or the arguments are not fit
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="try-release",
+        description="Run contrib/run-tests and contrib/quickstart on another Debian release. Needs root.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--dir", type=Path, help="where the root is, or is made (default: /var/tmp/rmsplugin-try-RELEASE)"
+    )
+    parser.add_argument("--mirror", metavar="URL", help="Debian's archive (default: the one that apt uses here)")
+    parser.add_argument("--remove", "--down", action="store_true", help="remove the root")
+    parser.add_argument("release", metavar="RELEASE", help="code name, e.g. bookworm or trixie")
+    parser.add_argument("program", nargs="?", choices=("run-tests", "quickstart", "shell"), help="only this")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return parser
+
+
+def _commands(program: str | None, arguments: list[str]) -> list[list[str]]:
+    if program == "shell":
+        return [["bash", *arguments]]
+    tests, quickstart = ["contrib/run-tests", *arguments], ["contrib/quickstart", "--down-after", *arguments]
+    # Nothing survives this program, so the cluster is taken down where it can be seen.
+    return {None: [tests, quickstart], "run-tests": [tests], "quickstart": [quickstart]}[program]
+
+
+def _run(arguments: argparse.Namespace, place: root.Place) -> int:
+    inside.check_namespaces()
+    with place.lock():
+        if arguments.remove:
+            removed = place.remove()
+            print(f"try-release: {place.directory} is {'removed' if removed else 'not there'}", file=sys.stderr)
+            return 0
+        place.make(arguments.mirror)
+        place.take_settings(arguments.mirror)
+        place.take_checkout()
+        status = 0
+        for command in _commands(arguments.program, arguments.arguments):
+            print(f"try-release: {arguments.release}: {' '.join(command)}", file=sys.stderr, flush=True)
+            status = inside.run(place, command) or status
+            print(f"try-release: {arguments.release}: {command[0]}: exit status {status}", file=sys.stderr, flush=True)
+        return status
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if not re.fullmatch(r"[a-z]{2,20}", arguments.release):
+        parser.error(f"not the code name of a release: {arguments.release!r}")
+    if arguments.remove and arguments.program:
+        parser.error("--remove runs nothing")
+    directory = (arguments.dir or Path(f"/var/tmp/rmsplugin-try-{arguments.release}")).absolute()
+    try:
+        if os.geteuid() != 0:
+            raise root.RefusedError("this needs root (debootstrap, namespaces); try: sudo contrib/try-release ...")
+        return _run(arguments, root.Place(directory, arguments.release))
+    except root.RefusedError as error:
+        print(f"try-release: {error}", file=sys.stderr)
+        return 2
+    except (root.TryError, OSError) as error:
+        print(f"try-release: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
