@@ -78,6 +78,39 @@ def check_transition(vjob: str, source: VJobState, target: VJobState) -> str:
         raise IllegalTransitionError(vjob, source, target) from None
 
 
+_IMAGE = re.compile(r"[A-Za-z0-9_-]{1,32}")
+
+#: Keys of a geometry's text: the field, and what its value looks like. All but the image are whole numbers.
+_KEYS = {
+    "vms": ("vms", re.compile(r"[0-9]{1,6}")),
+    "cpus": ("cpus", re.compile(r"[0-9]{1,6}")),
+    "memory": ("memory_mib", re.compile(r"[0-9]{1,9}")),
+    "ntasks": ("ntasks", re.compile(r"[0-9]{1,9}")),
+    "cpus_per_task": ("cpus_per_task", re.compile(r"[0-9]{1,6}")),
+    "image": ("image", _IMAGE),
+}
+#: Keys that a release which does not know them ignores begin so.
+_OPTIONAL = "x_"
+_PAIR = re.compile(r"([a-z][a-z0-9_]*)=([^,=\s]*)")
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """What ``key=value,key=value`` says.
+
+    Raises:
+        ValueError: it is not of that form, or has a key twice.
+    """
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        match = _PAIR.fullmatch(part)
+        if match is None:
+            raise ValueError(f"not a vjob geometry: {text!r}")
+        if match[1] in pairs:
+            raise ValueError(f"not a vjob geometry: {text!r}: {match[1]} is there twice")
+        pairs[match[1]] = match[2]
+    return pairs
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """How many VMs a vjob has and what each of them demands, as fixed at submission."""
@@ -88,11 +121,6 @@ class Geometry:
     ntasks: int = 1
     cpus_per_task: int = 1
     image: str = "default"
-
-    _PATTERN = re.compile(
-        r"vms=([0-9]{1,6}),cpus=([0-9]{1,6}),memory=([0-9]{1,9}),ntasks=([0-9]{1,9}),"
-        r"cpus_per_task=([0-9]{1,6}),image=([A-Za-z0-9_-]{1,32})"
-    )
 
     def __post_init__(self) -> None:
         """Refuse what no VM can be.
@@ -106,16 +134,29 @@ class Geometry:
 
     @classmethod
     def parse(cls, text: str) -> Geometry:
-        """Read the form that lua/rmsplugin.lua writes on the wrapper's line.
+        """Read what lua/rmsplugin.lua writes on the wrapper's line: ``key=value`` between commas, in any order.
+
+        A key that begins with ``x_`` says what an older release may do without, and is ignored where it is not known.
+        Any other unknown key says what the vjob needs, and is refused.
 
         Raises:
-            ValueError: the text is not of that form.
+            ValueError: the text is not of that form, or of a newer release.
         """
-        match = cls._PATTERN.fullmatch(text.strip())
-        if match is None:
-            raise ValueError(f"not a vjob geometry: {text!r}")
-        vms, cpus, memory, ntasks, per_task, image = match.groups()
-        return cls(int(vms), int(cpus), int(memory), int(ntasks), int(per_task), image)
+        text = text.strip()
+        given = _pairs(text)
+        values: dict[str, int | str] = {}
+        for key, value in given.items():
+            if key in _KEYS:
+                field, pattern = _KEYS[key]
+                if not pattern.fullmatch(value):
+                    raise ValueError(f"not a vjob geometry: {text!r}: {key} cannot be {value!r}")
+                values[field] = int(value) if pattern is not _IMAGE else value
+            elif not key.startswith(_OPTIONAL):
+                raise ValueError(f"a vjob geometry made by a newer release: unknown key {key!r} in {text!r}")
+        missing = [key for key in _KEYS if key not in given]
+        if missing:
+            raise ValueError(f"not a vjob geometry: {text!r}: it lacks {', '.join(missing)}")
+        return cls(**values)  # type: ignore[arg-type]  # _KEYS gives each field its type
 
     def __str__(self) -> str:
         return (

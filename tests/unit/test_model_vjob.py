@@ -1,0 +1,61 @@
+"""Geometry: what is read of the wrapper's line, by this release and of those to come."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rmsplugin.model.vjob import Geometry
+
+KEYS = ("vms=2", "cpus=3", "memory=512", "ntasks=4", "cpus_per_task=1", "image=big-one")
+GEOMETRY = Geometry(vms=2, cpus=3, memory_mib=512, ntasks=4, cpus_per_task=1, image="big-one")
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert str(GEOMETRY) == ",".join(KEYS)
+    assert Geometry.parse(f" {GEOMETRY}\n") == GEOMETRY
+
+
+def test_the_keys_come_in_any_order() -> None:
+    for keys in itertools.permutations(KEYS):
+        assert Geometry.parse(",".join(keys)) == GEOMETRY
+
+
+def test_a_key_that_an_older_release_may_do_without_is_ignored() -> None:
+    assert Geometry.parse(",".join(("x_colour=red", *KEYS[:3], "x_empty=", *KEYS[3:]))) == GEOMETRY
+
+
+def test_a_key_of_a_newer_release_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="made by a newer release: unknown key 'gpus'"):
+        Geometry.parse(",".join((*KEYS, "gpus=1")))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_that_is_missing_or_there_twice_is_named(key: str) -> None:
+    name = key.partition("=")[0]
+    with pytest.raises(ValueError, match=f"lacks {name}$"):
+        Geometry.parse(",".join(other for other in KEYS if other != key))
+    with pytest.raises(ValueError, match=f"{name} is there twice"):
+        Geometry.parse(",".join((*KEYS, key)))
+
+
+def test_an_ignored_key_that_is_there_twice_is_refused_too() -> None:
+    with pytest.raises(ValueError, match="x_a is there twice"):
+        Geometry.parse(",".join((*KEYS, "x_a=1", "x_a=2")))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["vms=", "vms=0", "vms=-1", "vms=1_0", "vms=١", "vms=1234567", "cpus=1.5", "memory=1G", "image=", "image=../a"],
+)
+def test_a_value_that_no_vm_can_have(value: str) -> None:
+    name = value.partition("=")[0]
+    with pytest.raises(ValueError, match=name):
+        Geometry.parse(",".join(value if key.startswith(f"{name}=") else key for key in KEYS))
+
+
+@pytest.mark.parametrize("text", ["", ",", "vms", "=1", "vms=1,", f"{GEOMETRY},", f",{GEOMETRY}", f"{GEOMETRY},a=b=c"])
+def test_a_text_of_another_form(text: str) -> None:
+    with pytest.raises(ValueError, match="not a vjob geometry"):
+        Geometry.parse(text)
