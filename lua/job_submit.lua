@@ -1,6 +1,6 @@
 -- job_submit.lua: an example that works as it is. Slurm reads it from the directory of slurm.conf when slurm.conf says
--- JobSubmitPlugins=lua. A site that has one already adds what is between the marks, and calls vjobs.submit and
--- vjobs.modify last in its own functions.
+-- JobSubmitPlugins=lua; rmsplugin.lua and rmsplugin_options.lua lie beside it, or in /usr/share/rmsplugin. A site that has
+-- one already adds what is between the marks, and calls vjobs.submit and vjobs.modify last in its own functions.
 --
 -- The site's values are in /etc/rmsplugin/site.lua, which returns a table; see rmsplugin.new in rmsplugin.lua for the keys:
 --
@@ -9,6 +9,7 @@
 --     wrapper = "/opt/rmsplugin/bin/rmsplugin-job",
 --     max_vm_cpus = 32,
 --     max_vm_memory_mib = 180000,
+--     image_memory_mib = { default = 96 },
 --   }
 --
 -- slurmctld reads both files again when this one has changed, or when it is restarted.
@@ -41,7 +42,7 @@ else
   local function refuse(partition)
     for _, name in ipairs(site.partitions) do
       if string.find("," .. (partition or "") .. ",", "," .. name .. ",", 1, true) then
-        slurm.log_user("jobs that run in VMs are refused: rmsplugin.lua is not installed; tell the administrators")
+        slurm.log_user("jobs that run in VMs are refused: the plugin's Lua files cannot be read; tell the administrators")
         return slurm.ERROR
       end
     end

@@ -1,50 +1,31 @@
 -- rmsplugin: the part of the plugin that runs inside slurmctld (job_submit/lua).
 --
--- A batch job that is submitted to a vjob partition is checked, held, and wrapped: one line is put before its script, so
--- that slurmd starts the plugin's wrapper, which runs the rest of the script inside the job's virtual machines. All other
--- jobs pass untouched. slurmctld waits for this code, so it contacts nobody and reads no file after it is loaded.
+-- A batch job that is submitted to a vjob partition is checked, put behind the gate, and wrapped: one line is put before
+-- its script, so that slurmd starts the plugin's wrapper, which runs the rest of the script inside the job's virtual
+-- machines. All other jobs pass untouched. slurmctld waits for this code, so it contacts nobody and reads no file after it
+-- is loaded.
+--
+-- The gate is a licence that nobody has but the engine: the job waits for it, with Slurm's own priority, holds,
+-- dependencies and begin times, until the engine takes it off.
 --
 -- Runs on Lua 5.1 (Slurm of Debian 12) to 5.4. Slurm lets a job PASS when this code raises an error, so every entry is
 -- guarded: an error rejects a vjob job, which must never run outside a VM, and lets every other job pass.
 
-local rmsplugin = {}
+local options = require("rmsplugin_options")
+local given16, given32, given64 = options.given16, options.given32, options.given64
+local above16, above32, text = options.above16, options.above32, options.text
+local integer, refuse = options.integer, options.refuse
 
--- Slurm does not look at the dependencies of a held job. So a job with some is kept back by a begin time instead: the
--- user's own, or now, plus ten years. rmsplugin/adapters/rms/slurm_text.py knows this number, and takes it off again.
-local GATE_S = 3650 * 86400
+local rmsplugin = {}
 
 -- The kernel cuts the interpreter's line off behind 255 bytes.
 local MAX_WRAPPER_LINE = 250
 
--- Whether the user said something. Where they did not, Slurm puts the largest-but-one number of the field's width (or
--- nothing, depending on field and release); in Lua 5.1 all numbers are doubles, so the widest is compared with care.
-local function given16(value)
-  return value ~= nil and value < 65534
-end
-
-local function given32(value)
-  return value ~= nil and value < 4294967294
-end
-
-local function given64(value)
-  return value ~= nil and value < 1.8e19
-end
-
-local function text(value)
-  return type(value) == "string" and value ~= ""
-end
+-- No image boots with less memory.
+local LEAST_MEMORY_MIB = 96
 
 local function ceil_div(a, b)
   return math.floor((a + b - 1) / b)
-end
-
-local function integer(value)
-  return string.format("%.0f", value)
-end
-
--- A refusal: raised by the checks, and told to the user as it is. Everything else that is raised is a fault of ours.
-local function refuse(format, ...)
-  error({ refusal = string.format(format, ...) }, 0)
 end
 
 -- The names in "a,b"; a job without one goes to the default partition.
@@ -75,17 +56,43 @@ local function own_uid()
   return tonumber(uid)
 end
 
+-- The number of `--nodes`, the least one of a range; nil without. sbatch puts the number of nodes that `--nodelist` names
+-- there as well; only with `--nodes` does it give a maximum, too.
+local function nodes_of(job_desc)
+  local nodes = above32(job_desc.min_nodes) and job_desc.min_nodes or nil
+  if nodes and text(job_desc.req_nodes) and not given32(job_desc.max_nodes)
+    and nodes == options.count_hosts("--nodelist", job_desc.req_nodes) then
+    return nil
+  end
+  return nodes
+end
+
+-- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
+local function cpus_per_task_of(job_desc)
+  local tres = job_desc.tres_per_task
+  local cpus = text(tres) and string.match(tres, "^cpu[:=](%d+)$")
+  if text(tres) and not cpus then
+    refuse("--tres-per-task can ask for CPUs alone, as cpu=2: VMs have no GPUs or other generic resources")
+  end
+  return above16(job_desc.cpus_per_task) and job_desc.cpus_per_task or tonumber(cpus or 1)
+end
+
 -- How many VMs, and what each of them gets. `--nodes` counts VMs; without it there is one VM a task, or one for every
 -- `--ntasks-per-node` tasks. `--mem` is what a node gets, and a VM is a node to its job; only where the user named neither
 -- nodes nor tasks per node would Slurm give that memory to all tasks together, so there each VM gets its share.
 local function geometry_of(job_desc, config)
-  local cpus_per_task = given16(job_desc.cpus_per_task) and job_desc.cpus_per_task or 1
-  local per_node = given16(job_desc.ntasks_per_node) and job_desc.ntasks_per_node > 0 and job_desc.ntasks_per_node or nil
-  local ntasks = given32(job_desc.num_tasks) and job_desc.num_tasks or nil
+  local cpus_per_task = cpus_per_task_of(job_desc)
+  local per_node = above16(job_desc.ntasks_per_node) and job_desc.ntasks_per_node or nil
+  local ntasks = above32(job_desc.num_tasks) and job_desc.num_tasks or nil
+  if ntasks and above32(job_desc.min_cpus) and job_desc.min_cpus < ntasks * cpus_per_task then
+    refuse("--overcommit is not for VMs, where each task has its own CPUs: leave it out, or ask for fewer --ntasks and"
+      .. " start more processes in the script")
+  end
   local vms, tasks_per_vm
   local share = 1
-  if given32(job_desc.min_nodes) and job_desc.min_nodes > 0 then
-    vms = job_desc.min_nodes
+  local nodes = nodes_of(job_desc)
+  if nodes then
+    vms = nodes
     ntasks = ntasks or vms * (per_node or 1)
     tasks_per_vm = ceil_div(ntasks, vms)
   elseif per_node ~= nil then
@@ -118,13 +125,14 @@ local function geometry_of(job_desc, config)
     memory = config.default_memory_per_cpu_mib * cpus
   end
   if memory < 1 then
-    refuse("--mem=0 asks for all memory of a node, and a VM has no such thing: say how much each VM needs, e.g. --mem=2G")
+    refuse("--mem=0 asks for all memory of a node, and VMs share their nodes: say how much each VM needs, e.g. --mem=2G")
   end
   return { vms = vms, cpus = cpus, memory = memory, ntasks = ntasks, cpus_per_task = cpus_per_task }
 end
 
-local function check_limits(geometry, config)
+local function check_limits(geometry, image, config)
   local vms, cpus, memory = geometry.vms, geometry.cpus, geometry.memory
+  local least = config.image_memory_mib[image] or LEAST_MEMORY_MIB
   if config.max_vms and vms > config.max_vms then
     refuse("%s VMs are more than the %s that a job can have here: ask for fewer --nodes, or fewer tasks with more"
       .. " --cpus-per-task", integer(vms), integer(config.max_vms))
@@ -133,9 +141,9 @@ local function check_limits(geometry, config)
     refuse("no node can host a VM of %s CPUs (the most is %s): spread the tasks over more --nodes, or ask for fewer"
       .. " --cpus-per-task", integer(cpus), integer(config.max_vm_cpus))
   end
-  if memory < config.min_vm_memory_mib then
-    refuse("a VM of %s MiB is too small to boot (the least is %s): ask for more --mem",
-      integer(memory), integer(config.min_vm_memory_mib))
+  if memory < least then
+    refuse("a VM of %s MiB is too small for the image %s (the least is %s): ask for more --mem", integer(memory), image,
+      integer(least))
   end
   if config.max_vm_memory_mib and memory > config.max_vm_memory_mib then
     refuse("no node can host a VM of %s MiB (the most is %s): ask for less --mem, or spread the tasks over more --nodes",
@@ -165,120 +173,115 @@ local function image_of(job_desc, config)
   refuse("RMSPLUGIN_IMAGE=%s: there is no such image here; there are: %s", image, table.concat(config.images, ", "))
 end
 
--- What a list of resources has besides CPUs: since 23.11 Slurm says --cpus-per-task=2 as tres_per_task "cpu=2", too.
-local function without_cpus(list)
-  local others = {}
-  for part in string.gmatch(list or "", "[^,]+") do
-    if not string.match(part, "^cpu[:=]%d+$") then
-      others[#others + 1] = part
-    end
-  end
-  return table.concat(others, ",")
-end
-
--- Options whose meaning a VM cannot keep.
-local function check_options(job_desc)
-  if given32(job_desc.het_job_offset) then
-    refuse("heterogeneous jobs cannot run in VMs: submit one job for each part, and tie them with --dependency")
-  end
-  if not text(job_desc.script) then
-    refuse("salloc and srun cannot start VMs: submit a script with sbatch; `rmsplugin ssh JOBID` then gives a shell in it,"
-      .. " and srun inside the script starts tasks in its VMs")
-  end
-  for _, field in ipairs({ "gres", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "cpus_per_tres",
-    "mem_per_tres" }) do
-    if text(without_cpus(job_desc[field])) then
-      refuse("VMs have no GPUs or other generic resources: leave out --gres, --gpus and the like, or take another"
-        .. " partition")
-    end
-  end
-  if text(job_desc.req_nodes) or text(job_desc.exc_nodes) then
-    refuse("VMs move between nodes: leave out --nodelist and --exclude")
-  end
-  if job_desc.begin_time ~= nil and job_desc.begin_time >= os.time() + GATE_S then
-    refuse("--begin is more than ten years ahead")
-  end
-  if job_desc.priority == 0 then
-    refuse("jobs of this partition are held and released by the plugin, so --hold has no effect: leave it out, or use"
-      .. " --begin or --dependency")
-  end
-end
-
--- From here on the job is Slurm's side of a vjob: a wrapper that needs next to nothing, placed where the engine says.
-local function wrap(job_desc, geometry, image, config)
+-- What is put before the script: the wrapper, and what it and the engine have to know of the job.
+local function wrapper_line(job_desc, geometry, image, config)
   local line = string.format("#!%s vms=%s,cpus=%s,memory=%s,ntasks=%s,cpus_per_task=%s,image=%s", config.wrapper,
     integer(geometry.vms), integer(geometry.cpus), integer(geometry.memory), integer(geometry.ntasks),
     integer(geometry.cpus_per_task), image)
   if #line > MAX_WRAPPER_LINE then
     error("the path of the wrapper is too long: " .. config.wrapper)
   end
-  job_desc.script = line .. "\n" .. job_desc.script
-  if text(job_desc.dependency) then
-    local begin = job_desc.begin_time or 0
-    job_desc.begin_time = math.max(begin, os.time()) + GATE_S
-  else
-    job_desc.priority = 0
+  local longest, length
+  for _, entry in ipairs({ { "features", "--constraint", job_desc.features }, { "nodes", "--nodelist", job_desc.req_nodes },
+    { "exclude", "--exclude", job_desc.exc_nodes } }) do
+    local key, option, value = entry[1], entry[2], entry[3]
+    if text(value) then
+      if key == "features" then
+        options.check_features(value)
+      else
+        options.count_hosts(option, value)
+      end
+      line = line .. "," .. key .. "=" .. string.gsub(value, ",", ";")
+      if longest == nil or #value > length then
+        longest, length = option, #value
+      end
+    end
   end
-  job_desc.pn_min_memory = config.slurm_memory_mib
-  -- --exclusive asks for what every VM has; on Slurm's side it would take whole nodes.
-  job_desc.shared = slurm.NO_VAL16
+  if #line > MAX_WRAPPER_LINE then
+    refuse("%s is too long by %s characters: name nodes in the short form n[1-9], or by a feature that they have", longest,
+      integer(#line - MAX_WRAPPER_LINE))
+  end
+  return line
+end
+
+-- From here on the job is Slurm's side of a vjob: a wrapper on a front, which has all CPUs and memory of its VMs, so that
+-- Slurm's books are true.
+local function wrap(job_desc, geometry, image, config)
+  local script = wrapper_line(job_desc, geometry, image, config) .. "\n" .. job_desc.script
+  local licenses = options.gated(job_desc.licenses, config.gate)
+  job_desc.script = script
+  job_desc.licenses = licenses
+  job_desc.min_nodes = 1
+  job_desc.max_nodes = 1
+  job_desc.min_cpus = geometry.vms * geometry.cpus
+  job_desc.max_cpus = slurm.NO_VAL
+  job_desc.min_mem_per_node = geometry.vms * geometry.memory
+  -- These were for each node, and all is on one node now.
   job_desc.ntasks_per_node = slurm.NO_VAL16
   job_desc.pn_min_cpus = slurm.NO_VAL16
-  -- One node when one can hold all CPUs, so that accounting shows what was asked for; else as few as Slurm needs.
-  local total = geometry.vms * geometry.cpus
-  job_desc.min_cpus = total
-  job_desc.min_nodes = 1
-  if config.max_vm_cpus == nil or total <= config.max_vm_cpus then
-    job_desc.max_nodes = 1
-  else
-    job_desc.max_nodes = slurm.NO_VAL
+  -- These name nodes that host VMs; the wrapper's node is another.
+  for _, field in ipairs({ "features", "req_nodes", "exc_nodes" }) do
+    if text(job_desc[field]) then
+      job_desc[field] = ""
+    end
   end
   if not given16(job_desc.requeue) then
-    -- A requeue loses nothing, and the engine needs it when a batch host is lost. --no-requeue stays the user's choice.
+    -- A requeue loses nothing, and the engine needs it when a front is lost. --no-requeue stays the user's choice.
     job_desc.requeue = 1
   end
 end
 
--- What a user may not change on a vjob, and how it is called where they tried to. The plugin holds and releases it, and
--- its VMs are what they were at submission. `scontrol update nice=` is here because Slurm lifts the hold with it.
+-- What a user may not change on a vjob, and how scontrol calls it: its VMs are what they were at submission.
 local FIXED = {
   { "num_tasks", "NumTasks", given32 }, { "min_cpus", "NumCPUs", given32 }, { "max_cpus", "NumCPUs", given32 },
-  { "min_nodes", "NumNodes", given32 }, { "max_nodes", "NumNodes", given32 }, { "nice", "Nice", given32 },
+  { "min_nodes", "NumNodes", given32 }, { "max_nodes", "NumNodes", given32 },
   { "cpus_per_task", "CPUs/Task", given16 }, { "pn_min_cpus", "MinCPUsNode", given16 },
   { "pn_min_memory", "MinMemory", given64 }, { "ntasks_per_node", "TasksPerNode", given16 },
-  { "shared", "OverSubscribe", given16 },
+  { "pn_min_tmp_disk", "MinTmpDiskNode", given32 }, { "shared", "OverSubscribe", given16 },
+  { "contiguous", "Contiguous", above16 }, { "req_switch", "Switches", given32 }, { "core_spec", "CoreSpec", given16 },
+  { "sockets_per_node", "Sockets", above16 }, { "cores_per_socket", "Cores", above16 },
+  { "threads_per_core", "Threads", above16 },
 }
-local FIXED_TEXT = {
-  { "req_nodes", "ReqNodeList" }, { "exc_nodes", "ExcNodeList" }, { "gres", "Gres" }, { "tres_per_job", "TresPerJob" },
-  { "tres_per_node", "TresPerNode" }, { "tres_per_socket", "TresPerSocket" }, { "tres_per_task", "TresPerTask" },
-  { "cpus_per_tres", "CpusPerTres" }, { "mem_per_tres", "MemPerTres" },
-}
+for _, pair in ipairs({
+  { "features", "Features" }, { "batch_features", "BatchFeatures" }, { "prefer", "Prefer" },
+  { "req_nodes", "ReqNodeList" }, { "exc_nodes", "ExcNodeList" }, { "reservation", "ReservationName" },
+  { "network", "Network" }, { "burst_buffer", "BurstBuffer" }, { "script", "the script" }, { "gres", "Gres" },
+  { "tres_per_job", "TresPerJob" }, { "tres_per_node", "TresPerNode" }, { "tres_per_socket", "TresPerSocket" },
+  { "tres_per_task", "TresPerTask" }, { "cpus_per_tres", "CpusPerTres" }, { "mem_per_tres", "MemPerTres" },
+}) do
+  FIXED[#FIXED + 1] = { pair[1], pair[2], function(value) return type(value) == "string" end }
+end
 
-local function check_changes(job_desc, job_rec)
-  -- `scontrol release` asks for the priority INFINITE, one more than what means nothing was asked.
-  if job_desc.priority ~= nil and job_desc.priority ~= slurm.NO_VAL then
-    refuse("jobs that run in VMs are held and released by the plugin alone: use --begin or --dependency to have one"
-      .. " wait, or cancel it")
-  end
-  if job_rec.priority ~= 0 and job_desc.begin_time ~= nil and job_desc.begin_time ~= 0 then
-    refuse("the start time of a job that runs in VMs and waits for another job cannot be changed: cancel it and submit it"
-      .. " anew")
-  end
+-- A user's change. It may be of anything that is Slurm's own: holds, times, dependencies, priority, names. A change of
+-- licences keeps the gate where the job is behind it; Slurm itself allows the change, or not.
+local function check_changes(job_desc, job_rec, config)
   for _, entry in ipairs(FIXED) do
     if entry[3](job_desc[entry[1]]) then
       refuse("%s of a job that runs in VMs cannot be changed by its user: cancel it and submit it anew, or ask an"
         .. " administrator", entry[2])
     end
   end
-  for _, entry in ipairs(FIXED_TEXT) do
-    if type(job_desc[entry[1]]) == "string" then
-      refuse("%s of a job that runs in VMs cannot be changed by its user: cancel it and submit it anew, or ask an"
-        .. " administrator", entry[2])
+  if type(job_desc.licenses) == "string" then
+    local licenses = options.gated(job_desc.licenses, config.gate)
+    if options.has_gate(job_rec.licenses, config.gate) then
+      job_desc.licenses = licenses
     end
   end
 end
 
+-- The keys of `site`, and what their values are.
+local KEYS = {
+  partitions = "table", wrapper = "string", gate = "string", images = "table", image_memory_mib = "table",
+  default_memory_per_cpu_mib = "number", max_vms = "number", max_vm_cpus = "number", max_vm_memory_mib = "number",
+  max_total_cpus = "number", max_total_memory_mib = "number", slurm_uid = "number", broken = "string",
+}
+
 local function check_config(config)
+  for key, value in pairs(config) do
+    if type(value) ~= KEYS[key] then
+      error(string.format("`%s` %s", tostring(key), KEYS[key] and "must be a " .. KEYS[key] or "is no key of site.lua"))
+    end
+  end
   if not text(config.wrapper) or not string.match(config.wrapper, "^/[^%s,]+$") then
     error("`wrapper` must be the absolute path of rmsplugin-job, without blanks")
   end
@@ -287,18 +290,27 @@ local function check_config(config)
       error("`images` has a name that is not made of letters, digits, _ and -: " .. tostring(name))
     end
   end
+  for name, memory in pairs(config.image_memory_mib) do
+    if type(memory) ~= "number" then
+      error("`image_memory_mib` must have a number for each image, not for " .. tostring(name))
+    end
+  end
+  if not string.match(config.gate, "^[%w_.-]+$") then
+    error("`gate` must be the name of a licence: " .. config.gate)
+  end
 end
 
 -- Returns the two entries for job_submit.lua. Keys of `site`:
 --   partitions                 the vjob partitions, as in the plugin's settings (required)
---   wrapper                    absolute path of rmsplugin-job on the batch hosts (required)
+--   wrapper                    absolute path of rmsplugin-job on the fronts (required)
+--   gate                       the licence by which jobs wait, slurm.gate of the plugin's settings (default "vjobgate")
 --   images                     names of the guest images (default {"default"})
 --   default_memory_per_cpu_mib memory for each CPU of a VM when the user names none (default 1024)
---   min_vm_memory_mib          what the guest images need to boot (default 96, enough for that of contrib/guest-image)
---   slurm_memory_mib           what Slurm sets aside for the wrapper on its node (default 64)
+--   image_memory_mib           what a VM of each image needs at least (default 96, enough for that of
+--                              contrib/guest-image): { default = 96, ["debian-12"] = 512 }
 --   max_vms, max_vm_cpus, max_vm_memory_mib, max_total_cpus, max_total_memory_mib
---                              what one job, and one VM, can have at most (default: no limit). Set max_vm_cpus and
---                              max_vm_memory_mib to what the largest node can host.
+--                              what one job, and one VM, can have at most (default: no limit). Set max_vm_* to what the
+--                              largest VM host can host, max_total_* to what all VM hosts can host together.
 --   slurm_uid                  uid of SlurmUser (default: who slurmctld runs as)
 --   broken                     why the site's settings could not be read: every vjob job is refused with it
 function rmsplugin.new(site)
@@ -308,8 +320,8 @@ function rmsplugin.new(site)
   end
   config.images = config.images or { "default" }
   config.default_memory_per_cpu_mib = config.default_memory_per_cpu_mib or 1024
-  config.min_vm_memory_mib = config.min_vm_memory_mib or 96
-  config.slurm_memory_mib = config.slurm_memory_mib or 64
+  config.image_memory_mib = config.image_memory_mib or {}
+  config.gate = config.gate or "vjobgate"
   config.slurm_uid = config.slurm_uid or own_uid()
 
   local ours = {}
@@ -355,10 +367,10 @@ function rmsplugin.new(site)
       if #names > 1 then
         refuse("a job that runs in VMs can be submitted to one partition only, not to %s", job_desc.partition)
       end
-      check_options(job_desc)
+      options.check(job_desc)
       local image = image_of(job_desc, config)
       local geometry = geometry_of(job_desc, config)
-      check_limits(geometry, config)
+      check_limits(geometry, image, config)
       wrap(job_desc, geometry, image, config)
     end)
   end
@@ -375,7 +387,7 @@ function rmsplugin.new(site)
           .. " anew")
       end
       if modify_uid ~= 0 and modify_uid ~= config.slurm_uid then
-        check_changes(job_desc, job_rec)
+        check_changes(job_desc, job_rec, config)
       end
     end)
     -- scontrol shows the code's words only, not the message (Slurm 22.05): these fit a refusal best.

@@ -17,7 +17,7 @@ _HOOKS = {
     "Prolog": "prolog",
     "Epilog": "epilog",
 }
-_LUA_FILES = ("job_submit.lua", "rmsplugin.lua")
+_LUA_FILES = ("job_submit.lua", "rmsplugin.lua", "rmsplugin_options.lua")
 
 # A front has no VM: what Slurm counts on it is what its wrappers' jobs have on the VM hosts.
 _FRONT_CPUS = 1024
@@ -184,12 +184,13 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
 
 
 def _write_site_values(cluster: Cluster) -> None:
-    """What a site tells the Lua module and the hooks: where the plugin is, and what a node can host."""
+    """What a site tells the Lua module and the hooks: where the plugin is, and what the VM hosts can host."""
     programs = VENV / "bin"
     room = cluster.memory_mib - MEMORY_OVERHEAD_MIB  # a VM as large as its node would never start
     site = f"""return {{
   partitions = {{ "vjob" }},
   wrapper = "{programs}/rmsplugin-job",
+  image_memory_mib = {{ default = 96 }},
   max_vm_cpus = {cluster.cpus},
   max_vm_memory_mib = {room},
   max_total_cpus = {cluster.cpus * cluster.nodes},

@@ -21,7 +21,7 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.vjob import Geometry, VJobState, vm_name
 
-_WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,200})\n")
+_WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
 
 
 @dataclass(frozen=True, slots=True)

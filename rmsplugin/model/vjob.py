@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from rmsplugin.model.constraints import Constraints
 
 
 class VJobState(enum.StrEnum):
@@ -89,6 +91,8 @@ _KEYS = {
     "cpus_per_task": ("cpus_per_task", re.compile(r"[0-9]{1,6}")),
     "image": ("image", _IMAGE),
 }
+#: Keys of what the user said about nodes, which are there when they did; `;` stands for a comma in their values.
+_CONSTRAINTS = ("features", "nodes", "exclude")
 #: Keys that a release which does not know them ignores begin so.
 _OPTIONAL = "x_"
 _PAIR = re.compile(r"([a-z][a-z0-9_]*)=([^,=\s]*)")
@@ -113,7 +117,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How many VMs a vjob has and what each of them demands, as fixed at submission."""
+    """How many VMs a vjob has, what each of them demands, and where they may be, as fixed at submission."""
 
     vms: int
     cpus: int
@@ -121,6 +125,7 @@ class Geometry:
     ntasks: int = 1
     cpus_per_task: int = 1
     image: str = "default"
+    constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
         """Refuse what no VM can be.
@@ -144,25 +149,30 @@ class Geometry:
         """
         text = text.strip()
         given = _pairs(text)
-        values: dict[str, int | str] = {}
+        values: dict[str, object] = {}
         for key, value in given.items():
             if key in _KEYS:
                 field, pattern = _KEYS[key]
                 if not pattern.fullmatch(value):
                     raise ValueError(f"not a vjob geometry: {text!r}: {key} cannot be {value!r}")
                 values[field] = int(value) if pattern is not _IMAGE else value
-            elif not key.startswith(_OPTIONAL):
+            elif key not in _CONSTRAINTS and not key.startswith(_OPTIONAL):
                 raise ValueError(f"a vjob geometry made by a newer release: unknown key {key!r} in {text!r}")
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise ValueError(f"not a vjob geometry: {text!r}: it lacks {', '.join(missing)}")
+        said = {key: given[key].replace(";", ",") for key in _CONSTRAINTS if key in given}
+        values["constraints"] = Constraints.parse(**said)
         return cls(**values)  # type: ignore[arg-type]  # _KEYS gives each field its type
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"vms={self.vms},cpus={self.cpus},memory={self.memory_mib},ntasks={self.ntasks},"
             f"cpus_per_task={self.cpus_per_task},image={self.image}"
         )
+        lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
+        said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
+        return text + "".join(said)
 
 
 def vm_name(job_id: int, index: int) -> str:

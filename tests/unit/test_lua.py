@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from rmsplugin.adapters.rms.slurm_text import GATE_S
 from rmsplugin.model.vjob import Geometry
 
 LUA = Path(__file__).resolve().parents[2] / "lua"

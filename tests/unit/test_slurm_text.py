@@ -6,8 +6,8 @@ import pytest
 
 from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState
-from rmsplugin.adapters.rms.hostlist import expand
 from rmsplugin.adapters.rms.slurm_text import GATE_S, JobRow
+from rmsplugin.model.hostlist import expand
 
 NOW = 1795253000
 TOKEN = "5f1c"

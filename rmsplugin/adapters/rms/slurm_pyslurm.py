@@ -20,8 +20,8 @@ from typing import Any
 
 from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import RmsJob, RmsNode, RmsSnapshot
-from rmsplugin.adapters.rms.hostlist import expand
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli, meaning
+from rmsplugin.model.hostlist import expand
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob, RmsNode, RmsPartition
-from rmsplugin.adapters.rms.hostlist import expand
+from rmsplugin.model.hostlist import expand
 
 #: A job with dependencies is not held, because Slurm would not look at them; it is kept back by a begin time this far
 #: behind its user's own (or the moment it was gated). lua/rmsplugin.lua has the same number.

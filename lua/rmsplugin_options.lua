@@ -1,0 +1,221 @@
+-- rmsplugin_options: what users may say to sbatch about a vjob. Part of rmsplugin.lua, which says more.
+--
+-- What is not kept is refused with a sentence that says what to do instead, so that nothing a user asked for is lost without
+-- a word. docs/user-guide.md has a line for every option.
+
+local options = {}
+
+-- The most names that rmsplugin/model/hostlist.py makes of a list.
+local MAX_HOSTS = 65536
+
+-- Whether the user said something. Where they did not, Slurm puts the largest-but-one number of the field's width (or
+-- nothing, depending on field and release); in Lua 5.1 all numbers are doubles, so the widest is compared with care.
+local function given16(value)
+  return value ~= nil and value < 65534
+end
+
+local function given32(value)
+  return value ~= nil and value < 4294967294
+end
+
+local function given64(value)
+  return value ~= nil and value < 1.8e19
+end
+
+-- The same where nought, too, is what Slurm puts for nothing said, or asks for nothing.
+local function above16(value)
+  return given16(value) and value > 0
+end
+
+local function above32(value)
+  return given32(value) and value > 0
+end
+
+local function text(value)
+  return type(value) == "string" and value ~= ""
+end
+
+local function integer(value)
+  return string.format("%.0f", value)
+end
+
+-- A refusal: raised by the checks, and told to the user as it is. Everything else that is raised is a fault of ours.
+local function refuse(format, ...)
+  error({ refusal = string.format(format, ...) }, 0)
+end
+
+-- How many nodes a host list such as "n[1-3,07],gpu1" names.
+function options.count_hosts(option, list)
+  local count, readable = 0, not string.find(list, "[^%w_.,%-%[%]]")
+  local function count_numbers(ranges)
+    local numbers = 0
+    for range in string.gmatch(string.sub(ranges, 2, -2) .. ",", "([^,]*),") do
+      local low, high = string.match(range .. "-" .. range, "^(%d+)%-(%d+)")
+      readable = readable and low ~= nil and #low < 10 and #high < 10 and tonumber(low) <= tonumber(high)
+        and (range == low or range == low .. "-" .. high)
+      numbers = numbers + (readable and high - low + 1 or 0)
+    end
+    return string.format("<%.0f>", numbers)
+  end
+  -- Commas in brackets are between numbers, those outside between names.
+  for name in string.gmatch(string.gsub(list, "%b[]", count_numbers) .. ",", "([^,]*),") do
+    local numbers = 1
+    for factor in string.gmatch(name, "<(%d+)>") do
+      numbers = numbers * factor
+    end
+    readable = readable and string.match(string.gsub(name, "<%d+>", "0"), "^[%w_.%-]+$") ~= nil
+    count = count + numbers
+  end
+  if not readable then
+    refuse("%s=%s: this is no list of nodes; write it as n1,n2 or n[1-2]", option, list)
+  end
+  if count > MAX_HOSTS then
+    refuse("%s=%s: these are more than %s nodes; name them by a feature, with --constraint", option, list,
+      integer(MAX_HOSTS))
+  end
+  return count
+end
+
+-- Checks what -C asks for: names, & and | between them, and parentheses. rmsplugin/model/constraints.py reads the same.
+function options.check_features(features)
+  if string.find(features, "[%[%]]") then
+    refuse("--constraint=%s: brackets are not for VMs, each of which has a node of its own: write (a|b) for nodes that have"
+      .. " either feature", features)
+  end
+  if string.find(features, "*", 1, true) then
+    refuse("--constraint=%s: VMs do not count nodes with a feature: write the feature alone, and all VMs of the job get"
+      .. " such nodes, or submit one job for each kind of node", features)
+  end
+  if string.find(features, ",", 1, true) then
+    refuse("--constraint=%s: write a&b for nodes that have both features, a|b for nodes that have either", features)
+  end
+  if string.find(features, "[^%w_.:+@/%-&|()]") then
+    refuse("--constraint=%s: names of features are made of letters, digits and _ . : + @ / -, with & and | between them,"
+      .. " and parentheses", features)
+  end
+  -- What is in parentheses is one name; what is left must be names with one operator between each two.
+  local rest, groups, joined = string.gsub(features, "[^&|()]+", "n")
+  repeat
+    rest, groups = string.gsub(rest, "%(n%)", "n")
+    rest, joined = string.gsub(rest, "n[&|]n", "n", 1)
+  until groups + joined == 0
+  if rest ~= "n" then
+    refuse("--constraint=%s: this cannot be read; write it as a&(b|c), with & and | between the names of features", features)
+  end
+end
+
+-- The name of each licence in "a:2,b@server", without count and server.
+local function licence_names(licenses)
+  local names = {}
+  for name in string.gmatch(licenses or "", "[^,;|]+") do
+    names[#names + 1] = string.match(name, "^%s*([^:*@=%s]*)")
+  end
+  return names
+end
+
+local function has_gate(licenses, gate)
+  for _, name in ipairs(licence_names(licenses)) do
+    if name == gate then
+      return true
+    end
+  end
+  return false
+end
+
+-- The user's licences with the gate beside them.
+function options.gated(licenses, gate)
+  if has_gate(licenses, gate) then
+    refuse("the licence %s is the plugin's own, by which jobs wait for their VMs: leave it out of --licenses", gate)
+  end
+  if not text(licenses) then
+    return gate
+  end
+  if string.find(licenses, "|", 1, true) then
+    refuse("--licenses=%s: alternatives cannot be combined with the licence by which jobs wait for their VMs: ask for one"
+      .. " of them", licenses)
+  end
+  return licenses .. "," .. gate
+end
+
+-- Options whose meaning a VM cannot keep: the field, what is an option given, and what its user is told.
+local GENERIC = "VMs have no GPUs or other generic resources: leave out --gres, --gpus and the like, or take another"
+  .. " partition"
+local THREADS = "VMs have CPUs alone, no sockets, cores and threads to choose: leave out --extra-node-info,"
+  .. " --sockets-per-node, --cores-per-socket, --threads-per-core and --hint, and ask for --cpus-per-task"
+local PER_CORE = "VMs have CPUs alone, no sockets and cores: leave out --ntasks-per-core and --ntasks-per-socket, and ask"
+  .. " for --ntasks-per-node"
+local CPU_SPEED = "VMs have no say in their node's frequency or power: leave out --cpu-freq and --power"
+local function exclusive(value)
+  return given16(value) and value ~= 1 -- 1 is --oversubscribe: a leave to share, as VMs do
+end
+local function yes(value)
+  return value == true or value == 1
+end
+local function spread(value)
+  local bit = slurm.SPREAD_JOB
+  return bit ~= nil and value ~= nil and math.floor(value / bit) % 2 == 1
+end
+local REFUSED = {
+  { "gres", text, GENERIC }, { "tres_per_job", text, GENERIC }, { "tres_per_node", text, GENERIC },
+  { "tres_per_socket", text, GENERIC }, { "cpus_per_tres", text, GENERIC }, { "mem_per_tres", text, GENERIC },
+  { "tres_bind", text, GENERIC }, { "tres_freq", text, GENERIC }, { "ntasks_per_gpu", above16, GENERIC },
+  { "ntasks_per_tres", above16, GENERIC },
+  { "ntasks_per_core", above16, PER_CORE }, { "ntasks_per_socket", above16, PER_CORE },
+  { "ntasks_per_board", above16, PER_CORE },
+  { "sockets_per_node", above16, THREADS }, { "cores_per_socket", above16, THREADS },
+  { "threads_per_core", above16, THREADS }, { "sockets_per_board", above16, THREADS },
+  { "boards_per_node", above16, THREADS },
+  { "cpu_freq_min", above32, CPU_SPEED }, { "cpu_freq_max", above32, CPU_SPEED }, { "cpu_freq_gov", above32, CPU_SPEED },
+  { "power_flags", function(value) return value ~= nil and value > 0 and value < 254 end, CPU_SPEED },
+  { "shared", exclusive, "--exclusive asks for whole nodes, and VMs share them: leave it out, and ask for the CPUs and the"
+    .. " memory that the job needs" },
+  { "pn_min_tmp_disk", above32, "--tmp asks for room on a node's disk, and a VM does not see it: leave it out; /tmp is as"
+    .. " large as the VM's image makes it" },
+  { "contiguous", above16, "--contiguous is about neighbouring nodes, and VMs move: leave it out, or name nodes with"
+    .. " --nodelist" },
+  { "req_switch", above32, "--switches is about the network of nodes, and VMs move: leave it out, or name nodes with"
+    .. " --nodelist" },
+  { "spread", spread, "--spread-job is not for VMs, whose nodes the plugin chooses: leave it out, or name nodes with"
+    .. " --nodelist", "bitflags" },
+  { "core_spec", given16, "--core-spec and --thread-spec are about a node's own CPUs, and VMs have their own: leave them"
+    .. " out" },
+  { "segment_size", above16, "--segment is about the network of nodes, and VMs move: leave it out, or name nodes with"
+    .. " --nodelist" },
+  { "reservation", text, "VMs do not run on the nodes of a reservation: leave out --reservation, or take another"
+    .. " partition" },
+  { "batch_features", text, "--batch chooses among a job's nodes, and the script runs in the first VM: leave it out" },
+  { "prefer", text, "--prefer is a wish that VMs cannot keep: leave it out, or say with --constraint what nodes must have" },
+  { "network", text, "--network is about a node's network adapters, and VMs have their own: leave it out" },
+  { "burst_buffer", text, "burst buffers are not seen in VMs: leave out --bb and --bbf, and use a shared directory" },
+  { "container", text, "--container runs a job in a container of its node, and this one runs in a VM: start the container in"
+    .. " the script" },
+  { "container_id", text, "--container-id runs a job in a container of its node, and this one runs in a VM: start the"
+    .. " container in the script" },
+  { "reboot", yes, "--reboot is about nodes, and a VM is booted for each job: leave it out" },
+  { "cron_job", yes, "scrontab cannot start VMs: have it start a job of another partition that submits this one" },
+}
+
+function options.check(job_desc)
+  if job_desc.user_id == 0 then
+    refuse("jobs of root do not run in VMs: submit it as the user whose job it is, or with --uid=NAME")
+  end
+  if given32(job_desc.het_job_offset) then
+    refuse("heterogeneous jobs cannot run in VMs: submit one job for each part, and tie them with --dependency")
+  end
+  if not text(job_desc.script) then
+    refuse("salloc and srun cannot start VMs: submit a script with sbatch; `rmsplugin ssh JOBID` then gives a shell in it,"
+      .. " and srun inside the script starts tasks in its VMs")
+  end
+  for _, entry in ipairs(REFUSED) do
+    local field, asked, sentence, read = entry[1], entry[2], entry[3], entry[4]
+    if asked(job_desc[read or field]) then
+      refuse("%s", sentence)
+    end
+  end
+end
+
+options.given16, options.given32, options.given64 = given16, given32, given64
+options.above16, options.above32, options.text = above16, above32, text
+options.integer, options.refuse, options.has_gate = integer, refuse, has_gate
+
+return options
