@@ -36,6 +36,9 @@ class Engine(_Section):
     user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
     operators: tuple[str, ...] = Field((), description="users who may act on any vjob, besides root and engine.user")
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
+    watch_s: Seconds = Field(
+        2.0, description="seconds between two looks at Slurm's queue; a job that arrives or ends starts a cycle at once"
+    )
     workers: int = Field(16, ge=1, le=256, description="VM actions carried out at the same time")
     keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
     orphan_s: Seconds = Field(

@@ -71,6 +71,7 @@ class Daemon:
         self._scheduler = BackgroundScheduler(timezone=UTC)
         self._woken = threading.Event()
         self._one_cycle = threading.Lock()
+        self._pulse = ""
         self.context = open_context(settings, state_dir)
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self.wake)
         placing = Placing(self.context, self.executor)
@@ -115,8 +116,21 @@ class Daemon:
             coalesce=True,
             misfire_grace_time=None,
         )
+        self._scheduler.add_job(
+            self._watch, "interval", seconds=self._settings.engine.watch_s, coalesce=True, misfire_grace_time=None
+        )
         self._scheduler.add_job(self._prune, "interval", hours=24, next_run_time=datetime.now(UTC))
         self._scheduler.start()
+
+    def _watch(self) -> None:
+        """Nobody tells of jobs that users submit, hold or cancel: Slurm's queue is looked at."""
+        try:
+            pulse = self.context.rms.pulse((*self._settings.slurm.partitions, *self._settings.hosts_partitions))
+        except RmspluginError:
+            return  # the cycle says so
+        if pulse != self._pulse:
+            self._pulse = pulse
+            self.wake()
 
     def _prune(self) -> None:
         forgotten = self.context.ledger.prune(time.time() - self._settings.engine.keep_days * 86400)
@@ -140,7 +154,13 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
     return Context(
         settings=settings,
         ledger=Ledger(state_dir / "ledger.sqlite"),
-        rms=open_rms(slurm.adapter, bin_dir=slurm.bin_dir, timeout_s=slurm.command_timeout_s),
+        rms=open_rms(
+            slurm.adapter,
+            bin_dir=slurm.bin_dir,
+            timeout_s=slurm.command_timeout_s,
+            gate=slurm.gate,
+            gate_reservation=slurm.gate_reservation,
+        ),
         hypervisor=LibvirtHypervisor(
             hypervisor.uri,
             hypervisor.migrate_uri,

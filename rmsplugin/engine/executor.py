@@ -54,7 +54,9 @@ class Executor:
     def __init__(self, context: Context, *, workers: int, on_end: Callable[[], None]) -> None:
         self._context = context
         self._on_end = on_end
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="operation")
+        # Boots take long, and many begin at once: nothing that ends or moves VMs waits behind them.
+        self._starts = ThreadPoolExecutor(workers, thread_name_prefix="start")
+        self._others = ThreadPoolExecutor(workers, thread_name_prefix="operation")
         self._tasks: dict[int, Task] = {}
         self._lock = threading.Lock()
 
@@ -133,14 +135,16 @@ class Executor:
 
     def close(self) -> None:
         """Begin nothing more. What is under way stays in the ledger, for the next engine to take up."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._starts, self._others):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, operation: Operation) -> None:
         """Act on a recorded intent."""
         task = Task(self._context, operation)
         with self._lock:
             self._tasks[operation.job_id] = task
-        self._pool.submit(self._run, task)
+        pool = self._starts if operation.kind is OperationKind.START else self._others
+        pool.submit(self._run, task)
 
     def _run(self, task: Task) -> None:
         error, lost = "", False

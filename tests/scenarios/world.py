@@ -140,7 +140,8 @@ class World:
         self.life.dead = True
         if hasattr(self, "context"):
             # A killed process has no threads and holds no transaction open.
-            self.executor._pool.shutdown(wait=True)
+            self.executor._starts.shutdown(wait=True)
+            self.executor._others.shutdown(wait=True)
             self.context.ledger.close()
             self._settle()
         self.life = life = Life(None)

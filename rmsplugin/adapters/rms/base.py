@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -129,6 +130,13 @@ class Rms(Protocol):
 
     def snapshot(self) -> RmsSnapshot:
         """Read jobs, nodes, partitions, reservations and the settings that concern us. Raises UnavailableError."""
+        ...
+
+    def pulse(self, partitions: Iterable[str]) -> str:
+        """Something that changes when a job of these partitions arrives, is held, released, preempted, or changes state.
+
+        Cheap enough to be asked for every few seconds. Raises UnavailableError.
+        """
         ...
 
     def job(self, job_id: int) -> RmsJob:
