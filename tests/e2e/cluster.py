@@ -184,7 +184,7 @@ class Cluster:
     @property
     def nodes(self) -> list[str]:
         """Names of the compute nodes."""
-        return [name for name in self.status()["hosts"] if name != "head"]
+        return [name for name in self.status()["hosts"] if re.fullmatch(r"n\d+", name)]
 
     def status(self) -> dict[str, Any]:
         """``minicluster status --json``."""
@@ -218,7 +218,7 @@ class Cluster:
 
     def unable_nodes(self) -> list[str]:
         """A line for each node that Slurm starts no job on, with Slurm's reason."""
-        lines = self.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n is %T: %E").splitlines()
+        lines = self.ok("sinfo", "-h", "-N", "-p", "plain,vjob", "-o", "%n is %T: %E").splitlines()
         return [line for line in lines if re.search(r"\*|down|drain|fail", line.partition(":")[0])]
 
     # -- faults ------------------------------------------------------------------------------------------------------

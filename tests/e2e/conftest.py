@@ -35,7 +35,8 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
         cluster: Cluster = request.getfixturevalue("cluster")
         cluster.run("scancel", "--user", "alice")
         cluster.run("scancel", "--user", "bob")
-        cluster.wait("an empty queue", lambda: not cluster.ok("squeue", "-h").strip(), 90, lambda: cluster.ok("squeue"))
+        queue = ("squeue", "-h", "-p", "plain,vjob")
+        cluster.wait("an empty queue", lambda: not cluster.ok(*queue).strip(), 90, lambda: cluster.ok(*queue))
         drained = [line for line in cluster.unable_nodes() if "drain" in line]
         for line in drained:
             cluster.ok("scontrol", "update", f"NodeName={line.split()[0]}", "State=RESUME")

@@ -133,7 +133,7 @@ class Rms(Protocol):
         ...
 
     def pulse(self, partitions: Iterable[str]) -> str:
-        """Something that changes when a job of these partitions arrives, is held, released, preempted, or changes state.
+        """Something that changes when a job of these partitions arrives, moves on, is held, released or preempted.
 
         Cheap enough to be asked for every few seconds. Raises UnavailableError.
         """
