@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
@@ -106,10 +105,11 @@ class SlurmCli:
             user = configuration["SlurmUser"].partition("(")[0]
             flags = ("Duration=infinite", f"Users={user}", licenses, "Flags=LICENSE_ONLY")
             self._run("scontrol", "create", "reservation", name, "StartTime=now", *flags)
-        elif slurm_records.licenses(reservation.licenses).get(self._gate, 0) < count:
-            self._run("scontrol", "update", name, licenses, "Duration=infinite")
-        elif reservation.end_time - time.time() < _RENEW_S:
-            self._run("scontrol", "update", name, "Duration=infinite")
+            return
+        wrong = slurm_records.licenses(reservation.licenses).get(self._gate, 0) < count
+        if wrong or reservation.end_time - time.time() < _RENEW_S:
+            # Not Duration=infinite: that is 365 days from its start, so it would renew nothing.
+            self._run("scontrol", "update", name, licenses, "EndTime=now+365days")
 
     def split(self, display_id: str) -> int:
         """See ``Rms.split``."""
@@ -137,8 +137,7 @@ class SlurmCli:
         if len(rows) > 1:
             raise RefusedError(f"job {job_id} is {len(rows)} elements of an array that are not split off")
         if row.job.gated or row.delayed:
-            with self._unless_started(job_id):
-                self._set_licenses(row.target, row, *(["StartTime=now"] if row.delayed else []), gated=False)
+            self._set_licenses(row.target, row, *(["StartTime=now"] if row.delayed else []), gated=False)
 
     def close_gate(self, job_id: int) -> None:
         """See ``Rms.close_gate``."""
@@ -146,16 +145,14 @@ class SlurmCli:
         row = rows[0]
         _refuse_ended(row)
         if row.job.state is JobState.PENDING and not row.job.gated:
-            with self._unless_started(job_id):
-                self._set_licenses(_target(rows), row, gated=True)
+            self._set_licenses(_target(rows), row, gated=True)
 
     def hold(self, job_id: int) -> None:
         """See ``Rms.hold``. Elements of an array that Slurm has not split off are held together."""
         rows = self._rows_of(job_id)
         _refuse_ended(rows[0])
         if rows[0].job.state is JobState.PENDING:
-            with self._unless_started(job_id):
-                self._run("scontrol", "hold", _target(rows))
+            self._run("scontrol", "hold", _target(rows))
 
     # -- jobs under way ------------------------------------------------------------------------------------------
 
@@ -216,23 +213,10 @@ class SlurmCli:
         return int(answer.partition(";")[0])
 
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
-        """See ``Rms.extend_room``. Slurm looks at no reservation then (22.05): the room would overlap it."""
-        row = self._row(job_id)
-        if row.job.preempt_time:
-            # Slurm would take it, and let the room last beyond its grace time.
-            raise RefusedError(f"job {job_id} is being preempted")
-        self._run("scontrol", "update", f"JobId={row.target}", f"TimeLimit={_minutes(time_limit_s)}")
+        """See ``Rms.extend_room``. Slurm looks at no reservation then (22.05, measured): the room may overlap one."""
+        self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _unless_started(self, job_id: int) -> Iterator[None]:
-        """What Slurm refuses of a job because it has just started the job need not be done any more."""
-        try:
-            yield
-        except RefusedError:
-            if self._row(job_id).job.state not in _STARTED:
-                raise
 
     def _set_licenses(self, target: str, row: JobRow, *more: str, gated: bool) -> None:
         licenses = [row.job.licenses] if row.job.licenses else []
