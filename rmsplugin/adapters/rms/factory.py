@@ -10,18 +10,27 @@ from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
 from rmsplugin.errors import RmspluginError, SettingsError
 
 
-def open_rms(kind: Literal["auto", "cli", "pyslurm"] = "auto", bin_dir: str = "", timeout_s: float = 30.0) -> Rms:
+def open_rms(
+    kind: Literal["auto", "cli", "pyslurm"] = "auto",
+    bin_dir: str = "",
+    timeout_s: float = 30.0,
+    *,
+    gate: str = "vjobgate",
+    gate_reservation: str = "rmsplugin_gate",
+) -> Rms:
     """Return the Rms of this host.
 
     Args:
         kind: ``auto`` takes pyslurm when it imports and was made for the release of Slurm that runs, else the commands.
         bin_dir: directory of the commands; empty: PATH.
         timeout_s: bound of one command.
+        gate: name of the gate's licence.
+        gate_reservation: name of the reservation that takes it away from everybody.
 
     Raises:
         SettingsError: pyslurm is asked for and cannot be used.
     """
-    commands = SlurmCli(bin_dir, timeout_s)
+    commands = SlurmCli(bin_dir, timeout_s, gate=gate, gate_reservation=gate_reservation)
     if kind == "cli":
         return commands
     try:

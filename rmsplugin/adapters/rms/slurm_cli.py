@@ -2,144 +2,167 @@
 
 from __future__ import annotations
 
-import os
+import math
 import secrets
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from rmsplugin.adapters.rms import slurm_text
-from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.adapters.rms import slurm_records, slurm_text
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
-from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
-
-# Times as seconds since the epoch, and begin times understood as UTC, whatever this host's time zone; and no variable
-# may change what the commands print.
-_VARIABLES = ("TZ=UTC", "SLURM_TIME_FORMAT=%s", "LC_ALL=C")
-_UNWANTED_VARIABLES = ("SQUEUE_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
-
-# Slurm's words, in any case, and what they mean to us; the first that fits counts.
-_MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
-    ("invalid job id", NotFoundError),
-    ("access/permission denied", ForbiddenError),
-    ("unable to contact slurm controller", UnavailableError),
-    ("unable to establish control", UnavailableError),
-    ("connection refused", UnavailableError),
-    ("connection failure", UnavailableError),
-    ("socket timed out", UnavailableError),
-    ("zero bytes were transmitted", UnavailableError),
-    ("in standby mode", UnavailableError),
-    ("authentication error", UnavailableError),
-    ("munge", UnavailableError),
-    ("try again", UnavailableError),
-)
+from rmsplugin.errors import NotFoundError, RefusedError
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
+#: A reservation without an end lasts 365 days in Slurm; it is renewed when less than this is left.
+_RENEW_S = 180 * 86400
+
+# Replaced by `sleep`, so that there is no shell to wait for when the room ends. --export=NIL leaves no PATH.
+_ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
+
 
 class SlurmCli:
-    """The Rms over squeue, scontrol and scancel. It has to run as SlurmUser or root."""
+    """The Rms over squeue, scontrol, scancel and sbatch. It has to run as SlurmUser (rooms are its jobs)."""
 
-    def __init__(self, bin_dir: str = "", timeout_s: float = 30.0, *, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        bin_dir: str = "",
+        timeout_s: float = 30.0,
+        *,
+        gate: str = "vjobgate",
+        gate_reservation: str = "rmsplugin_gate",
+        prefix: Sequence[str] = (),
+    ) -> None:
         """Nothing is asked of Slurm yet.
 
         Args:
             bin_dir: directory of the commands; empty: PATH.
             timeout_s: bound of one command.
+            gate: name of the gate's licence.
+            gate_reservation: name of the reservation that takes it away from everybody.
             prefix: what to put before each command, to run it somewhere else.
         """
-        self._bin_dir = bin_dir
-        self._timeout_s = timeout_s
-        self._prefix = tuple(prefix)
+        self._run = SlurmCommands(bin_dir, timeout_s, prefix).run
+        self._gate = gate
+        self._gate_reservation = gate_reservation
+
+    @property
+    def gate(self) -> str:
+        """Name of the gate's licence."""
+        return self._gate
+
+    # -- reading -------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
-        return self.snapshot_with(
-            jobs=tuple(row.job for row in self._rows()),
-            nodes=slurm_text.nodes(self._run("scontrol", "show", "node", "-o")),
-        )
+        return self.snapshot_with(tuple(row.job for row in self._within_limits(self._rows())))
 
-    def snapshot_with(self, jobs: tuple[RmsJob, ...], nodes: dict[str, RmsNode]) -> RmsSnapshot:
-        """Return a snapshot of these jobs and nodes, and of the rest as the commands say it."""
-        configuration = slurm_text.configuration(self._run("scontrol", "show", "config"))
+    def snapshot_with(self, jobs: tuple[RmsJob, ...]) -> RmsSnapshot:
+        """Return a snapshot of these jobs, and of the rest as the commands say it."""
+        configuration = self._configuration()
         return RmsSnapshot(
             jobs=jobs,
-            nodes=nodes,
-            partitions=slurm_text.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
+            nodes=slurm_records.nodes(self._run("scontrol", "show", "node", "-o")),
+            partitions=slurm_records.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
+            reservations=slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o")),
+            licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=configuration["PreemptType"],
             preempt_mode=configuration["PreemptMode"],
-            preempt_exempt_time_s=slurm_text.duration_s(configuration.get("PreemptExemptTime", "")),
+            preempt_exempt_time_s=slurm_records.duration_s(configuration.get("PreemptExemptTime", "")),
             version=configuration["SLURM_VERSION"],
         )
 
     def version(self) -> str:
         """Release of the Slurm that runs, such as "22.05.8". Raises UnavailableError."""
-        return slurm_text.configuration(self._run("scontrol", "show", "config"))["SLURM_VERSION"]
+        return self._configuration()["SLURM_VERSION"]
+
+    def pulse(self, partitions: Iterable[str]) -> str:
+        """See ``Rms.pulse``. One process, and a line for each array."""
+        text = self._run(
+            *("squeue", "-h", "-a", f"--partition={','.join(partitions)}"),
+            *("-O", "JobArrayID:64,StateCompact:8,PreemptTime:24,Reason:40"),
+        )
+        return slurm_text.pulse(text)
 
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""
         row = self._row(job_id)
         if row.task and row.job.eligible:
             # Whether the limit of its array leaves room shows only beside its siblings.
-            return next((each for each in self._rows("-j", str(row.array_id)) if each.target == row.target), row).job
+            siblings = self._within_limits(self._rows(row.array_id), row.array_id)
+            return next((each for each in siblings if each.target == row.target), row).job
         return row.job
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
         return self._run("scontrol", "write", "batch_script", str(job_id), "-")
 
+    # -- the gate ------------------------------------------------------------------------------------------------
+
+    def reserve_gate(self) -> None:
+        """See ``Rms.reserve_gate``. It is reserved for SlurmUser, so that no user's job ever has it."""
+        configuration = self._configuration()
+        count = slurm_records.licenses(configuration.get("Licenses", "")).get(self._gate, 0)
+        if not count:
+            raise RefusedError(f"slurm.conf has no licence {self._gate}: add Licenses={self._gate}:1")
+        name, licenses = f"ReservationName={self._gate_reservation}", f"Licenses={self._gate}:{count}"
+        found = slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o"))
+        reservation = found.get(self._gate_reservation)
+        if reservation is None:
+            user = configuration["SlurmUser"].partition("(")[0]
+            flags = ("Duration=infinite", f"Users={user}", licenses, "Flags=LICENSE_ONLY")
+            self._run("scontrol", "create", "reservation", name, "StartTime=now", *flags)
+            return
+        wrong = slurm_records.licenses(reservation.licenses).get(self._gate, 0) < count
+        if wrong or reservation.end_time - time.time() < _RENEW_S:
+            # Not Duration=infinite: that is 365 days from its start, so it would renew nothing.
+            self._run("scontrol", "update", name, licenses, "EndTime=now+365days")
+
     def split(self, display_id: str) -> int:
         """See ``Rms.split``."""
+        row = self._row_named(display_id)
+        if row.job.split:
+            return row.job.job_id
         # Slurm gives an element a record of its own when it is changed alone.
-        if "_" in display_id:
-            self._run("scontrol", "hold", display_id)
-        rows = self._rows("-j", display_id)
-        if len(rows) != 1:
-            raise NotFoundError(f"Slurm has {len(rows)} jobs named {display_id}")
-        return rows[0].job.job_id
+        self._set_licenses(row.target, row, gated=True)
+        return self._row_named(display_id).job.job_id
 
-    def hold(self, job_id: int) -> None:
-        """See ``Rms.hold``.
-
-        A job that waits for others is not held, or Slurm would wait for them for ever; it is given a begin time far
-        away (a gate) instead. Elements of an array that Slurm has not split off are held together.
-        """
-        rows = [row for row in self._rows("-j", str(job_id)) if row.job.job_id == job_id]
-        if not rows:
-            raise NotFoundError(f"Slurm has no job {job_id}")
-        row = rows[0]
-        if row.job.state is JobState.ENDED:
-            raise RefusedError(f"job {row.job.display_id} has ended ({row.job.detail})")
-        if row.job.state is not JobState.PENDING:
-            return
-        target = row.target if len(rows) == 1 else f"{row.array_id}_[{','.join(each.task for each in rows)}]"
-        with self._unless_started(job_id):
-            if not row.dependency or row.job.completing:
-                self._run("scontrol", "hold", target)
-            elif not row.gated or row.job.priority == 0:
-                begin = row.begin if row.gated else max(row.begin, int(time.time())) + slurm_text.GATE_S
-                start_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin))
-                self._run("scontrol", "update", f"JobId={target}", f"StartTime={start_time}")
-                self._run("scontrol", "release", target)
-
-    def start(self, job_id: int, node: str) -> None:
-        """See ``Rms.start``.
-
-        Of a job that Slurm puts on several nodes, ``node`` is one; Slurm takes the first in its order as batch host.
+    def open_gate(self, job_id: int) -> None:
+        """See ``Rms.open_gate``.
 
         Raises:
-            RefusedError: among others while the last run of the job is still being cleaned up: Slurm would take the
-                request, and delay the job by two minutes all the same.
+            RefusedError: among others while the last run of the job is still being cleaned up (Slurm would take the
+                request, and delay the job by two minutes all the same), and for elements of an array that are not
+                split off.
         """
-        row = self._row(job_id)
+        rows = self._rows_of(job_id)
+        row = rows[0]
         if row.job.state in _STARTED:
             return
         if row.job.completing or row.job.state is JobState.ENDED:
             raise RefusedError(f"job {row.job.display_id} cannot start: it is {row.job.detail}")
-        with self._unless_started(job_id):
-            self._run("scontrol", "update", f"JobId={row.target}", f"ReqNodeList={node}", "StartTime=now")
-            self._run("scontrol", "release", row.target)
+        if len(rows) > 1:
+            raise RefusedError(f"job {job_id} is {len(rows)} elements of an array that are not split off")
+        if row.job.gated or row.delayed:
+            self._set_licenses(row.target, row, *(["StartTime=now"] if row.delayed else []), gated=False)
+
+    def close_gate(self, job_id: int) -> None:
+        """See ``Rms.close_gate``."""
+        rows = self._rows_of(job_id)
+        row = rows[0]
+        _refuse_ended(row)
+        if row.job.state is JobState.PENDING and not row.job.gated:
+            self._set_licenses(_target(rows), row, gated=True)
+
+    def hold(self, job_id: int) -> None:
+        """See ``Rms.hold``. Elements of an array that Slurm has not split off are held together."""
+        rows = self._rows_of(job_id)
+        _refuse_ended(rows[0])
+        if rows[0].job.state is JobState.PENDING:
+            self._run("scontrol", "hold", _target(rows))
+
+    # -- jobs under way ------------------------------------------------------------------------------------------
 
     def suspend(self, job_id: int) -> None:
         """See ``Rms.suspend``."""
@@ -153,14 +176,30 @@ class SlurmCli:
         if row.job.state is not JobState.RUNNING:
             self._run("scontrol", "resume", row.target)
 
-    def requeue(self, job_id: int, *, hold: bool) -> None:
-        """See ``Rms.requeue``."""
+    def requeue(self, job_id: int) -> None:
+        """See ``Rms.requeue``.
+
+        Slurm lets a running job ask for the gate, so there is no instant at which it could start again. It does not
+        let a suspended one; but that one is held by Slurm after its requeue, until it is released here. A requeue that
+        was interrupted goes on when it is asked for again.
+        """
         row = self._row(job_id)
-        if row.job.state is not JobState.PENDING:
+        _refuse_ended(row)
+        if row.job.state is JobState.PENDING:
+            if row.job.held and row.job.restarts and not row.job.gated:
+                self._run("scontrol", "release", row.target)
+            self.close_gate(job_id)
+        elif row.job.state is JobState.SUSPENDED:
             self._run("scontrol", "requeue", row.target)
-        if hold:
-            # Not `requeuehold`: its hold is one that the job's owner may lift.
-            self._run("scontrol", "hold", row.target)
+            self._run("scontrol", "release", row.target)
+            self._set_licenses(row.target, row, gated=True)
+        else:
+            self._set_licenses(row.target, row, gated=True)
+            try:
+                self._run("scontrol", "requeue", row.target)
+            except RefusedError:
+                self._set_licenses(row.target, row, gated=row.job.gated)
+                raise
 
     def cancel(self, job_id: int) -> None:
         """See ``Rms.cancel``."""
@@ -168,67 +207,80 @@ class SlurmCli:
         if row.job.state is not JobState.ENDED:
             self._run("scancel", row.target)
 
-    @contextmanager
-    def _unless_started(self, job_id: int) -> Iterator[None]:
-        """What Slurm refuses of a job because it has just started the job need not be done any more."""
-        try:
-            yield
-        except RefusedError:
-            if self._row(job_id).job.state not in _STARTED:
-                raise
+    # -- rooms ---------------------------------------------------------------------------------------------------
+
+    def request_room(self, node: str, partition: str, *, time_limit_s: float, time_min_s: float) -> int:
+        """See ``Rms.request_room``."""
+        what = (f"--partition={partition}", f"--nodelist={node}", "--nodes=1", "--exclusive", "--mem=0")
+        how_long = (f"--time={_minutes(time_limit_s)}", f"--time-min={_minutes(min(time_min_s, time_limit_s))}")
+        where = ("--chdir=/", "--input=/dev/null", "--output=/dev/null", "--export=NIL")
+        answer = self._run(
+            *("sbatch", "--parsable", f"--job-name={ROOM_NAME}", "--no-requeue", *what, *how_long, *where),
+            text=_ROOM_SCRIPT,
+        )
+        return int(answer.partition(";")[0])
+
+    def extend_room(self, job_id: int, time_limit_s: float) -> None:
+        """See ``Rms.extend_room``. Slurm looks at no reservation then (22.05, measured): the room may overlap one."""
+        self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _set_licenses(self, target: str, row: JobRow, *more: str, gated: bool) -> None:
+        licenses = [row.job.licenses] if row.job.licenses else []
+        wanted = ",".join([*licenses, *([self._gate] if gated else [])])
+        self._run("scontrol", "update", f"JobId={target}", f"Licenses={wanted}", *more)
+
+    def _configuration(self) -> dict[str, str]:
+        return slurm_records.configuration(self._run("scontrol", "show", "config"))
+
+    def _rows_of(self, job_id: int) -> list[JobRow]:
+        """All rows with this job id: several if they are elements of an array that are not split off."""
+        # Of an array's id squeue prints all elements, of an element's only that one.
+        rows = [row for row in self._rows(job_id) if row.job.job_id == job_id]
+        if not rows:
+            raise NotFoundError(f"Slurm has no job {job_id}")
+        return rows
 
     def _row(self, job_id: int) -> JobRow:
-        # Of an array's id squeue prints all elements, of an element's only that one.
-        for row in self._rows("-j", str(job_id)):
-            if row.job.job_id == job_id:
+        return self._rows_of(job_id)[0]
+
+    def _row_named(self, display_id: str) -> JobRow:
+        # Only beside its siblings does an element show that it shares its job id with others.
+        for row in self._rows(int(display_id.partition("_")[0])):
+            if row.job.display_id == display_id:
                 return row
-        raise NotFoundError(f"Slurm has no job {job_id}")
+        raise NotFoundError(f"Slurm has no job {display_id}")
 
-    def _rows(self, *selection: str) -> list[JobRow]:
+    def _rows(self, job: int | None = None) -> list[JobRow]:
+        """Rows of all jobs, or of one (all elements, if it is an array). Raises NotFoundError."""
+        which = ("-j", str(job)) if job else ()
         token = secrets.token_hex(16)
-        counts = self._run("squeue", "-h", "-a", "-r", "--states=all", *selection, "-O", "JobID:12,RestartCnt:12")
-        text = self._run(
-            *("squeue", "-h", "-a", "-r", "--states=all", *selection, "-o", slurm_text.squeue_format(token))
-        )
-        rows = slurm_text.job_rows(text, token, slurm_text.restart_counts(counts), int(time.time()))
-        limits = {array_id: self._array_limit(array_id) for array_id in slurm_text.limited_arrays(rows)}
-        return slurm_text.within_array_limits(rows, {array_id: limit for array_id, limit in limits.items() if limit})
+        # Without -r this one has a line for each record instead of one for each element.
+        more = self._run("squeue", "-h", "-a", "--states=all", *which, "-O", slurm_text.MORE_FORMAT)
+        text = self._run("squeue", "-h", "-a", "-r", "--states=all", *which, "-o", slurm_text.squeue_format(token))
+        return slurm_text.job_rows(text, token, slurm_text.more_fields(more), self._gate, int(time.time()))
 
-    def _array_limit(self, array_id: int) -> int:
-        try:
-            return slurm_text.array_limit(self._run("scontrol", "show", "job", "-o", str(array_id)))
-        except NotFoundError:
-            return 0  # it has just ended
-
-    def _run(self, program: str, *arguments: str) -> str:
-        path = os.path.join(self._bin_dir, program)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
-        try:
-            done = subprocess.run(
-                [*self._prefix, "env", *_VARIABLES, path, *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout_s,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
-        except OSError as error:
-            raise UnavailableError(f"{error.filename or path} cannot be run: {error.strerror}") from None
-        message = " ".join(done.stderr.decode("utf-8", "replace").split())
-        if done.returncode == 127:
-            raise UnavailableError(f"{path} is not there: install Slurm's commands, or set slurm.bin_dir ({message})")
-        # `scontrol write batch_script` of an unknown job ends with status 0.
-        if done.returncode != 0 or (message and not done.stdout):
-            raise meaning(message or f"{program} ended with status {done.returncode}")
-        return done.stdout.decode("utf-8", "replace")
+    def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:
+        """The rows, of all jobs or of one array, as the limits of arrays leave them eligible."""
+        if not slurm_text.limits_matter(rows):
+            return rows
+        which = (str(array_id),) if array_id else ()
+        text = self._run("scontrol", "show", "job", "-o", *which)
+        return slurm_text.within_array_limits(rows, slurm_text.array_limits(text, rows))
 
 
-def meaning(message: str) -> RmspluginError:
-    """Return the error that Slurm's words stand for."""
-    lowered = message.lower()
-    for words, error in _MEANINGS:
-        if words in lowered:
-            return error(message)
-    return RefusedError(message)
+def _target(rows: Sequence[JobRow]) -> str:
+    """What to call rows of one job id in a command."""
+    row = rows[0]
+    return row.target if len(rows) == 1 else f"{row.array_id}_[{','.join(each.task for each in rows)}]"
+
+
+def _refuse_ended(row: JobRow) -> None:
+    if row.job.state is JobState.ENDED:
+        raise RefusedError(f"job {row.job.display_id} has ended ({row.job.detail})")
+
+
+def _minutes(seconds: float) -> str:
+    """As Slurm's options take a time limit; a fraction of a minute is cut, so that it is kept to."""
+    return "UNLIMITED" if math.isinf(seconds) else str(max(1, int(seconds // 60)))

@@ -1,9 +1,9 @@
-"""Slurm by pyslurm: jobs and nodes are read in one call each, without a process; all else is left to the commands.
+"""Slurm by pyslurm: jobs are read in one call, without a process; all else is left to the commands.
 
 A release of pyslurm fits one release of Slurm only, and the names of its attributes change between them; this module
-uses few, which 22.5 and its successors share. Partitions and configuration are spelled differently in each, and actions
-need the care of ``SlurmCli`` in any case, so both stay with the commands. The bound of pyslurm's calls is Slurm's own
-(MessageTimeout), not ``slurm.command_timeout_s``.
+uses few, which 22.5 and its successors share. Nodes, partitions, reservations and configuration are spelled differently
+in each, and actions need the care of ``SlurmCli`` in any case, so they stay with the commands. The bound of pyslurm's
+calls is Slurm's own (MessageTimeout), not ``slurm.command_timeout_s``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rmsplugin.adapters.rms import slurm_text
-from rmsplugin.adapters.rms.base import RmsJob, RmsNode, RmsSnapshot
-from rmsplugin.adapters.rms.slurm_cli import SlurmCli, meaning
+from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_commands import meaning
+from rmsplugin.adapters.rms.slurm_text import More
 from rmsplugin.model.hostlist import expand
 
 log = logging.getLogger(__name__)
@@ -48,13 +50,18 @@ class SlurmPyslurm:
         self._commands = commands
         self.batch_script = commands.batch_script
         self.job = commands.job
+        self.pulse = commands.pulse
+        self.reserve_gate = commands.reserve_gate
         self.split = commands.split
+        self.open_gate = commands.open_gate
+        self.close_gate = commands.close_gate
         self.hold = commands.hold
-        self.start = commands.start
         self.suspend = commands.suspend
         self.resume = commands.resume
         self.requeue = commands.requeue
         self.cancel = commands.cancel
+        self.request_room = commands.request_room
+        self.extend_room = commands.extend_room
 
     @staticmethod
     def fits(version: str) -> bool:
@@ -65,17 +72,17 @@ class SlurmPyslurm:
         """See ``Rms.snapshot``."""
         try:
             jobs = self._jobs()
-            nodes = {node.name: _node(node) for node in self._pyslurm.Nodes.load().values()}
         except self._pyslurm.RPCError as error:
             raise meaning(" ".join(str(error).split())) from None
-        return self._commands.snapshot_with(jobs, nodes)
+        return self._commands.snapshot_with(jobs)
 
     def _jobs(self) -> tuple[RmsJob, ...]:
         now = int(time.time())
         rows: list[slurm_text.JobRow] = []
         limits: dict[int, int] = {}
         for job in self._pyslurm.Jobs.load().values():
-            rows += (slurm_text.job_row(fields, job.requeue_count or 0, now) for fields in _fields(job))
+            more = More(job.requeue_count or 0, job.eligible_time or 0, job.preempt_time or 0)
+            rows += (slurm_text.job_row(fields, more, self._commands.gate, now) for fields in _fields(job))
             if job.array_tasks_parallel:
                 limits[job.array_id] = job.array_tasks_parallel
         return tuple(row.job for row in slurm_text.within_array_limits(slurm_text.with_split(rows), limits))
@@ -128,10 +135,13 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "submit": str(job.submit_time or 0),
         "start": str(job.start_time or 0),
         "end": str(job.end_time or 0),
+        "limit": _limit(job.time_limit),
         # Only whether there is one counts, and 22.5 gives its parts without Slurm's word on whether they are fulfilled.
         "dependency": "unfulfilled" if job.dependencies else "",
         "nodes": job.allocated_nodes or "",
+        "required_nodes": job.required_nodes or "",
         "batch_host": job.batch_host or "",
+        "licenses": ",".join(job.licenses or ()),
         "name": job.name or "",
     }
     if not job.array_id:
@@ -149,5 +159,6 @@ def _element(fields: Mapping[str, str], array_id: int, task: str) -> Mapping[str
     return {**fields, "display_id": f"{array_id}_{task}", "task": task}
 
 
-def _node(node: Any) -> RmsNode:
-    return slurm_text.node(node.name, int(node.total_cpus), int(node.real_memory), str(node.state))
+def _limit(minutes: Any) -> str:
+    """A time limit as squeue prints it: pyslurm has minutes, or a word."""
+    return f"{minutes}:00" if isinstance(minutes, int) else "UNLIMITED"

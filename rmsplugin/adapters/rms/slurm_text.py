@@ -1,4 +1,4 @@
-"""Slurm text: what the Slurm commands print, read into our values. Pure: text in, values out."""
+"""Slurm text: what Slurm's commands print of jobs, read into our values. Pure: text in, values out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rmsplugin.adapters.rms.base import HELD_DEPENDENCY, JobState, RmsJob, RmsNode, RmsPartition
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.slurm_records import epoch, limit_s
 from rmsplugin.model.hostlist import expand
-
-#: A job with dependencies is not held, because Slurm would not look at them; it is kept back by a begin time this far
-#: behind its user's own (or the moment it was gated). lua/rmsplugin.lua has the same number.
-GATE_S = 3650 * 86400
-
 
 # After a requeue Slurm itself delays a job by its credentials' lifetime (AuthInfo cred_expire, 120 s) plus one.
 _REQUEUE_DELAY_S = 125
@@ -23,15 +19,9 @@ _ENDED = {
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
 _PENDING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+_UNDER_WAY = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
-# A node that is in one of these can take no new job, and what ran on it is gone or out of reach.
-_NODE_DOWN = {
-    *("DOWN", "ERROR", "FUTURE", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN"),
-    *("POWER_DOWN", "REBOOT_ISSUED", "UNKNOWN"),
-}
-_NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
-
-#: What is asked of squeue, in this order. The name is the user's and may hold anything, so it comes last.
+#: What is asked of squeue in the first place, in this order. The name is the user's and may hold anything: it is last.
 JOB_FIELDS = {
     "display_id": "%i",
     "job_id": "%A",
@@ -48,11 +38,28 @@ JOB_FIELDS = {
     "submit": "%V",
     "start": "%S",
     "end": "%e",
+    "limit": "%l",
     "dependency": "%E",
     "nodes": "%N",
+    "required_nodes": "%n",
     "batch_host": "%B",
+    "licenses": "%W",
     "name": "%j",
 }
+_SEPARATOR = "\x1f"  # in no field but, maybe, the name
+
+#: What squeue prints only in columns of a fixed width; all of it is Slurm's own.
+MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime")
+MORE_FORMAT = ",".join(f"{name}:22" for name in MORE_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """The fields of ``MORE_FIELDS`` of one job."""
+
+    restarts: int = 0
+    eligible_time: int = 0  # its begin time, or since when it has been eligible; 0 if it is not
+    preempt_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +69,7 @@ class JobRow:
     job: RmsJob
     array_id: int  # of the array it belongs to; its own id if it belongs to none
     task: str  # index in the array; empty if it belongs to none
-    dependency: str  # what is left to be fulfilled
-    begin: int  # not before this, as Slurm has it; 0 if at once
-
-    @property
-    def gated(self) -> bool:
-        """Whether it is kept back by a begin time of ours."""
-        return self.begin >= self.job.submit_time + GATE_S
+    delayed: bool = False  # by Slurm itself, after a requeue
 
     @property
     def target(self) -> str:
@@ -82,28 +83,38 @@ def squeue_format(token: str) -> str:
     Args:
         token: begins each row. Job names may hold anything, line ends too; an unguessable token cannot be forged.
     """
-    return "|".join((token, *JOB_FIELDS.values()))
+    return _SEPARATOR.join((token, *JOB_FIELDS.values()))
 
 
-def job_rows(text: str, token: str, restarts: Mapping[int, int], now: int) -> list[JobRow]:
-    """Read the output of ``squeue -r`` with ``squeue_format``, run with TZ=UTC and SLURM_TIME_FORMAT=%s."""
+def job_rows(text: str, token: str, more: Mapping[int, More], gate: str, now: int) -> list[JobRow]:
+    """Read the output of ``squeue -r`` with ``squeue_format``, run with TZ=UTC and SLURM_TIME_FORMAT=%s.
+
+    Args:
+        text: the output.
+        token: that of the format.
+        more: the fields of ``MORE_FIELDS``, by job id.
+        gate: name of the gate's licence.
+        now: seconds since the epoch.
+    """
     rows = []
-    for part in text.split(f"{token}|")[1:]:
-        values = part.removesuffix("\n").split("|", len(JOB_FIELDS) - 1)
+    for part in text.split(f"{token}{_SEPARATOR}")[1:]:
+        values = part.removesuffix("\n").split(_SEPARATOR, len(JOB_FIELDS) - 1)
         fields = dict(zip(JOB_FIELDS, values, strict=True))
-        rows.append(job_row(fields, restarts.get(int(fields["job_id"]), 0), now))
+        rows.append(job_row(fields, more.get(int(fields["job_id"])), gate, now))
     return list(with_split(rows))
 
 
-def job_row(fields: Mapping[str, str], restarts: int, now: int) -> JobRow:
-    """Read the fields of ``JOB_FIELDS`` as squeue prints them."""
-    word, submitted, starts = fields["word"], _time(fields["submit"]), _time(fields["start"])
-    completing = word == "COMPLETING"
-    state = _state(word, _time(fields["end"]), now)
-    held = state is JobState.PENDING and fields["priority"] == "0"
-    dependency = fields["dependency"].removeprefix("(null)")
-    # For a job that has not started this is its begin time; without one, and not held, it is the scheduler's guess.
-    waits = held or fields["reason"] in ("BeginTime", "Dependency") or starts >= submitted + GATE_S
+def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -> JobRow:
+    """Read the fields of ``JOB_FIELDS`` as squeue prints them; of a job without ``more`` nothing is taken for sure."""
+    word, submitted = fields["word"], epoch(fields["submit"])
+    state = _state(word, epoch(fields["end"]), now)
+    pending = state is JobState.PENDING
+    held = pending and fields["priority"] == "0"
+    gated, licenses = without_gate(fields["licenses"], gate)
+    known = more or More()
+    # That delay is Slurm's own, and ``open_gate`` lifts it.
+    delayed = pending and known.restarts > 0 and now < known.eligible_time <= submitted + _REQUEUE_DELAY_S
+    waits = bool(fields["dependency"].removeprefix("(null)")) or (known.eligible_time > now and not delayed)
     job = RmsJob(
         display_id=fields["display_id"],
         job_id=int(fields["job_id"]),
@@ -113,26 +124,38 @@ def job_row(fields: Mapping[str, str], restarts: int, now: int) -> JobRow:
         name=fields["name"],
         state=state,
         detail=word,
-        reason=HELD_DEPENDENCY if held and dependency else fields["reason"],
+        reason=fields["reason"],
         held=held,
-        completing=completing,
+        gated=gated,
+        completing=word == "COMPLETING",
         cpus=int(fields["cpus"]),
         memory_mib=_memory_mib(fields["memory"]),
         priority=int(fields["priority"]),
         submit_time=submitted,
-        eligible=False,
-        nodes=expand(fields["nodes"]),
+        eligible=pending and not held and not waits and more is not None,
+        nodes=expand(fields["nodes"]) or (expand(fields["required_nodes"]) if pending else ()),
         batch_host=fields["batch_host"].removeprefix("n/a"),
-        restarts=restarts,
+        restarts=known.restarts,
+        licenses=licenses,
+        time_limit_s=limit_s(fields["limit"]),
+        # Of a pending job both are what the scheduler guesses; the limit of a suspended one stands still.
+        start_time=0 if pending else epoch(fields["start"]),
+        end_time=0 if pending or state is JobState.SUSPENDED else epoch(fields["end"]),
+        preempt_time=known.preempt_time,
     )
-    row = JobRow(
-        job,
-        array_id=int(fields["array_id"]),
-        task=fields["task"].removeprefix("N/A"),
-        dependency=dependency,
-        begin=starts if state is JobState.PENDING and waits and not completing else 0,
-    )
-    return replace(row, job=replace(job, eligible=_eligible(row, now), held=held or row.gated))
+    return JobRow(job, int(fields["array_id"]), fields["task"].removeprefix("N/A"), delayed)
+
+
+def without_gate(licenses: str, gate: str) -> tuple[bool, str]:
+    """Return whether the gate's licence is among these, and the others, as ``Licenses=`` takes them.
+
+    With "|" (24.11 and later) one of them is enough for Slurm, so that it is no gate.
+    """
+    if licenses in ("", "(null)", "N/A") or "|" in licenses:
+        return False, licenses if "|" in licenses else ""
+    given = [each for each in re.split("[,;]", licenses) if each]
+    own = [each for each in given if re.split("[:=*@]", each, maxsplit=1)[0] != gate]
+    return len(own) < len(given), ",".join(own)
 
 
 def _state(word: str, end: int, now: int) -> JobState:
@@ -149,16 +172,6 @@ def _state(word: str, end: int, now: int) -> JobState:
     return JobState.RUNNING  # RUNNING, RESIZING, SIGNALING, STAGE_OUT, STOPPED: its script is there
 
 
-def _eligible(row: JobRow, now: int) -> bool:
-    """Whether nothing but the hold, or our own gate, keeps it; ``within_array_limits`` has another word in it."""
-    if row.job.state is not JobState.PENDING or row.dependency:
-        return False
-    begin = row.begin - GATE_S if row.gated else row.begin
-    if row.job.restarts > 0 and begin <= row.job.submit_time + _REQUEUE_DELAY_S:
-        return True  # that delay is Slurm's own, and ``start`` lifts it
-    return begin <= now
-
-
 def with_split(rows: list[JobRow]) -> Iterator[JobRow]:
     """Mark the elements of arrays that Slurm has not split off yet: they share the job id of their array."""
     shared = Counter(row.job.job_id for row in rows if row.task)
@@ -169,107 +182,60 @@ def with_split(rows: list[JobRow]) -> Iterator[JobRow]:
             yield row
 
 
-def limited_arrays(rows: Iterable[JobRow]) -> set[int]:
-    """Return the arrays that may have a limit on running elements which matters now: some wait."""
-    return {row.array_id for row in rows if row.task and row.job.state is JobState.PENDING}
+def limits_matter(rows: Iterable[JobRow]) -> bool:
+    """Whether there is an array whose limit on running elements decides something now: some wait."""
+    return any(row.task and row.job.eligible for row in rows)
 
 
 def within_array_limits(rows: Iterable[JobRow], limits: Mapping[int, int]) -> list[JobRow]:
-    """Leave as many elements of each array eligible as may still run beside those that are under way."""
+    """Leave as many gated elements of each array eligible as may still run beside those that are under way or opened.
+
+    Args:
+        rows: all elements of the arrays, among others.
+        limits: how many may run, by the id of the array; an array that is not in it has no limit.
+    """
     rows = list(rows)
     room = Counter(limits)
-    for row in rows:
-        under_way = row.job.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
-        released = row.job.state is JobState.PENDING and not row.job.held and row.job.eligible
-        if row.array_id in limits and row.task and (under_way or released):
+    limited = [row for row in rows if row.task and row.array_id in limits]
+    for row in limited:
+        opened = row.job.eligible and not row.job.gated
+        if row.job.state in _UNDER_WAY or opened:
             room[row.array_id] -= 1
-    allowed = {}
-    for row in sorted(rows, key=lambda row: (row.array_id, int(row.task or 0))):
-        if row.array_id in limits and row.task and row.job.held and row.job.eligible:
-            allowed[row.job.display_id] = room[row.array_id] > 0
+    too_many = set()
+    for row in sorted(limited, key=lambda row: (row.array_id, int(row.task))):
+        if row.job.eligible and row.job.gated:
+            if room[row.array_id] <= 0:
+                too_many.add(row.job.display_id)
             room[row.array_id] -= 1
     return [
-        row if allowed.get(row.job.display_id, True) else replace(row, job=replace(row.job, eligible=False))
-        for row in rows
+        replace(row, job=replace(row.job, eligible=False)) if row.job.display_id in too_many else row for row in rows
     ]
 
 
-def array_limit(text: str) -> int:
-    """Read the limit of an array's running elements from ``scontrol show job -o ARRAY``; 0 if it has none."""
-    # Only what stands before the job's name is Slurm's own.
-    found = [re.search(r" ArrayTaskThrottle=(\d+)", line.partition(" JobName=")[0]) for line in text.splitlines()]
-    return max((int(match[1]) for match in found if match), default=0)
+def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
+    """Read the limits of arrays' running elements, by the array's id, from ``scontrol show job -o``.
 
-
-def restart_counts(text: str) -> dict[int, int]:
-    """Read the output of ``squeue -O JobID:12,RestartCnt:12``."""
-    return {int(job_id): int(count) for job_id, count in (line.split() for line in text.splitlines() if line.strip())}
-
-
-def nodes(text: str) -> dict[str, RmsNode]:
-    """Read the output of ``scontrol show node -o``."""
+    Only what stands before a job's name is Slurm's own, and a name may hold line ends. So a job counts only if squeue
+    knows it by the same ids (in ``rows``), and not if it seems to be there twice, because one of the two is forged.
+    """
+    known = {(str(row.job.job_id), str(row.array_id)) for row in rows if row.task}
+    found = re.findall(r"^JobId=(\d+) ArrayJobId=(\d+) ArrayTaskId=\S+ (?:ArrayTaskThrottle=(\d+) )?", text, re.M)
+    seen = Counter(job_id for job_id, _, _ in found)
     return {
-        record["NodeName"]: node(record["NodeName"], int(record["CPUTot"]), int(record["RealMemory"]), record["State"])
-        for record in _records(text, "NodeName")
+        int(array_id): int(limit)
+        for job_id, array_id, limit in found
+        if limit and seen[job_id] == 1 and (job_id, array_id) in known
     }
 
 
-def node(name: str, cpus: int, memory_mib: int, state: str) -> RmsNode:
-    """Make a node of what Slurm says of it; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
-    words = set(re.findall(r"[A-Z_]+", state))
-    return RmsNode(
-        name=name,
-        cpus=cpus,
-        memory_mib=memory_mib,
-        # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
-        up=not words & _NODE_DOWN and "*" not in state,
-        draining=bool(words & _NODE_DRAINING),
-        state=state,
-    )
-
-
-def partitions(text: str) -> dict[str, RmsPartition]:
-    """Read the output of ``scontrol show partition -o``."""
-    return {
-        record["PartitionName"]: RmsPartition(
-            name=record["PartitionName"],
-            up=record["State"] == "UP",
-            nodes=expand(record["Nodes"]),
-            preempt_mode=record["PreemptMode"],
-            priority_tier=int(record["PriorityTier"]),
-            grace_time_s=int(record["GraceTime"]),
-        )
-        for record in _records(text, "PartitionName")
-    }
-
-
-def configuration(text: str) -> dict[str, str]:
-    """Read the output of ``scontrol show config``."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {key.strip(): value.strip() for key, sign, value in pairs if sign}
-
-
-def duration_s(text: str) -> int:
-    """Read ``[DAYS-]HH:MM:SS``; 0 for Slurm's words for none."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if match is None:
-        return 0
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _records(text: str, first: str) -> Iterator[dict[str, str]]:
+def more_fields(text: str) -> dict[int, More]:
+    """Read the output of ``squeue -O`` with ``MORE_FORMAT``, by job id."""
+    found = {}
     for line in text.splitlines():
-        if line.startswith(f"{first}="):
-            record: dict[str, str] = {}
-            for key, sign, value in (word.partition("=") for word in line.split()):
-                if sign:
-                    record.setdefault(key, value)  # free text stands last, so it cannot change what came before
-            yield record
-
-
-def _time(text: str) -> int:
-    return int(text) if text.isdigit() else 0  # "N/A", "Unknown"
+        if line.strip():
+            job_id, restarts, eligible_time, preempt_time = line.split()
+            found[int(job_id)] = More(int(restarts), epoch(eligible_time), epoch(preempt_time))
+    return found
 
 
 def _memory_mib(text: str) -> int:
@@ -278,3 +244,16 @@ def _memory_mib(text: str) -> int:
         return 0
     scale = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
     return round(float(match[1]) * scale[match[2]])
+
+
+#: Reasons that tell what a user or the calendar does; the others change with the weather in the queue.
+_TELLING = ("JobHeld", "Dependency", "BeginTime")
+
+
+def pulse(text: str) -> str:
+    """The part of ``squeue -O JobArrayID,StateCompact,PreemptTime,Reason`` whose change matters; sorted."""
+    lines = []
+    for line in text.splitlines():
+        head, _, reason = line.rstrip().rpartition(" ")
+        lines.append(f"{head.strip()} {reason if reason.startswith(_TELLING) else ''}")
+    return "\n".join(sorted(lines))

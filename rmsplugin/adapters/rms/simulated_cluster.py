@@ -1,0 +1,343 @@
+"""The cluster behind the simulated RMS: its jobs and nodes, what users and operators do, and the scheduler."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.simulated_job import Hold, Request, SimulatedJob, look_at_dependencies
+from rmsplugin.adapters.rms.simulated_nodes import SimulatedNodes
+from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
+from rmsplugin.errors import NotFoundError, RefusedError
+
+_YEAR_S = 365 * 86400
+
+
+class SimulatedCluster:
+    """What tests do to a simulated Slurm that is not the engine's: as users, as operators, as the cluster.
+
+    Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
+    preempt_mode.
+
+    Args:
+        clock: seconds since the epoch; jobs move on when it does.
+        nodes: those of the cluster.
+        partitions: those of the cluster.
+        start_delay_s: from the opening (or submission) of a job to its start.
+        configuring_s: how long the prolog of a job in a vjob partition takes; None: until ``prolog_ended``.
+        completing_s: how long the clean-up of a job takes.
+        boot_s: how long the job of a room is CONFIGURING.
+        vjob_partitions: where job_submit.lua gates jobs.
+        gate: name of the gate's licence.
+        gate_reservation: name of the reservation that takes it away; it is there from the beginning.
+        user: the engine's, owner of rooms.
+        on_end: told of each job that ended or was requeued, as it was before; for what the nodes' epilogs do.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        nodes: Iterable[RmsNode],
+        partitions: Iterable[RmsPartition],
+        *,
+        start_delay_s: float = 0.1,
+        configuring_s: float | None = None,
+        completing_s: float = 1.0,
+        boot_s: float = 0.0,
+        vjob_partitions: Iterable[str] = ("vjob",),
+        gate: str = "vjobgate",
+        gate_reservation: str = "rmsplugin_gate",
+        user: str = "slurm",
+        on_end: Callable[[RmsJob], None] = lambda job: None,
+    ) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.partitions = {partition.name: partition for partition in partitions}
+        self.reservations: dict[str, RmsReservation] = {}
+        self.licenses = {gate: 1}
+        self.preempt_type = "preempt/none"
+        self.preempt_mode = "OFF"
+        self.calls: list[tuple[str, int | str]] = []
+        self._clock = clock
+        self._start_delay_s = start_delay_s
+        self._configuring_s = configuring_s
+        self._completing_s = completing_s
+        self._boot_s = boot_s
+        self._vjob_partitions = tuple(vjob_partitions)
+        self._gate = gate
+        self._gate_reservation = gate_reservation
+        self._user = user
+        self._on_end = on_end
+        self._jobs: dict[str, SimulatedJob] = {}  # by display id
+        self._array_limits: dict[int, int] = {}
+        self._last_id = 0
+        self._failures: dict[str, list[Exception]] = {}
+        self._lock = threading.RLock()
+        self._reserve()
+
+    # --- users, operators, the cluster ---
+
+    def submit(
+        self,
+        script: str = "#!/bin/sh\n",
+        *,
+        partition: str = "vjob",
+        gated: bool | None = None,
+        held: bool = False,
+        priority: int = 1,
+        depends_on: Iterable[int] = (),
+        dependency: str = "afterany",
+        array: Iterable[int] = (),
+        array_limit: int = 0,
+        **request: Any,
+    ) -> int:
+        """Submit a job.
+
+        Args:
+            script: as job_submit.lua leaves it.
+            partition: a native one, that of the rooms, or a vjob partition.
+            gated: None: as job_submit.lua does, in vjob partitions only.
+            held: with ``--hold``.
+            priority: what Slurm computes.
+            depends_on: ids of jobs.
+            dependency: afterany, afterok or afternotok these.
+            array: the indices, if it is an array.
+            array_limit: how many of its elements may run at the same time; 0: all.
+            request: the other fields of ``Request``.
+        """
+        with self._lock:
+            job_id, now = self._new_id(), self._clock()
+            exclusive = bool(request.pop("exclusive", False)) or self._is_exclusive(partition)
+            asked = Request(script, partition, exclusive=exclusive, **request)
+            if array_limit:
+                self._array_limits[job_id] = array_limit
+            for display_id in [f"{job_id}_{index}" for index in array] or [str(job_id)]:
+                self._jobs[display_id] = SimulatedJob(
+                    *(display_id, job_id, asked, now, priority),
+                    depends_on=[(dependency, other) for other in depends_on],
+                    hold=Hold.USER if held else None,
+                    gated=partition in self._vjob_partitions if gated is None else gated,
+                    since=now,
+                )
+            return job_id
+
+    def user_hold(self, job_id: int) -> None:
+        """As the job's owner: ``scontrol hold``. An admin's hold stays the admin's."""
+        with self._lock:
+            each = self._find(job_id)
+            each.hold = each.hold or Hold.USER
+
+    def release(self, job_id: int) -> None:
+        """As an operator: ``scontrol release``."""
+        with self._lock:
+            each = self._find(job_id)
+            each.hold, each.since = None, self._clock()
+
+    def user_release(self, job_id: int) -> None:
+        """As the job's owner: ``scontrol release``."""
+        with self._lock:
+            if self._find(job_id).hold is Hold.ADMIN:
+                raise RefusedError(f"Access/permission denied for job {job_id}")
+            self.release(job_id)
+
+    def set_priority(self, job_id: int, priority: int) -> None:
+        """What Slurm computes, from now on."""
+        with self._lock:
+            self._find(job_id).priority = priority
+
+    def ungate(self, job_id: int) -> None:
+        """As an owner who found a way to take the gate off."""
+        with self._lock:
+            each = self._find(job_id)
+            each.gated, each.since = False, self._clock()
+
+    def requeue_by_admin(self, job_id: int) -> None:
+        """``scontrol requeue``, which knows nothing of the gate."""
+        with self._lock:
+            (each, *_) = self._alive(job_id)
+            if each.under_way:
+                self._requeue(each)
+
+    def prolog_ended(self, job_id: int) -> None:
+        """PrologSlurmctld has come back: the wrapper starts."""
+        with self._lock:
+            each = self._find(job_id)
+            if each.state is not JobState.CONFIGURING:
+                raise RefusedError(f"job {job_id} is {each.detail}")
+            each.run(self._clock())
+
+    def finish(self, job_id: int, detail: str = "COMPLETED") -> None:
+        """The batch script has ended, or its node failed, or its time is up: ``detail`` is Slurm's word for it."""
+        with self._lock:
+            each = self._find(job_id)
+            if not each.under_way:
+                raise RefusedError(f"job {job_id} is {each.detail}")
+            self._end(each, detail)
+
+    def forget(self, job_id: int) -> None:
+        """MinJobAge is over."""
+        with self._lock:
+            del self._jobs[self._find(job_id).display_id]
+
+    def limit(self, job_id: int, reason: str) -> None:
+        """Have the job not start although its gate is open, for example "AssocGrpCpuLimit"; "" lifts it."""
+        with self._lock:
+            self._find(job_id).limit = reason
+
+    def set_node(self, name: str, **changes: bool | str | tuple[str, ...]) -> None:
+        """Change what Slurm says of a node (up, draining, reason, features; state of one that is not up)."""
+        with self._lock:
+            self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
+
+    def lose_node(self, name: str) -> None:
+        """The node fails: its jobs are requeued, but those that do not want to be."""
+        with self._lock:
+            self.set_node(name, up=False, state="DOWN")
+            for each in list(self._jobs.values()):
+                if each.node == name and each.under_way:
+                    if each.request.requeue:
+                        self._requeue(each, 0.0)
+                    else:
+                        self._end(each, "NODE_FAIL")
+
+    def fail_next(self, method: str, error: Exception) -> None:
+        """Have the next call of ``method`` raise ``error`` and do nothing."""
+        with self._lock:
+            self._failures.setdefault(method, []).append(error)
+
+    # --- inside ---
+
+    def _called(self, method: str, argument: int | str) -> None:
+        self.calls.append((method, argument))
+        if self._failures.get(method):
+            raise self._failures[method].pop(0)
+        self._move_on()
+
+    def _move_on(self) -> None:
+        now = self._clock()
+        for each in list(self._jobs.values()):
+            if each.requeued and now >= each.completing_until:
+                each.clean(now)
+            if now >= each.ends_at():
+                self._end(each, "PREEMPTED" if each.preempted else "TIMEOUT")
+            duration_s = self._duration_s(each)
+            if each.state is JobState.CONFIGURING and duration_s is not None and now >= each.since + duration_s:
+                each.run(now)
+        look_at_dependencies(self._jobs.values())
+        self._start_jobs(now)
+
+    def _duration_s(self, each: SimulatedJob) -> float | None:
+        """How long it is CONFIGURING; None: until ``prolog_ended``."""
+        if each.request.partition in self._vjob_partitions:
+            return self._configuring_s
+        return self._boot_s if each.request.name == ROOM_NAME else 0.0
+
+    def _start_jobs(self, now: float) -> None:
+        def rank(each: SimulatedJob) -> tuple[int, int, int]:
+            partition = self.partitions.get(each.request.partition)
+            return (-(partition.priority_tier if partition else 0), -each.priority, each.job_id)
+
+        claimed: set[str] = set()
+        for each in sorted(self._jobs.values(), key=rank):
+            if not each.startable(now, self._start_delay_s) or self._is_shut(each):
+                continue
+            if self._at_array_limit(each):
+                each.waits_for = "JobArrayTaskLimit"
+                continue
+            cluster = self._cluster()
+            place = cluster.place(each)
+            if place is None:
+                each.waits_for = "Resources"
+                if self.preempt_type == "preempt/partition_prio":
+                    self._preempt(cluster, each, claimed)
+            elif place.node == each.revoked[0] and int(now) <= each.revoked[1]:
+                self._end(each, "FAILED")
+            else:
+                each.begin(place.node, place.limit_s, now)
+                if self._duration_s(each) == 0:
+                    each.run(now)
+
+    def _preempt(self, cluster: SimulatedNodes, each: SimulatedJob, claimed: set[str]) -> None:
+        node, leaving = cluster.make_room(each, claimed)
+        claimed.add(node)
+        for other in leaving:
+            other.preempted = self._clock()
+            other.grace_s = self.partitions[other.request.partition].grace_time_s
+
+    def _is_shut(self, each: SimulatedJob) -> bool:
+        """Whether the gate keeps the job: without the reservation it is a licence like any other."""
+        if not each.gated:
+            return False
+        taken = sum(other.under_way and other.gated for other in self._jobs.values())
+        return self._gate_reservation in self.reservations or taken >= self.licenses.get(self._gate, 0)
+
+    def _reserve(self) -> None:
+        now, name = int(self._clock()), self._gate_reservation
+        known = self.reservations.get(name)
+        self.reservations[name] = RmsReservation(
+            name,
+            start_time=known.start_time if known else now,
+            end_time=now + _YEAR_S,
+            nodes=(),
+            licenses=f"{self._gate}:{self.licenses[self._gate]}",
+            users=(self._user,),
+            flags=("ANY_NODES",),
+        )
+
+    def _close(self, jobs: Iterable[SimulatedJob]) -> None:
+        for each in jobs:
+            each.gated = each.gated or each.state is JobState.PENDING
+
+    def _requeue(self, each: SimulatedJob, completing_s: float | None = None) -> None:
+        if not each.request.requeue:
+            raise RefusedError(f"Requested operation is presently disabled for job {each.job_id}")
+        self._on_end(self._seen(each))
+        each.back_to_queue(self._clock(), self._completing_s if completing_s is None else completing_s)
+
+    def _end(self, each: SimulatedJob, detail: str) -> None:
+        self._on_end(self._seen(each))
+        each.end(detail, self._clock(), self._completing_s)
+
+    def _cluster(self) -> SimulatedNodes:
+        return SimulatedNodes(self.nodes, self.partitions, self.reservations, self._jobs.values(), self._clock())
+
+    def _rows(self) -> list[JobRow]:
+        now, shared = self._clock(), Counter(each.job_id for each in self._jobs.values())
+        rows = [
+            JobRow(each.seen(now, split=shared[each.job_id] == 1), each.array_id, each.task)
+            for each in self._jobs.values()
+        ]
+        return within_array_limits(rows, self._array_limits)
+
+    def _seen(self, each: SimulatedJob) -> RmsJob:
+        return each.seen(self._clock(), split=self._is_split(each))
+
+    def _at_array_limit(self, each: SimulatedJob) -> bool:
+        under_way = sum(other.under_way and other.array_id == each.array_id for other in self._jobs.values())
+        return bool(each.task) and 0 < self._array_limits.get(each.array_id, 0) <= under_way
+
+    def _is_exclusive(self, partition: str) -> bool:
+        return partition in self.partitions and self.partitions[partition].exclusive
+
+    def _is_split(self, each: SimulatedJob) -> bool:
+        return sum(other.job_id == each.job_id for other in self._jobs.values()) == 1
+
+    def _alive(self, job_id: int) -> list[SimulatedJob]:
+        """All jobs of this id: several if they are elements of an array that are not split off."""
+        first = self._find(job_id)
+        if first.state is JobState.ENDED:
+            raise RefusedError(f"Job has already finished for job {job_id}")
+        return [each for each in self._jobs.values() if each.job_id == job_id]
+
+    def _find(self, job_id: int) -> SimulatedJob:
+        for each in self._jobs.values():
+            if each.job_id == job_id:
+                return each
+        raise NotFoundError(f"Invalid job id specified: {job_id}")
+
+    def _new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id

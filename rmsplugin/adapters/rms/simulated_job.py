@@ -1,0 +1,218 @@
+"""A job of the simulated Slurm: what it asked for, what became of it, and how Slurm would show it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+
+REQUEUE_DELAY_S = 121
+
+_UNDER_WAY = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
+
+
+class Hold(enum.StrEnum):
+    """Whose hold it is; the value is Slurm's reason."""
+
+    USER = "JobHeldUser"
+    ADMIN = "JobHeldAdmin"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for at submission."""
+
+    script: str = "#!/bin/sh\n"
+    partition: str = "vjob"
+    user: str = "alice"
+    uid: int = 2001
+    name: str = "job"
+    cpus: int = 1
+    memory_mib: int = 64
+    node: str = ""  # the one that it has to have
+    begin: float = 0.0
+    licenses: str = ""  # without the gate's
+    time_limit_s: float = math.inf
+    time_min_s: float = math.inf  # infinite: it takes no less than its limit
+    exclusive: bool = False
+    requeue: bool = True
+
+
+@dataclass
+class SimulatedJob:
+    """One job; the clock's time is handed to whatever needs it."""
+
+    display_id: str
+    job_id: int
+    request: Request
+    submit_time: float
+    priority: int = 1
+    depends_on: list[tuple[str, int]] = field(default_factory=list)  # kind and job; those fulfilled are taken off
+    broken: bool = False  # a dependency can never be fulfilled
+    hold: Hold | None = None
+    gated: bool = False
+    limit: str = ""  # the reason why Slurm will not start it
+
+    state: JobState = JobState.PENDING
+    detail: str = "PENDING"
+    waits_for: str = "None"  # reason of the scheduler's last look
+    since: float = 0.0  # last changed by somebody
+    node: str = ""
+    restarts: int = 0
+    delayed_until: float = 0.0  # by Slurm itself, after a requeue
+    completing_until: float = 0.0
+    requeued: bool = False  # pending again once it is no more completing
+    revoked: tuple[str, int] = ("", 0)  # its credentials: on that node, those made until that second
+    limit_s: float = math.inf  # of this run
+    started: float = 0.0
+    ended: float = 0.0
+    suspended_at: float = 0.0
+    suspended_s: float = 0.0
+    preempted: float = 0.0
+    grace_s: float = 0.0
+
+    @property
+    def array_id(self) -> int:
+        """Id of its array; its own if it belongs to none."""
+        return int(self.display_id.partition("_")[0])
+
+    @property
+    def task(self) -> str:
+        """Index in its array."""
+        return self.display_id.partition("_")[2]
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has its allocation."""
+        return self.state in _UNDER_WAY
+
+    def completing(self, now: float) -> bool:
+        """Whether the clean-up of its (last) run goes on."""
+        return not self.under_way and now < self.completing_until
+
+    def ends_at(self) -> float:
+        """When Slurm ends it, if it goes on as it is; of a suspended one, infinite."""
+        if self.state is JobState.SUSPENDED or not self.under_way:
+            return math.inf
+        end = self.started + self.suspended_s + self.limit_s
+        return min(end, self.preempted + self.grace_s) if self.preempted else end
+
+    def begin(self, node: str, limit_s: float, now: float) -> None:
+        """Its allocation begins."""
+        self.state, self.detail, self.waits_for = JobState.CONFIGURING, "CONFIGURING", "None"
+        self.node, self.limit_s, self.started, self.since = node, limit_s, now, now
+        self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
+
+    def run(self, now: float) -> None:
+        """Its script starts, or goes on."""
+        if self.state is JobState.SUSPENDED:
+            self.suspended_s += now - self.suspended_at
+        self.state, self.detail, self.since = JobState.RUNNING, "RUNNING", now
+
+    def suspend(self, now: float) -> None:
+        """Its script is stopped."""
+        self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
+
+    def end(self, detail: str, now: float, completing_s: float) -> None:
+        """It is over, for this reason."""
+        if self.under_way:
+            self.completing_until = now + completing_s
+        self.state, self.detail, self.since, self.ended = JobState.ENDED, detail, now, now
+        self.requeued, self.hold = False, None
+
+    def back_to_queue(self, now: float, completing_s: float) -> None:
+        """Slurm requeues it: one that was suspended ends up held."""
+        if self.state is JobState.SUSPENDED:
+            self.hold = Hold.ADMIN
+        self.state, self.detail, self.since, self.waits_for = JobState.PENDING, "COMPLETING", now, "None"
+        self.requeued, self.completing_until, self.preempted = True, now + completing_s, 0.0
+        self.restarts += 1
+
+    def clean(self, now: float) -> None:
+        """The clean-up after a requeue has ended; the submit time becomes that of its end, as in Slurm."""
+        self.requeued, self.detail, self.submit_time = False, "PENDING", now
+        self.delayed_until, self.revoked = now + REQUEUE_DELAY_S, (self.node, int(now))
+        self.node, self.since, self.started = "", now, 0.0
+
+    def reason(self, now: float) -> str:
+        """Slurm's reason. Licences are looked at last but for nodes."""
+        if self.state is not JobState.PENDING:
+            return "None"
+        return self._kept_by(now) or self.limit or ("Licenses" if self.gated else self.waits_for)
+
+    def waits(self, now: float) -> bool:
+        """Whether something of its user's keeps it: a hold, a dependency, a begin time."""
+        return bool(self._kept_by(now)) and not (self._kept_by(now) == "BeginTime" and now >= self.request.begin)
+
+    def _kept_by(self, now: float) -> str:
+        if self.hold:
+            return self.hold
+        if self.broken:
+            return "DependencyNeverSatisfied"
+        if self.depends_on:
+            return "Dependency"
+        return "BeginTime" if now < max(self.request.begin, self.delayed_until) else ""
+
+    def startable(self, now: float, start_delay_s: float) -> bool:
+        """Whether nothing but nodes (and the limit of its array, and licences) keeps it."""
+        pending = self.state is JobState.PENDING and not self.requeued
+        return pending and not self._kept_by(now) and not self.limit and now >= self.since + start_delay_s
+
+    def seen(self, now: float, *, split: bool) -> RmsJob:
+        """The job as Slurm shows it; the limit of its array is not looked at."""
+        request, pending = self.request, self.state is JobState.PENDING
+        completing = self.completing(now)
+        held = pending and self.hold is not None
+        asked = (request.node,) if request.node and pending else ()
+        end = self.ended if self.state is JobState.ENDED else self.ends_at()
+        return RmsJob(
+            display_id=self.display_id,
+            job_id=self.job_id,
+            partition=request.partition,
+            user=request.user,
+            uid=request.uid,
+            name=request.name,
+            state=self.state,
+            detail="COMPLETING" if completing else self.detail,
+            reason=self.reason(now),
+            held=held,
+            gated=self.gated,
+            completing=completing,
+            cpus=request.cpus,
+            memory_mib=request.memory_mib,
+            priority=0 if held or self.state is JobState.SUSPENDED else self.priority,
+            submit_time=int(self.submit_time),
+            eligible=pending and not self.waits(now),
+            nodes=(self.node,) if self.node else asked,
+            batch_host=self.node,
+            restarts=self.restarts,
+            split=split,
+            licenses=request.licenses,
+            time_limit_s=self.limit_s if self.under_way else request.time_limit_s,
+            start_time=0 if pending else int(self.started or self.ended),
+            end_time=0 if math.isinf(end) else int(end),
+            preempt_time=int(self.preempted),
+        )
+
+
+def look_at_dependencies(jobs: Iterable[SimulatedJob]) -> None:
+    """Take off what is fulfilled; Slurm does not look at those of held jobs."""
+    jobs = list(jobs)
+    by_id = {each.job_id: each for each in jobs}
+    for each in jobs:
+        if each.state is not JobState.PENDING or each.hold:
+            continue
+        left = []
+        for kind, job_id in each.depends_on:
+            other = by_id.get(job_id)
+            if other is None:
+                continue
+            if other.state is not JobState.ENDED:
+                left.append((kind, job_id))
+            elif (kind == "afterok") != (other.detail == "COMPLETED") and kind != "afterany":
+                each.broken = True
+                left.append((kind, job_id))
+        each.depends_on = left

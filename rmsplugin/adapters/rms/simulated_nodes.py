@@ -1,0 +1,104 @@
+"""Nodes of the simulated Slurm: who is on which, which job may have one, and which jobs have to leave for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rmsplugin.adapters.rms.base import JobState, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.simulated_job import SimulatedJob
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job may start now, and how long it may last there."""
+
+    node: str
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class SimulatedNodes:
+    """The cluster at one instant."""
+
+    nodes: Mapping[str, RmsNode]
+    partitions: Mapping[str, RmsPartition]
+    reservations: Mapping[str, RmsReservation]
+    jobs: Collection[SimulatedJob]
+    now: float
+
+    def on(self, node: str) -> list[SimulatedJob]:
+        """Jobs that have (part of) the node, those that are being cleaned up included."""
+        return [each for each in self.jobs if each.node == node and (each.under_way or each.completing(self.now))]
+
+    def place(self, job: SimulatedJob) -> Place | None:
+        """Where the job can start now, if anywhere."""
+        for name in self._allowed(job):
+            limit_s = self._limit_s(job, name)
+            if limit_s and self._fits(job, self.nodes[name], self.on(name)):
+                return Place(name, limit_s)
+        return None
+
+    def make_room(self, job: SimulatedJob, claimed: Collection[str]) -> tuple[str, list[SimulatedJob]]:
+        """A node for the job that jobs of lower tiers have to leave, and those that are not leaving yet.
+
+        ("", []) if there is none. ``claimed`` nodes are being made free for others.
+        """
+        found = []
+        for name in self._allowed(job):
+            there = self.on(name)
+            tier = self.partitions[job.request.partition].priority_tier
+            stay = [each for each in there if not self._gives_way(each, tier)]
+            if name in claimed or not self._limit_s(job, name) or not self._fits(job, self.nodes[name], stay):
+                continue
+            leaving = [each for each in there if each not in stay and each.under_way and not each.preempted]
+            found.append((name, leaving))
+        # One that is being left already will be free sooner.
+        return min(found, key=lambda each: len(each[1]), default=("", []))
+
+    def seen(self, name: str) -> RmsNode:
+        """The node with the state that Slurm would show."""
+        node = self.nodes[name]
+        if not node.up:
+            return node
+        there = self.on(name)
+        under_way = [each for each in there if each.under_way]
+        cpus = sum(each.request.cpus for each in under_way if each.state is not JobState.SUSPENDED)
+        full = cpus >= node.cpus or any(each.request.exclusive for each in under_way)
+        words = ["ALLOCATED" if full else "MIXED" if cpus else "IDLE"]
+        words += ["COMPLETING"] if len(there) > len(under_way) else []
+        words += ["DRAIN"] if node.draining else []
+        return replace(node, state="+".join(words))
+
+    def _allowed(self, job: SimulatedJob) -> list[str]:
+        partition = self.partitions.get(job.request.partition)
+        names: Iterable[str] = partition.nodes if partition is not None and partition.up else ()
+        wanted = [name for name in names if job.request.node in ("", name) and name in self.nodes]
+        return [name for name in wanted if self.nodes[name].up and not self.nodes[name].draining]
+
+    def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
+        if any(each.request.exclusive for each in there) or (job.request.exclusive and there):
+            return False
+        # A suspended job frees its CPUs, its memory not.
+        cpus = sum(each.request.cpus for each in there if each.state is not JobState.SUSPENDED)
+        memory_mib = sum(each.request.memory_mib for each in there)
+        request = job.request
+        return cpus + request.cpus <= node.cpus and memory_mib + request.memory_mib <= node.memory_mib
+
+    def _limit_s(self, job: SimulatedJob, node: str) -> float:
+        """How long the job may last on the node beside reservations; 0 if not long enough."""
+        longest = math.inf
+        for each in self.reservations.values():
+            if node in each.nodes and self.now < each.end_time:
+                longest = min(longest, max(0.0, each.start_time - self.now))
+        request = job.request
+        if request.time_limit_s <= longest:
+            return request.time_limit_s
+        return longest // 60 * 60 if longest >= request.time_min_s else 0.0
+
+    def _gives_way(self, each: SimulatedJob, tier: int) -> bool:
+        """Whether it would leave its node for a job of the tier, or is about to anyway."""
+        partition = self.partitions.get(each.request.partition)
+        preemptable = partition is not None and partition.priority_tier < tier and partition.preempt_mode == "CANCEL"
+        return preemptable or not each.under_way

@@ -1,0 +1,86 @@
+"""Running Slurm's commands: one process each, bounded, with an environment that decides nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
+
+# Times as seconds since the epoch, and begin times understood as UTC, whatever this host's time zone; lists of array
+# elements at full length; and no variable may change what the commands do or print.
+_VARIABLES = ("TZ=UTC", "SLURM_TIME_FORMAT=%s", "LC_ALL=C", "SLURM_BITSTR_LEN=0")
+_UNWANTED_VARIABLES = ("SBATCH_", "SQUEUE_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
+
+# Slurm's words, in any case, and what they mean to us; the first that fits counts.
+_MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
+    ("invalid job id", NotFoundError),
+    ("access/permission denied", ForbiddenError),
+    ("unable to contact slurm controller", UnavailableError),
+    ("unable to establish control", UnavailableError),
+    ("connection refused", UnavailableError),
+    ("connection failure", UnavailableError),
+    ("socket timed out", UnavailableError),
+    ("zero bytes were transmitted", UnavailableError),
+    ("in standby mode", UnavailableError),
+    ("authentication error", UnavailableError),
+    ("munge", UnavailableError),
+    ("try again", UnavailableError),
+)
+
+
+class SlurmCommands:
+    """Slurm's commands on this host."""
+
+    def __init__(self, bin_dir: str, timeout_s: float, prefix: Sequence[str]) -> None:
+        """See ``SlurmCli``."""
+        self._bin_dir = bin_dir
+        self._timeout_s = timeout_s
+        self._prefix = tuple(prefix)
+
+    def run(self, program: str, *arguments: str, text: str = "") -> str:
+        """Run one command and return what it prints.
+
+        Args:
+            program: its name.
+            arguments: of it.
+            text: what it reads from its standard input.
+
+        Raises:
+            UnavailableError: it cannot be run, or Slurm does not answer.
+            NotFoundError: there is no such job.
+            ForbiddenError: the caller may not do that.
+            RefusedError: anything else that Slurm refuses.
+        """
+        path = os.path.join(self._bin_dir, program)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
+        try:
+            done = subprocess.run(
+                [*self._prefix, "env", *_VARIABLES, path, *arguments],
+                input=text.encode(),
+                capture_output=True,
+                timeout=self._timeout_s,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
+        except OSError as error:
+            raise UnavailableError(f"{error.filename or path} cannot be run: {error.strerror}") from None
+        message = " ".join(done.stderr.decode("utf-8", "replace").split())
+        if done.returncode == 127:
+            raise UnavailableError(f"{path} is not there: install Slurm's commands, or set slurm.bin_dir ({message})")
+        # `scontrol write batch_script` of an unknown job ends with status 0.
+        if done.returncode != 0 or (message and not done.stdout):
+            raise meaning(message or f"{program} ended with status {done.returncode}")
+        return done.stdout.decode("utf-8", "replace")
+
+
+def meaning(message: str) -> RmspluginError:
+    """Return the error that Slurm's words stand for."""
+    lowered = message.lower()
+    for words, error in _MEANINGS:
+        if words in lowered:
+            return error(message)
+    return RefusedError(message)

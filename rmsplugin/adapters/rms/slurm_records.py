@@ -1,0 +1,143 @@
+"""Slurm records: nodes, partitions, reservations and the configuration as scontrol prints them, read into our values.
+
+Pure: text in, values out. The times are seconds since the epoch, so scontrol has to run with SLURM_TIME_FORMAT=%s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from rmsplugin.adapters.rms.base import RmsNode, RmsPartition, RmsReservation
+from rmsplugin.model.hostlist import expand
+
+# A node that is in one of these can take no new job, and what ran on it is gone or out of reach.
+_NODE_DOWN = {
+    *("DOWN", "ERROR", "FUTURE", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN"),
+    *("POWER_DOWN", "REBOOT_ISSUED", "UNKNOWN"),
+}
+_NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
+
+# Slurm writes who gave the reason, and when, behind it; the comments of admins may follow.
+_REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|\s*$)|\s*$)")
+_NONE = ("", "(null)", "N/A", "n/a")
+
+
+def nodes(text: str) -> dict[str, RmsNode]:
+    """Read the output of ``scontrol show node -o``."""
+    found = {}
+    for line, record in _records(text, "NodeName"):
+        reason = _REASON.search(line)
+        found[record["NodeName"]] = node(
+            record["NodeName"],
+            int(record["CPUTot"]),
+            int(record["RealMemory"]),
+            record["State"],
+            features=words(record.get("ActiveFeatures", "")),
+            reason=reason[1].strip() if reason else "",
+        )
+    return found
+
+
+def node(
+    name: str, cpus: int, memory_mib: int, state: str, *, features: tuple[str, ...] = (), reason: str = ""
+) -> RmsNode:
+    """Make a node of what Slurm says of it; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
+    flags = set(re.findall(r"[A-Z_]+", state))
+    return RmsNode(
+        name=name,
+        cpus=cpus,
+        memory_mib=memory_mib,
+        # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
+        up=not flags & _NODE_DOWN and "*" not in state,
+        draining=bool(flags & _NODE_DRAINING),
+        state=state,
+        features=features,
+        reason=reason,
+    )
+
+
+def partitions(text: str) -> dict[str, RmsPartition]:
+    """Read the output of ``scontrol show partition -a -o``."""
+    return {
+        record["PartitionName"]: RmsPartition(
+            name=record["PartitionName"],
+            up=record["State"] == "UP",
+            nodes=expand(record["Nodes"]),
+            preempt_mode=record["PreemptMode"],
+            priority_tier=int(record["PriorityTier"]),
+            grace_time_s=int(record["GraceTime"]),
+            exclusive=record.get("OverSubscribe") == "EXCLUSIVE",
+            hidden=record.get("Hidden") == "YES",
+            allow_groups=tuple(group for group in words(record.get("AllowGroups", "")) if group != "ALL"),
+            max_time_s=limit_s(record.get("MaxTime", "")),
+        )
+        for _, record in _records(text, "PartitionName")
+    }
+
+
+def reservations(text: str) -> dict[str, RmsReservation]:
+    """Read the output of ``scontrol show reservation -o``; of "No reservations in the system", none."""
+    return {
+        record["ReservationName"]: RmsReservation(
+            name=record["ReservationName"],
+            start_time=epoch(record["StartTime"]),
+            end_time=epoch(record["EndTime"]),
+            nodes=expand(record.get("Nodes", "")),
+            licenses=record.get("Licenses", "").removeprefix("(null)"),
+            users=words(record.get("Users", "")),
+            flags=words(record.get("Flags", "")),
+        )
+        for _, record in _records(text, "ReservationName")
+    }
+
+
+def configuration(text: str) -> dict[str, str]:
+    """Read the output of ``scontrol show config``."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, sign, value in pairs if sign}
+
+
+def licenses(text: str) -> dict[str, int]:
+    """Read the ``Licenses`` of the configuration, such as ``vjobgate:1,matlab:4``: how many there are of each."""
+    found = {}
+    for each in words(text):
+        name, _, count = each.replace("*", ":").partition(":")
+        found[name] = int(count) if count.isdigit() else 1
+    return found
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a list at its commas; Slurm's words for nothing are an empty one."""
+    return () if text in _NONE else tuple(text.split(","))
+
+
+def epoch(text: str) -> int:
+    """Read a time in seconds since the epoch; 0 for "N/A", "Unknown" and the like."""
+    return int(text) if text.isdigit() else 0
+
+
+def duration_s(text: str) -> int:
+    """Read ``[[DAYS-]HH:]MM:SS``; 0 for Slurm's words for none."""
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return 0
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def limit_s(text: str) -> float:
+    """Read a time limit; infinite for UNLIMITED and where there is none."""
+    return float(duration_s(text)) if ":" in text else math.inf
+
+
+def _records(text: str, first: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The lines that begin with this key, and the values in each."""
+    for line in text.splitlines():
+        if line.startswith(f"{first}="):
+            record: dict[str, str] = {}
+            for key, sign, value in (word.partition("=") for word in line.split()):
+                if sign:
+                    record.setdefault(key, value)  # free text stands last, so it cannot change what came before
+            yield line, record
