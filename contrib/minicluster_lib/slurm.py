@@ -66,8 +66,8 @@ PriorityCalcPeriod=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 
-# The gate: a licence that a reservation of the engine's takes away from everybody.
-Licenses=vjobgate:1
+# The gate: a licence that a reservation of the engine's takes away from everybody. Beside it one as sites have them.
+Licenses=vjobgate:1,matlab:4
 
 JobSubmitPlugins=lua
 PrologFlags=Alloc
