@@ -238,7 +238,7 @@ local FIXED = {
   { "cpus_per_task", "CPUs/Task", given16 }, { "pn_min_cpus", "MinCPUsNode", given16 },
   { "pn_min_memory", "MinMemory", given64 }, { "ntasks_per_node", "TasksPerNode", given16 },
   { "pn_min_tmp_disk", "MinTmpDiskNode", given32 }, { "shared", "OverSubscribe", given16 },
-  { "contiguous", "Contiguous", above16 }, { "req_switch", "Switches", given32 }, { "core_spec", "CoreSpec", given16 },
+  { "contiguous", "Contiguous", given16 }, { "req_switch", "Switches", given32 }, { "core_spec", "CoreSpec", given16 },
   { "sockets_per_node", "Sockets", above16 }, { "cores_per_socket", "Cores", above16 },
   { "threads_per_core", "Threads", above16 },
 }

@@ -66,7 +66,7 @@ PriorityCalcPeriod=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 
-# The gate: a licence that a reservation of the engine's takes away from everybody. Of matlab jobs may ask beside it.
+# The gate: a licence that a reservation of the engine's takes away from everybody. Beside it one as sites have them.
 Licenses=vjobgate:1,matlab:4
 
 JobSubmitPlugins=lua

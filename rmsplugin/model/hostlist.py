@@ -50,11 +50,18 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _ranges(text: str) -> list[tuple[range, int]]:
-    """The numbers in brackets, range by range, with the width of each; not made yet, for they may be billions."""
+    """The numbers in brackets, range by range, with the width of each; not made yet, for they may be billions.
+
+    Raises:
+        ValueError: a range ends before it begins.
+    """
     ranges = []
     for each in text.split(","):
         low, _, high = each.partition("-")
-        ranges.append((range(int(low), int(high or low) + 1), len(low)))
+        numbers = range(int(low), int(high or low) + 1)
+        if not numbers:
+            raise ValueError(f"not a list of nodes: {each} ends before it begins")
+        ranges.append((numbers, len(low)))
     return ranges
 
 

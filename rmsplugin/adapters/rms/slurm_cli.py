@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
