@@ -75,7 +75,8 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
         slurm = probe.probe_slurm(settings)
         show("this host")
         host = probe.probe_host(settings, settings_path(arguments.config))
-        found = [*judge_host(settings, host, slurm.nodes, slurm.cpus), *judge_slurm(settings, slurm)]
+        hosts = slurm.vm_hosts(settings)
+        found = [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
         wanted, agent = settings.hypervisor, settings.nodes
         hypervisor = LibvirtHypervisor(
             wanted.uri,
@@ -85,7 +86,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
         )
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
         try:
-            nodes = probe.probe_nodes(hypervisor, agents, slurm.nodes, done=show)
+            nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)
             for node in nodes:
                 found += judge_node(settings, node)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check_facts import SLURM, faults, settings
 
 from rmsplugin import __version__
 from rmsplugin.adapters.hypervisor.base import HostInfo
@@ -19,24 +20,8 @@ from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_node, judge_pair
-from rmsplugin.cli.check.probe import parse_config, parse_partitions
-from rmsplugin.cli.check.slurm import SITE_FILE, SlurmFacts, hook_paths, judge_slurm
+from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.settings import Settings
-
-HOOK = "#!/bin/sh\nexec rmsplugin-hook\n"
-
-
-def settings(**sections: Mapping[str, Any]) -> Settings:
-    data: dict[str, Any] = {
-        "engine": {"listen": "10.0.0.1:6830", "url": "http://10.0.0.1:6830"},
-        "slurm": {"partitions": ["vjob"]},
-        "network": {"pool": "10.0.1.10-10.0.1.200", "prefix_length": 16, "gateway": "10.0.0.1"},
-        "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
-    }
-    for name, values in sections.items():
-        data[name] = {**data.get(name, {}), **values}
-    return Settings.model_validate(data)
-
 
 HOST = HostFacts(
     user="slurm",
@@ -49,35 +34,6 @@ HOST = HostFacts(
     munge="",
 )
 
-CONFIG = {
-    "SLURM_VERSION": "22.05.8",
-    "SLURM_CONF": "/etc/slurm/slurm.conf",
-    "SlurmctldHost[0]": "head(10.0.0.1)",
-    "SlurmUser": "slurm(64030)",
-    "JobSubmitPlugins": "lua",
-    "PreemptMode": "OFF",
-    "PreemptType": "preempt/none",
-    "KillWait": "30 sec",
-    "PrologEpilogTimeout": "300",
-    "JobFileAppend": "0",
-    "PrologSlurmctld": "/hooks/prolog_slurmctld",
-    "EpilogSlurmctld": "/hooks/epilog_slurmctld",
-    "Prolog": "/hooks/prolog",
-    "Epilog": "/hooks/epilog",
-}
-
-PARTITION = {"PartitionName": "vjob", "Nodes": "n[1-2]", "OverSubscribe": "FORCE:64", "PreemptMode": "SUSPEND"}
-
-TEXTS = {
-    "/etc/slurm/job_submit.lua": 'local loaded, rmsplugin = pcall(require, "rmsplugin")',
-    "/hooks/prolog_slurmctld": HOOK,
-    "/hooks/epilog_slurmctld": HOOK,
-    "/hooks/prolog": HOOK,
-    "/hooks/epilog": HOOK,
-}
-
-SLURM = SlurmFacts(host="head", config=CONFIG, partitions={"vjob": PARTITION}, nodes=("n1", "n2"), cpus=4, texts=TEXTS)
-
 DIRECTORY = {"path": "/store", "exists": True, "owner": "root", "mode": "0700", "free_bytes": 1 << 40}
 AGENT = NodeCheck(
     version=__version__,
@@ -87,12 +43,6 @@ AGENT = NodeCheck(
     bridge=True,
 )
 NODE = NodeFacts("n1", HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm"), AGENT)
-
-
-def faults(findings: Any) -> list[Finding]:
-    found = [finding for finding in findings if finding.level is not Level.OK]
-    assert all(finding.remedy for finding in found)
-    return found
 
 
 def judged_host(facts: HostFacts = HOST, given: Settings | None = None, cpus: int = 4) -> list[Finding]:
@@ -143,81 +93,6 @@ def test_each_fault_of_the_settings_is_found(sections: dict[str, Any], level: Le
 
 def test_hashed_host_names_are_not_called_missing() -> None:
     assert judged_host(replace(HOST, known_hosts_text="|1|salt|hash ssh-ed25519 AAAA\n")) == []
-
-
-@pytest.mark.parametrize(
-    ("config", "level", "words"),
-    [
-        ({"SLURM_VERSION": "21.08.5"}, Level.ERROR, "older than 22.05"),
-        ({"SLURM_VERSION": ""}, Level.WARNING, "cannot be told"),
-        ({"SlurmctldHost[0]": "other(10.0.0.2)"}, Level.WARNING, "not the controller"),
-        ({"SlurmUser": "root(0)"}, Level.ERROR, "engine.user is slurm"),
-        ({"JobSubmitPlugins": "(null)"}, Level.ERROR, "does not name lua"),
-        ({"SLURM_CONF": "/opt/slurm.conf"}, Level.ERROR, "cannot be read"),
-        ({"PrologSlurmctld": "(null)"}, Level.ERROR, "is not set"),
-        ({"PrologSlurmctld": "/nowhere"}, Level.ERROR, "cannot be read"),
-        ({"Epilog": "(null)"}, Level.WARNING, "is not set"),
-        ({"PreemptMode": "GANG,SUSPEND"}, Level.ERROR, "gang scheduling"),
-        ({"PreemptType": "preempt/partition_prio"}, Level.ERROR, "preempt vjobs, too"),
-        ({"KillWait": "2 sec"}, Level.WARNING, "too short"),
-        ({"PrologEpilogTimeout": "60"}, Level.WARNING, "not above slurm.prolog_wait_s"),
-    ],
-)
-def test_each_fault_of_slurm_conf_is_found(config: dict[str, str], level: Level, words: str) -> None:
-    (fault,) = faults(judge_slurm(settings(), replace(SLURM, config={**CONFIG, **config})))
-    assert fault.level is level and words in fault.what
-
-
-@pytest.mark.parametrize(
-    ("partition", "words"),
-    [
-        ({"OverSubscribe": "NO"}, "OverSubscribe=NO"),
-        ({"Nodes": "(null)"}, "has no nodes"),
-        ({"PreemptMode": "GANG,SUSPEND"}, "cannot honour"),
-        ({"PreemptMode": "CANCEL"}, "cannot honour"),
-    ],
-)
-def test_each_fault_of_a_partition_is_found(partition: dict[str, str], words: str) -> None:
-    facts = replace(SLURM, partitions={"vjob": {**PARTITION, **partition}})
-    (fault,) = faults(judge_slurm(settings(), facts))
-    assert fault.level is Level.ERROR and words in fault.what
-
-
-def test_a_partition_that_slurm_does_not_have_is_an_error() -> None:
-    (fault,) = faults(judge_slurm(settings(), replace(SLURM, partitions={})))
-    assert "not in Slurm" in fault.what
-
-
-@pytest.mark.parametrize(("mode", "words"), [("OFF", "never suspended"), ("REQUEUE", "context switches are on")])
-def test_what_the_preempt_mode_means_is_said(mode: str, words: str) -> None:
-    facts = replace(SLURM, partitions={"vjob": {**PARTITION, "PreemptMode": mode}})
-    assert any(words in finding.what for finding in judge_slurm(settings(), facts))
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "words"),
-    [
-        ("/etc/slurm/job_submit.lua", "function slurm_job_submit() end", "does not load rmsplugin"),
-        (SITE_FILE, 'return { partitions = { "batch" } }', "wraps the jobs of batch"),
-        (SITE_FILE, "return {}", "wraps the jobs of no partition"),
-        ("/hooks/epilog", "#!/bin/sh\nexit 0\n", "does not run rmsplugin-hook"),
-        ("/hooks/prolog_slurmctld", "#!/bin/sh\nexit 0\n", "does not run rmsplugin-hook"),
-    ],
-)
-def test_each_fault_of_a_file_of_slurms_is_found(path: str, text: str, words: str) -> None:
-    (fault,) = faults(judge_slurm(settings(), replace(SLURM, texts={**TEXTS, path: text})))
-    assert words in fault.what
-
-
-def test_a_site_file_with_the_same_partitions_is_in_order() -> None:
-    text = 'return {\n  -- partitions = { "old" },\n  partitions = { "vjob", "big" },\n}\n'
-    facts = replace(SLURM, texts={**TEXTS, SITE_FILE: text}, partitions={"vjob": PARTITION, "big": PARTITION})
-    assert faults(judge_slurm(settings(slurm={"partitions": ["big", "vjob"]}), facts)) == []
-
-
-def test_slurm_out_of_reach_is_the_only_fault() -> None:
-    (fault,) = faults(judge_slurm(settings(), SlurmFacts(unreachable="scontrol failed")))
-    assert fault.level is Level.ERROR
 
 
 def agent(**directories: Mapping[str, Any]) -> NodeFacts:
@@ -272,16 +147,6 @@ def test_each_fault_between_two_nodes_is_found(reach: Reach | str, words: list[s
         assert fault.level is Level.ERROR and fault.subject == "n1 -> n2" and word in fault.what
 
 
-def test_slurms_listings_are_read() -> None:
-    text = "Configuration data as of 2026\nKillWait                = 30 sec\nEmpty =\n\nCgroup:\nKillWait = 1\n"
-    assert parse_config(text) == {"KillWait": "30 sec", "Empty": ""}
-    assert hook_paths({"Prolog[0]": "/a", "Prolog[1]": "/b", "PrologFlags": "Alloc"}, "Prolog") == ["/a", "/b"]
-    assert hook_paths({"Prolog": "(null)"}, "Prolog") == []
-    text = "PartitionName=a Nodes=n[1-2] TRES=cpu=4,mem=8G PreemptMode=SUSPEND\nPartitionName=b Nodes=(null)\n"
-    assert parse_partitions(text)["a"]["TRES"] == "cpu=4,mem=8G"
-    assert parse_partitions(text)["b"]["Nodes"] == "(null)"
-
-
 def program(*words: str, as_nobody: bool = False) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "rmsplugin"), "check", *words],
@@ -313,7 +178,8 @@ def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
             parent.chmod(0o755)
     file = tmp_path / "rmsplugin.toml"
     file.write_text(
-        '[slurm]\npartitions = ["v"]\n[engine]\nuser = "daemon"\n[network]\npool = "10.0.0.1-10.0.0.9"\n'
+        '[slurm]\npartitions = ["v"]\n[partition.v]\nhosts = "h"\n[engine]\nuser = "daemon"\n'
+        '[network]\npool = "10.0.0.1-10.0.0.9"\n'
         'prefix_length = 8\n[image.default]\nkind = "kernel"\nkernel = "/k"\ninitrd = "/i"\n'
     )
     done = program("--config", str(file), as_nobody=True)

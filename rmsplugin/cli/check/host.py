@@ -34,7 +34,7 @@ class HostFacts:
 
 
 def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpus: int) -> Iterator[Finding]:
-    """Judge this host; ``nodes`` and ``cpus`` are those of the vjob partitions."""
+    """Judge this host; ``nodes`` are the VM hosts, ``cpus`` theirs."""
     user = settings.engine.user
     yield from _settings_file(facts.settings_file, user)
     yield from _private(facts.state_dir, user, f"install -d -o {user} -m 700 {facts.state_dir.path}")

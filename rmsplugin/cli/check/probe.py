@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
 import socket
+import sqlite3
 import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import permutations
 from pathlib import Path
 from typing import TypeVar
@@ -18,9 +21,11 @@ from typing import TypeVar
 from rmsplugin.adapters import munge
 from rmsplugin.adapters.hypervisor.base import Hypervisor
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts, number, words
 from rmsplugin.cli.check.host import FileFact, HostFacts
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
-from rmsplugin.cli.check.slurm import SITE_FILE, SlurmFacts, hook_paths, job_submit_path
+from rmsplugin.cli.check.slurm import hook_paths
+from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.connection import connect
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
@@ -28,6 +33,9 @@ from rmsplugin.settings import Settings
 T = TypeVar("T")
 
 _AT_ONCE = 16
+
+#: So many suspends tell how fast memory is saved here.
+_SUSPENDS = 50
 
 
 def become_engine_user(settings: Settings) -> None:
@@ -71,22 +79,71 @@ def probe_slurm(settings: Settings) -> SlurmFacts:
     """Ask slurmctld, and read what lies beside its configuration."""
     try:
         config = parse_config(_scontrol(settings, ["show", "config"]))
-        partitions = parse_partitions(_scontrol(settings, ["--oneliner", "show", "partition"]))
-        vjob = [partitions[name] for name in settings.slurm.partitions if name in partitions]
-        lists = [found["Nodes"] for found in vjob if found.get("Nodes", "(null)") not in ("", "(null)")]
-        nodes = _scontrol(settings, ["show", "hostnames", ",".join(lists)]).split() if lists else []
+        listed = {
+            kind: parse_rows(_scontrol(settings, ["--all", "--oneliner", "show", kind]), key)
+            for kind, key in (
+                ("partition", "PartitionName"),
+                ("node", "NodeName"),
+                ("reservation", "ReservationName"),
+                ("license", "LicenseName"),
+            )
+        }
     except RmspluginError as error:
         return SlurmFacts(unreachable=str(error))
     hooks = ("PrologSlurmctld", "EpilogSlurmctld", "Prolog", "Epilog")
-    paths = [job_submit_path(config), SITE_FILE, *(path for hook in hooks for path in hook_paths(config, hook))]
+    paths = [job_submit_path(config), *module_paths(config), SITE_FILE]
+    paths += [path for hook in hooks for path in hook_paths(config, hook)]
+    named = {group for row in listed["partition"].values() for group in words(row.get("AllowGroups", ""))}
     return SlurmFacts(
         host=socket.gethostname(),
+        now=time.time(),
         config=config,
-        partitions=partitions,
-        nodes=tuple(dict.fromkeys(nodes)),
-        cpus=max((int(found.get("TotalCPUs", "0")) for found in vjob), default=0),
+        partitions=listed["partition"],
+        nodes=listed["node"],
+        reservations=listed["reservation"],
+        licenses={name: number(row.get("Total", "")) for name, row in listed["license"].items()},
+        groups={name: _members(name, settings.engine.user) for name in named - {"ALL"}},
+        associations=_value_or_reason(lambda: _associations(settings)),
+        saved_bytes_per_s=saved_bytes_per_s(settings.engine.state_dir / "ledger.sqlite"),
         texts={path: _text(path) for path in paths},
     )
+
+
+def _members(group: str, user: str) -> tuple[str, ...]:
+    """Who is in the group; of users whose first group it is, only ``user`` is looked for."""
+    try:
+        found = grp.getgrnam(group)
+        account = pwd.getpwnam(user)
+    except KeyError:
+        return ()
+    return (*found.gr_mem, *([user] if account.pw_gid == found.gr_gid else []))
+
+
+def _associations(settings: Settings) -> tuple[Association, ...]:
+    fields = "format=user,maxjobs,maxsubmitjobs"
+    text = _run(settings, "sacctmgr", ["-nP", "show", "assoc", f"user={settings.engine.user}", fields])
+    rows = (line.split("|") for line in text.splitlines())
+    return tuple(
+        Association(*(int(value) if value.isdecimal() else None for value in row[1:3]))
+        for row in rows
+        if row[0] == settings.engine.user
+    )
+
+
+def saved_bytes_per_s(ledger: Path) -> float:
+    """How fast one VM's memory was saved in the last suspends that the ledger has; 0 if it has none."""
+    sql = (
+        "select sum(bytes_total), sum(ended - created) from (select bytes_total, ended, created from actions "
+        "where kind = 'suspend' and state = 'done' and bytes_total > 0 and ended > created order by id desc limit ?)"
+    )
+    if not ledger.exists():
+        return 0.0
+    try:
+        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=5)) as database:
+            size, seconds = database.execute(sql, [_SUSPENDS]).fetchone()
+    except sqlite3.Error:  # of another release, or none
+        return 0.0
+    return float(size) / float(seconds) if size and seconds else 0.0
 
 
 def probe_nodes(
@@ -160,11 +217,15 @@ def _text(path: str) -> str | None:
         return None
 
 
-def _scontrol(settings: Settings, words: list[str]) -> str:
-    program = f"{settings.slurm.bin_dir}/scontrol" if settings.slurm.bin_dir else "scontrol"
+def _scontrol(settings: Settings, arguments: list[str]) -> str:
+    return _run(settings, "scontrol", arguments)
+
+
+def _run(settings: Settings, command: str, arguments: list[str]) -> str:
+    program = f"{settings.slurm.bin_dir}/{command}" if settings.slurm.bin_dir else command
     try:
         done = subprocess.run(
-            [program, *words],
+            [program, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -174,10 +235,10 @@ def _scontrol(settings: Settings, words: list[str]) -> str:
     except OSError as error:
         raise UnavailableError(f"{program} cannot be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"scontrol did not answer within {settings.slurm.command_timeout_s:g} s") from None
+        raise UnavailableError(f"{command} did not answer within {settings.slurm.command_timeout_s:g} s") from None
     if done.returncode != 0:
         reason = " ".join((done.stderr or done.stdout).split())
-        raise UnavailableError(f"scontrol {' '.join(words)} failed: {reason}")
+        raise UnavailableError(f"{command} {' '.join(arguments)} failed: {reason}")
     return done.stdout
 
 
@@ -191,7 +252,8 @@ def parse_config(text: str) -> dict[str, str]:
     return config
 
 
-def parse_partitions(text: str) -> dict[str, dict[str, str]]:
-    """Read `scontrol --oneliner show partition`."""
-    rows = (dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines())
-    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
+def parse_rows(text: str, key: str) -> dict[str, dict[str, str]]:
+    """Read `scontrol --oneliner show ...`: a line of KEY=VALUE for each, by the value of ``key``."""
+    pair = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
+    rows = (dict(pair.findall(line)) for line in text.splitlines())
+    return {row[key]: row for row in rows if key in row}

@@ -1,50 +1,34 @@
-"""Rules for Slurm: what slurm.conf and job_submit.lua must say for vjobs to work."""
+"""Rules for Slurm: what slurm.conf must say for vjobs to work. Its parts have modules of their own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
-from rmsplugin.engine.site import slurm_would_preempt
+from rmsplugin.cli.check.fronts import judge_fronts
+from rmsplugin.cli.check.gate import judge_gate
+from rmsplugin.cli.check.rooms import judge_rooms, native_use
+from rmsplugin.cli.check.submission import judge_submission
+from rmsplugin.engine.site import time_slices
 from rmsplugin.settings import Settings
 
 OLDEST_RELEASE = (22, 5)
 
-_HOOKS = ("PrologSlurmctld", "EpilogSlurmctld", "Prolog", "Epilog")
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmFacts:
-    """What Slurm said, and what lies beside its configuration on this host."""
-
-    unreachable: str = ""  # why Slurm did not answer
-    host: str = ""  # name of this host
-    config: Mapping[str, str] = field(default_factory=dict)  # scontrol show config
-    partitions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # scontrol show partition
-    nodes: tuple[str, ...] = ()  # of the vjob partitions
-    cpus: int = 0  # of those nodes
-    texts: Mapping[str, str | None] = field(default_factory=dict)  # path -> content; None: not readable here
-
-    def text(self, path: str) -> str | None:
-        """Content of a file of this host."""
-        return self.texts.get(path)
-
-
-SITE_FILE = "/etc/rmsplugin/site.lua"
-
-
-def job_submit_path(config: Mapping[str, str]) -> str:
-    """Where slurmctld reads job_submit.lua."""
-    return config.get("SLURM_CONF", "/etc/slurm/slurm.conf").rpartition("/")[0] + "/job_submit.lua"
+_HOOKS = {
+    "PrologSlurmctld": "VMs boot in it",
+    "EpilogSlurmctld": "the engine learns later of what happened, in its next cycle",
+    "Prolog": "nothing sees that a node can host VMs before its room is used",
+    "Epilog": "nothing ends VMs that are left on a node when its room ends, nor is it known that there are none",
+}
 
 
 def hook_paths(config: Mapping[str, str], name: str) -> list[str]:
     """The programs of one hook; releases from 23.11 on may have several, shown as Prolog[0], Prolog[1], ..."""
     shown = (value for key, value in config.items() if re.fullmatch(rf"{name}(\[\d+\])?", key))
-    return [path for value in shown for path in value.split(",") if path not in ("", "(null)")]
+    return [path for value in shown for path in words(value)]
 
 
 def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
@@ -55,12 +39,18 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _controller(facts)
     yield from _release(facts.config)
     yield from _account(settings, facts.config)
-    yield from _submission(settings, facts)
+    yield from judge_submission(settings, facts)
+    yield from judge_gate(settings, facts)
+    yield from judge_fronts(settings, facts)
+    yield from judge_rooms(settings, facts)
+    needed = {"PrologSlurmctld"}
+    if any(native_use(settings, facts, name)[0] for name in settings.hosts_partitions):
+        needed.add("Epilog")  # it is the proof that no VM is left on a node that Slurm gives to somebody else
     for name in _HOOKS:
-        yield from _hook(name, facts)
+        yield from _hook(name, facts, error if name in needed else warning)
+    yield from _prolog_flags(facts.config)
+    yield from _selection(facts.config)
     yield from _preemption(facts.config)
-    for name in settings.slurm.partitions:
-        yield from _partition(name, facts.partitions.get(name))
     yield from _times(settings, facts.config)
 
 
@@ -98,56 +88,9 @@ def _account(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]
         yield ok("SlurmUser", f"is {account}, as engine.user")
 
 
-def _submission(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
-    plugins = facts.config.get("JobSubmitPlugins", "").split(",")
-    if "lua" not in plugins:
-        yield error(
-            "JobSubmitPlugins",
-            "does not name lua: jobs of the vjob partitions are not wrapped and run outside VMs",
-            "JobSubmitPlugins=lua in slurm.conf, lua/job_submit.lua beside it; then restart slurmctld",
-        )
-        return
-    path = job_submit_path(facts.config)
-    text = facts.text(path)
-    if text is None:
-        yield error(path, "cannot be read here", "put lua/job_submit.lua there; run this check on slurmctld's host")
-        return
-    if not re.search(r"require\s*\(?,?\s*[\"']rmsplugin[\"']", text):
-        yield error(
-            path,
-            "does not load rmsplugin: jobs of the vjob partitions run outside VMs",
-            "copy the part between the marks of lua/job_submit.lua into it; scontrol reconfigure",
-        )
-        return
-    yield ok(path, "loads rmsplugin")
-    yield from _site_file(settings, facts.text(SITE_FILE))
-
-
-def _site_file(settings: Settings, text: str | None) -> Iterator[Finding]:
-    if text is None:
-        listed = ["vjob"]  # what the example job_submit.lua takes without the file
-        where = f"{SITE_FILE} is not there, so job_submit.lua"
-    else:
-        table = re.search(r"partitions\s*=\s*\{([^}]*)\}", re.sub(r"--[^\n]*", "", text))
-        listed = re.findall(r"[\"']([^\"']+)[\"']", table[1]) if table else []
-        where = SITE_FILE
-    wanted = list(settings.slurm.partitions)
-    if sorted(listed) != sorted(wanted):
-        yield error(
-            SITE_FILE,
-            f"{where} wraps the jobs of {', '.join(listed) or 'no partition'}, "
-            f"but slurm.partitions is {', '.join(wanted)}",
-            "name the same partitions in both; then scontrol reconfigure, and restart the engine",
-        )
-    else:
-        yield ok(SITE_FILE, f"the same partitions as slurm.partitions: {', '.join(wanted)}")
-
-
-def _hook(name: str, facts: SlurmFacts) -> Iterator[Finding]:
+def _hook(name: str, facts: SlurmFacts, judge: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
     paths = hook_paths(facts.config, name)
-    needed = name == "PrologSlurmctld"
-    judge = error if needed else warning
-    why = "VMs boot in it" if needed else "the engine learns later of what happened, in its next cycle"
+    why = _HOOKS[name]
     remedy = f"{name}=/etc/rmsplugin/hooks/{name.lower().replace('slurmctld', '_slurmctld')} in slurm.conf"
     if not paths:
         yield judge(name, f"is not set: {why}", remedy)
@@ -163,49 +106,48 @@ def _hook(name: str, facts: SlurmFacts) -> Iterator[Finding]:
         yield judge(name, f"{', '.join(paths)} does not run rmsplugin-hook: {why}", f"{remedy}, or call it from there")
 
 
-def _preemption(config: Mapping[str, str]) -> Iterator[Finding]:
+def _prolog_flags(config: Row) -> Iterator[Finding]:
+    flags = set(words(config.get("PrologFlags", "")))
+    if not flags & {"Alloc", "Contain", "X11"}:
+        yield warning(
+            "PrologFlags",
+            "has no Alloc: a room counts as held before its prolog has run",
+            "PrologFlags=Alloc in slurm.conf",
+        )
+    else:
+        yield ok("PrologFlags", f"is {config['PrologFlags']}")
+
+
+def _selection(config: Row) -> Iterator[Finding]:
+    kind, parameters = config.get("SelectType", ""), config.get("SelectTypeParameters", "").upper()
+    if kind == "select/linear":
+        yield error(
+            "SelectType",
+            "is select/linear: each front takes one vjob at a time",
+            "SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory in slurm.conf; restart slurmctld",
+        )
+    elif "MEMORY" not in parameters:
+        yield warning(
+            "SelectTypeParameters",
+            f"is {parameters or 'not set'}: Slurm does not count memory, of vjobs neither",
+            "SelectTypeParameters=CR_Core_Memory in slurm.conf; restart slurmctld",
+        )
+    else:
+        yield ok("SelectType", f"is {kind} with {parameters}")
+
+
+def _preemption(config: Row) -> Iterator[Finding]:
     mode, kind = config.get("PreemptMode", "OFF"), config.get("PreemptType", "preempt/none")
-    fault = slurm_would_preempt(RmsSnapshot(jobs=(), preempt_mode=mode, preempt_type=kind))
+    fault = time_slices(RmsSnapshot(jobs=(), preempt_mode=mode, preempt_type=kind))
     if fault:
         yield error(
             "PreemptMode",
             f"{fault}; the engine only observes",
-            "PreemptType=preempt/none and PreemptMode=OFF in slurm.conf; PreemptMode=SUSPEND on the partitions only",
+            "PreemptMode=OFF (with preempt/none) or REQUEUE (with preempt/partition_prio) in slurm.conf; restart "
+            "slurmctld",
         )
     else:
-        yield ok("PreemptMode", f"{mode} with {kind}: Slurm itself preempts nothing")
-
-
-def _partition(name: str, found: Mapping[str, str] | None) -> Iterator[Finding]:
-    subject = f"partition {name}"
-    if found is None:
-        yield error(
-            subject,
-            "is in slurm.partitions, but not in Slurm",
-            f"PartitionName={name} Nodes=... PreemptMode=SUSPEND OverSubscribe=FORCE:64 in slurm.conf",
-        )
-        return
-    if found.get("Nodes", "(null)") in ("", "(null)"):
-        yield error(subject, "has no nodes", f"PartitionName={name} Nodes=... in slurm.conf")
-    if not found.get("OverSubscribe", "").startswith("FORCE"):
-        yield error(
-            subject,
-            f"has OverSubscribe={found.get('OverSubscribe', 'NO')}: Slurm keeps a resumed job's cores from it",
-            f"PartitionName={name} ... OverSubscribe=FORCE:64 in slurm.conf: the engine decides what fits",
-        )
-    else:
-        yield ok(subject, f"has OverSubscribe={found['OverSubscribe']}")
-    modes = set(found.get("PreemptMode", "OFF").upper().split(","))
-    if "GANG" in modes or "CANCEL" in modes:
-        yield error(
-            subject,
-            f"has PreemptMode={found['PreemptMode']}, which the engine cannot honour",
-            f"PartitionName={name} ... PreemptMode=SUSPEND (context switches on), REQUEUE (likewise) or OFF",
-        )
-    elif modes & {"SUSPEND", "REQUEUE"}:
-        yield ok(subject, f"has PreemptMode={found['PreemptMode']}: context switches are on")
-    else:
-        yield ok(subject, f"has PreemptMode={found.get('PreemptMode', 'OFF')}: its vjobs are never suspended")
+        yield ok("PreemptMode", f"{mode} with {kind}: Slurm stops and continues no wrapper by turns")
 
 
 def _times(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]:

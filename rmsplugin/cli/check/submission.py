@@ -1,0 +1,178 @@
+"""Rules for submission: job_submit.lua loads the plugin, and site.lua says the same as the settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
+from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.settings import Settings
+
+_MODULE = "rmsplugin.lua"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """What site.lua says; what it leaves out is as the Lua module has it. None: said, but not as a plain value."""
+
+    partitions: tuple[str, ...] | None = ("vjob",)
+    gate: str | None = "vjobgate"
+    images: tuple[str, ...] | None = ("default",)
+    images_with_memory: tuple[str, ...] = ()
+    numbers: Mapping[str, int] | None = None
+
+
+def configuration_directory(config: Row) -> str:
+    """Where slurm.conf lies."""
+    return config.get("SLURM_CONF", "/etc/slurm/slurm.conf").rpartition("/")[0]
+
+
+def job_submit_path(config: Row) -> str:
+    """Where slurmctld reads job_submit.lua."""
+    return f"{configuration_directory(config)}/job_submit.lua"
+
+
+def module_paths(config: Row) -> list[str]:
+    """Where job_submit.lua looks for the module."""
+    directories = (configuration_directory(config), "/etc/slurm", "/usr/share/rmsplugin")
+    return list(dict.fromkeys(f"{directory}/{_MODULE}" for directory in directories))
+
+
+def judge_submission(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
+    """Judge how jobs become vjobs."""
+    if "lua" not in facts.config.get("JobSubmitPlugins", "").split(","):
+        yield error(
+            "JobSubmitPlugins",
+            "does not name lua: jobs of the vjob partitions are not wrapped and run outside VMs",
+            "JobSubmitPlugins=lua in slurm.conf, lua/job_submit.lua beside it; then restart slurmctld",
+        )
+        return
+    path = job_submit_path(facts.config)
+    text = facts.text(path)
+    if text is None:
+        yield error(path, "cannot be read here", "put lua/job_submit.lua there; run this check on slurmctld's host")
+        return
+    if not re.search(r"require\s*\(?,?\s*[\"']rmsplugin[\"']", text):
+        yield error(
+            path,
+            "does not load rmsplugin: jobs of the vjob partitions run outside VMs",
+            "copy the part between the marks of lua/job_submit.lua into it; scontrol reconfigure",
+        )
+        return
+    yield ok(path, "loads rmsplugin")
+    yield from _module(facts)
+    yield from _site_file(settings, facts)
+
+
+def _module(facts: SlurmFacts) -> Iterator[Finding]:
+    paths = module_paths(facts.config)
+    remedy = f"copy the files of lua/ beside slurm.conf, {_MODULE} among them; then restart slurmctld"
+    found = next((path for path in paths if facts.text(path) is not None), None)
+    if found is None:
+        yield error(paths[0], "is not there: all jobs of the vjob partitions are refused", remedy)
+    elif "vjobgate" not in (facts.text(found) or ""):
+        yield error(found, "is of an earlier release: it holds jobs instead of putting them behind the gate", remedy)
+
+
+def read_site_file(text: str) -> SiteFile:
+    """Read the plain values of site.lua."""
+    code = re.sub(r"--[^\n]*", "", text)
+    with_memory = re.search(r"\bimage_memory_mib\s*=\s*\{([^}]*)\}", code)
+    pairs = re.findall(r"(?:\[\s*[\"']([^\"']+)[\"']\s*\]|(\w+))\s*=", with_memory[1]) if with_memory else []
+    gate = re.search(r"\bgate\s*=\s*(?:[\"']([^\"']*)[\"'])?", code)
+    return SiteFile(
+        partitions=_list(code, "partitions", ()),
+        gate=gate[1] if gate else "vjobgate",
+        images=_list(code, "images", ("default",)),
+        images_with_memory=tuple(quoted or plain for quoted, plain in pairs),
+        numbers={key: int(value) for key, value in re.findall(r"\b(max_\w+)\s*=\s*(\d+)\b", code)},
+    )
+
+
+def _list(code: str, key: str, otherwise: tuple[str, ...]) -> tuple[str, ...] | None:
+    said = re.search(rf"\b{key}\s*=\s*(?:\{{([^}}]*)\}})?", code)
+    if said is None:
+        return otherwise
+    return None if said[1] is None else tuple(re.findall(r"[\"']([^\"']+)[\"']", said[1]))
+
+
+def _site_file(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
+    text = facts.text(SITE_FILE)
+    site = SiteFile() if text is None else read_site_file(text)
+    where = SITE_FILE if text is not None else f"{SITE_FILE} is not there, so job_submit.lua"
+    wanted = settings.slurm.partitions
+    if site.partitions is not None and sorted(site.partitions) != sorted(wanted):
+        yield error(
+            SITE_FILE,
+            f"{where} wraps the jobs of {', '.join(site.partitions) or 'no partition'}, "
+            f"but slurm.partitions is {', '.join(wanted)}",
+            "name the same partitions in both; then scontrol reconfigure, and restart the engine",
+        )
+    else:
+        yield ok(SITE_FILE, f"the same partitions as slurm.partitions: {', '.join(wanted)}")
+    if site.gate is not None and site.gate != settings.slurm.gate:
+        yield error(
+            SITE_FILE,
+            f"{where} gates jobs by the licence {site.gate}, but slurm.gate is {settings.slurm.gate}",
+            f'gate = "{settings.slurm.gate}" in {SITE_FILE}, then scontrol reconfigure; or another slurm.gate',
+        )
+    yield from _images(settings, site)
+    yield from _largest(settings, facts, site.numbers or {})
+
+
+def _images(settings: Settings, site: SiteFile) -> Iterator[Finding]:
+    if site.images is None:
+        return
+    unknown = [name for name in site.images if name not in settings.image]
+    if unknown:
+        yield error(
+            SITE_FILE,
+            f"offers the image {', '.join(unknown)}, which the settings do not have: its vjobs never start",
+            f"a section [image.{unknown[0]}] in the settings, or take it out of `images`",
+        )
+    hidden = [name for name in settings.image if name not in site.images]
+    if hidden:
+        yield warning(
+            SITE_FILE,
+            f"does not offer the image {', '.join(hidden)} of the settings: users cannot choose it",
+            f"add it to `images` in {SITE_FILE}, then scontrol reconfigure",
+        )
+    strange = [name for name in site.images_with_memory if name not in site.images]
+    if strange:
+        yield warning(
+            SITE_FILE,
+            f"image_memory_mib has {', '.join(strange)}, which is none of its images",
+            "correct the name, or jobs with too little memory for their image are accepted and do not boot",
+        )
+
+
+def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
+    """Judge that no job is accepted that no VM host, and no front, can ever have."""
+    hosts = facts.vm_hosts(settings)
+    fronts = [name for partition in settings.slurm.partitions for name in facts.nodes_of(partition)]
+    if not hosts or not fronts:
+        return
+    nodes = settings.nodes
+    memory = max(facts.memory_mib((name,)) for name in hosts) - nodes.memory_overhead_mib - nodes.memory_reserved_mib
+    bounds = {
+        "max_vm_cpus": (max(facts.cpus((name,)) for name in hosts) - nodes.cpus_reserved, "the largest VM host has"),
+        "max_vm_memory_mib": (memory, "the largest VM host has for VMs"),
+        "max_total_cpus": (max(facts.cpus((name,)) for name in fronts), "the largest front has in Slurm"),
+        "max_total_memory_mib": (max(facts.memory_mib((name,)) for name in fronts), "the largest front has in Slurm"),
+    }
+    for key, (bound, whose) in bounds.items():
+        if key not in numbers:
+            if key.startswith("max_vm"):
+                yield warning(
+                    SITE_FILE,
+                    f"has no {key}: a vjob that fits no VM host is accepted, and waits for ever",
+                    f"{key} = {bound} in {SITE_FILE}; then scontrol reconfigure",
+                )
+        elif numbers[key] > bound:
+            yield warning(
+                SITE_FILE,
+                f"has {key} = {numbers[key]}, more than the {bound} that {whose}: larger vjobs wait for ever",
+                f"{key} = {bound} in {SITE_FILE}; then scontrol reconfigure",
+            )

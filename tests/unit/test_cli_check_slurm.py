@@ -1,0 +1,194 @@
+"""The rules of ``rmsplugin check`` for slurm.conf, the Lua module and the gate: each fault is found, with a remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
+
+from rmsplugin.cli.check.facts import SITE_FILE, SlurmFacts
+from rmsplugin.cli.check.finding import Level
+from rmsplugin.cli.check.probe import parse_config, parse_rows, saved_bytes_per_s
+from rmsplugin.cli.check.slurm import hook_paths, judge_slurm
+from rmsplugin.cli.check.submission import SiteFile, read_site_file
+
+
+@pytest.mark.parametrize(
+    ("config", "level", "words"),
+    [
+        ({"SLURM_VERSION": "21.08.5"}, Level.ERROR, "older than 22.05"),
+        ({"SLURM_VERSION": ""}, Level.WARNING, "cannot be told"),
+        ({"SlurmctldHost[0]": "other(10.0.0.2)"}, Level.WARNING, "not the controller"),
+        ({"SlurmUser": "root(0)"}, Level.ERROR, "engine.user is slurm"),
+        ({"JobSubmitPlugins": "(null)"}, Level.ERROR, "does not name lua"),
+        ({"SLURM_CONF": "/opt/slurm.conf"}, Level.ERROR, "cannot be read"),
+        ({"PrologSlurmctld": "(null)"}, Level.ERROR, "is not set"),
+        ({"PrologSlurmctld": "/nowhere"}, Level.ERROR, "cannot be read"),
+        ({"EpilogSlurmctld": "(null)"}, Level.WARNING, "is not set"),
+        ({"PrologFlags": "(null)"}, Level.WARNING, "has no Alloc"),
+        ({"SelectType": "select/linear"}, Level.ERROR, "one vjob at a time"),
+        ({"SelectTypeParameters": "CR_CORE"}, Level.WARNING, "does not count memory"),
+        ({"PreemptMode": "GANG,REQUEUE"}, Level.ERROR, "gang scheduling"),
+        ({"KillWait": "2 sec"}, Level.WARNING, "too short"),
+        ({"PrologEpilogTimeout": "60"}, Level.WARNING, "not above slurm.prolog_wait_s"),
+    ],
+)
+def test_each_fault_of_slurm_conf_is_found(config: dict[str, str], level: Level, words: str) -> None:
+    fault(judge_slurm(settings(), with_config(**config)), level, words)
+
+
+def test_prolog_flags_that_imply_alloc_are_in_order() -> None:
+    assert faults(judge_slurm(settings(), with_config(PrologFlags="Contain"))) == []
+
+
+def test_slurm_out_of_reach_is_the_only_fault() -> None:
+    fault(judge_slurm(settings(), SlurmFacts(unreachable="scontrol failed")), Level.ERROR, "scontrol failed")
+
+
+# -- submission ----------------------------------------------------------------------------------------------------
+
+LARGEST = "max_vm_cpus = 4, max_vm_memory_mib = 3968"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "level", "words"),
+    [
+        ("/etc/slurm/job_submit.lua", "function slurm_job_submit() end", Level.ERROR, "does not load rmsplugin"),
+        ("/etc/slurm/rmsplugin.lua", None, Level.ERROR, "is not there"),
+        ("/etc/slurm/rmsplugin.lua", "job_desc.priority = 0", Level.ERROR, "earlier release"),
+        ("/hooks/prolog", "#!/bin/sh\nexit 0\n", Level.WARNING, "does not run rmsplugin-hook"),
+        ("/hooks/prolog_slurmctld", "#!/bin/sh\nexit 0\n", Level.ERROR, "does not run rmsplugin-hook"),
+    ],
+)
+def test_each_fault_of_a_file_of_slurms_is_found(path: str, text: str | None, level: Level, words: str) -> None:
+    fault(judge_slurm(settings(), with_text(path, text)), level, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "words"),
+    [
+        ('partitions = { "batch" }', Level.ERROR, "wraps the jobs of batch"),
+        ("partitions = {}", Level.ERROR, "wraps the jobs of no partition"),
+        ('gate = "other"', Level.ERROR, "by the licence other, but slurm.gate is vjobgate"),
+        ('images = { "default", "big" }', Level.ERROR, "image big"),
+        ("images = { }", Level.WARNING, "does not offer the image default"),
+        ('image_memory_mib = { default = 96, ["debian-12"] = 512 }', Level.WARNING, "debian-12, which is none"),
+        ("max_vm_cpus = 5", Level.WARNING, "more than the 4 that the largest VM host has"),
+        ("max_vm_memory_mib = 4096", Level.WARNING, "more than the 3968 that the largest VM host has for VMs"),
+        ("max_total_cpus = 2000", Level.WARNING, "more than the 1024 that the largest front has"),
+        ("max_total_memory_mib = 5000000", Level.WARNING, "more than the 4194304 that the largest front has"),
+    ],
+)
+def test_each_fault_of_the_site_file_is_found(text: str, level: Level, words: str) -> None:
+    others = [part for part in ('partitions = { "vjob" }', *LARGEST.split(", ")) if part.split()[0] != text.split()[0]]
+    facts = with_text(SITE_FILE, f"return {{ {', '.join([*others, text])} }}")
+    fault(judge_slurm(settings(), facts), level, words)
+
+
+def test_sizes_that_the_site_file_does_not_bound_are_told() -> None:
+    found = faults(judge_slurm(settings(), with_text(SITE_FILE, 'return { partitions = { "vjob" } }')))
+    assert [finding.remedy.split(" in ")[0] for finding in found] == ["max_vm_cpus = 4", "max_vm_memory_mib = 3968"]
+
+
+def test_a_site_file_is_read_without_its_comments() -> None:
+    text = """return {
+      -- partitions = { "old" }, gate = "old",
+      partitions = { "vjob", 'big' }, -- two
+      images = { "default", "debian-12" }, image_memory_mib = { default = 96, ["debian-12"] = 512 },
+      gate = "gate2", max_vm_cpus = 8,
+    }"""
+    assert read_site_file(text) == SiteFile(
+        ("vjob", "big"), "gate2", ("default", "debian-12"), ("default", "debian-12"), {"max_vm_cpus": 8}
+    )
+
+
+def test_what_the_site_file_computes_is_not_judged() -> None:
+    text = f"return {{ partitions = names, gate = name, images = all(), {LARGEST} }}"
+    assert faults(judge_slurm(settings(), with_text(SITE_FILE, text))) == []
+
+
+def test_without_a_site_file_only_the_sizes_are_missing() -> None:
+    found = faults(judge_slurm(settings(), with_text(SITE_FILE, None)))
+    assert all("has no max_vm" in finding.what for finding in found) and len(found) == 2
+
+
+# -- gate ----------------------------------------------------------------------------------------------------------
+
+
+def from_now(days: float) -> str:
+    return (datetime.fromtimestamp(SLURM.now) + timedelta(days=days)).isoformat(timespec="seconds")
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "words"),
+    [
+        ({"Licenses": "other:1"}, Level.ERROR, "holds 0 of the 1"),
+        ({"Users": "slurm,alice"}, Level.ERROR, "is for alice"),
+        ({"Users": "(null)"}, Level.ERROR, "is for nobody"),
+        ({"Accounts": "physics"}, Level.ERROR, "is for physics"),
+        ({"StartTime": from_now(1)}, Level.ERROR, "begins only"),
+        ({"EndTime": from_now(20.4)}, Level.WARNING, "ends in 20 days"),
+        ({"EndTime": "Unknown"}, Level.WARNING, "cannot be read"),
+    ],
+)
+def test_each_fault_of_the_reservation_is_found(change: dict[str, str], level: Level, words: str) -> None:
+    facts = replace(SLURM, reservations={"rmsplugin_gate": {**GATE, **change}})
+    fault(judge_slurm(settings(), facts), level, words)
+
+
+def test_a_gate_without_a_reservation_is_an_error() -> None:
+    fault(judge_slurm(settings(), replace(SLURM, reservations={})), Level.ERROR, "is not there")
+
+
+def test_a_licence_that_slurm_does_not_have_is_an_error() -> None:
+    found = fault(judge_slurm(settings(), replace(SLURM, licenses={"matlab": 5})), Level.ERROR, "has no vjobgate")
+    assert "Licenses=vjobgate:1" in found.remedy
+
+
+def test_licences_beside_those_reserved_open_the_gate() -> None:
+    fault(judge_slurm(settings(), replace(SLURM, licenses={"vjobgate": 5})), Level.ERROR, "holds 1 of the 5")
+
+
+def test_the_gate_in_another_reservation_is_an_error() -> None:
+    other = {"ReservationName": "course", "Licenses": "matlab:2,vjobgate", "Users": "alice"}
+    facts = replace(SLURM, reservations={"rmsplugin_gate": GATE, "course": other}, licenses={"vjobgate": 1})
+    assert fault(judge_slurm(settings(), facts), Level.ERROR, "has vjobgate").subject == "reservation course"
+
+
+# -- facts ---------------------------------------------------------------------------------------------------------
+
+
+def test_slurms_listings_are_read() -> None:
+    text = "Configuration data as of 2026\nKillWait                = 30 sec\nEmpty =\n\nCgroup:\nKillWait = 1\n"
+    assert parse_config(text) == {"KillWait": "30 sec", "Empty": ""}
+    assert hook_paths({"Prolog[0]": "/a", "Prolog[1]": "/b", "PrologFlags": "Alloc"}, "Prolog") == ["/a", "/b"]
+    assert hook_paths({"Prolog": "(null)"}, "Prolog") == []
+    text = "PartitionName=a Nodes=n[1-2] TRES=cpu=4,mem=8G PreemptMode=SUSPEND\nPartitionName=b Nodes=(null)\n"
+    rows = parse_rows(text, "PartitionName")
+    assert rows["a"] == {"PartitionName": "a", "Nodes": "n[1-2]", "TRES": "cpu=4,mem=8G", "PreemptMode": "SUSPEND"}
+    assert rows["b"]["Nodes"] == "(null)"
+    text = "NodeName=f OS=Linux 6.1 #1 SMP  RealMemory=10 AllocTRES= Reason=Low RealMemory [slurm@2026] Comment=a\n"
+    row = parse_rows(text, "NodeName")["f"]
+    assert (row["OS"], row["RealMemory"], row["AllocTRES"]) == ("Linux 6.1 #1 SMP", "10", "")
+    assert (row["Reason"], row["Comment"]) == ("Low RealMemory [slurm@2026]", "a")
+    assert parse_rows("No reservations in the system\n", "ReservationName") == {}
+
+
+def test_how_fast_vms_are_saved_is_measured_on_the_last_suspends(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    assert saved_bytes_per_s(path) == 0.0
+    database = sqlite3.connect(path)
+    database.execute("create table actions (id integer primary key, kind, state, bytes_total, created, ended)")
+    rows = [("suspend", "done", 1, 0.0, 1000.0)]  # older than those that count
+    rows += [("suspend", "done", 400, 10.0, 14.0), ("suspend", "done", 100, 20.0, 21.0)] * 25
+    rows += [("suspend", "failed", 1, 0.0, 9.0), ("resume", "done", 1, 0.0, 9.0), ("suspend", "running", 5, 9.0, 0.0)]
+    database.executemany("insert into actions (kind, state, bytes_total, created, ended) values (?, ?, ?, ?, ?)", rows)
+    database.commit()
+    database.close()
+    assert saved_bytes_per_s(path) == 100.0
+    path.write_bytes(b"no ledger" * 1000)
+    assert saved_bytes_per_s(path) == 0.0
