@@ -122,6 +122,11 @@ class Hypervisor(_Section):
         "qemu+tls://{node}/system", description="how one node's libvirt reaches another's for a migration"
     )
     domain_type: Literal["auto", "kvm", "qemu"] = Field("auto", description="`auto`: kvm where libvirt offers it")
+    machine: str = Field(
+        "pc-q35-7.2",
+        pattern=r"^pc-(q35|i440fx)-[A-Za-z0-9.-]+$",
+        description="machine type of new VMs, with its version: one that QEMU has on all nodes (rmsplugin check tells)",
+    )
     migrate_tls: bool = Field(True, description="encrypt and authenticate the memory stream of migrations (QEMU's TLS)")
     connect_timeout_s: Seconds = Field(10.0, description="bound of a connection to a node")
     boot_timeout_s: Seconds = Field(120.0, description="from creation to a guest that answers")

@@ -67,8 +67,15 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
             future.result()
         ssh.start(cluster)
         head.result()
-        progress("waiting for Slurm's nodes and for libvirt")
-        _wait(pool, [lambda: slurm.wait_for_nodes(cluster), *_libvirt_waits(cluster)])
+        progress("waiting for Slurm's nodes, libvirt and NFS")
+        _wait(
+            pool,
+            [
+                lambda: slurm.wait_for_nodes(cluster),
+                lambda: nfs.wait_until_ready(cluster),
+                *_libvirt_waits(cluster),
+            ],
+        )
     if cluster.engine:
         engine.start_and_wait(cluster, progress)
     cluster.ready = True

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from minicluster_lib import hosts
+from minicluster_lib.cache import package_versions
 from minicluster_lib.layout import HEAD_ADDRESS, Cluster
+from minicluster_lib.waiting import wait_until
 
 NFS_PORT = 2049
+_LISTENS = "0A"  # in /proc/net/tcp
 MOUNT_PORT = 20048
 MOUNT_OPTIONS = (
     f"vers=3,nolock,proto=tcp,port={NFS_PORT},mountproto=tcp,mountport={MOUNT_PORT},addr={HEAD_ADDRESS}"
     f",mountaddr={HEAD_ADDRESS},hard"
 )
 
-_GANESHA_CONF = f"""\
+# Since release 5 the server wants to ask for memory as a disk's driver does, and ends where it may not (in containers).
+_MAY_NOT_FLUSH = "    allow_set_io_flusher_fail = true;\n"
+
+_GANESHA_CONF = """\
 NFS_CORE_PARAM {{
     Protocols = 3;
-    NFS_Port = {NFS_PORT};
-    MNT_Port = {MOUNT_PORT};
+    NFS_Port = {nfs_port};
+    MNT_Port = {mount_port};
     Enable_NLM = false;
     Enable_RQUOTA = false;
-    Bind_addr = {HEAD_ADDRESS};
-}}
+    Bind_addr = {address};
+{more}}}
 EXPORT {{
     Export_Id = 1;
     Path = /home;
@@ -45,7 +53,11 @@ def install_configuration(cluster: Cluster) -> None:
     """Write the head's /etc/ganesha."""
     directory = cluster.head.path("etc/ganesha")
     directory.mkdir(exist_ok=True)
-    (directory / "ganesha.conf").write_text(_GANESHA_CONF)
+    version = package_versions(["nfs-ganesha"]).get("nfs-ganesha", "")
+    more = "" if version.startswith(("3.", "4.")) else _MAY_NOT_FLUSH
+    (directory / "ganesha.conf").write_text(
+        _GANESHA_CONF.format(address=HEAD_ADDRESS, nfs_port=NFS_PORT, mount_port=MOUNT_PORT, more=more)
+    )
 
 
 def start(cluster: Cluster) -> None:
@@ -68,3 +80,17 @@ def start(cluster: Cluster) -> None:
             "/run/ganesha/ganesha.pid",
         ],
     )
+
+
+def wait_until_ready(cluster: Cluster) -> None:
+    """Wait until the NFS server listens: without it no guest has its user's files."""
+
+    def answers() -> bool:
+        for name in ("tcp", "tcp6"):
+            table = Path(f"/proc/{cluster.init_pids[cluster.head.name]}/net/{name}")
+            rows = [line.split()[1:4] for line in table.read_text().splitlines()] if table.exists() else []
+            if any(local.endswith(f":{NFS_PORT:04X}") and state == _LISTENS for local, _, state in rows):
+                return True
+        return False
+
+    wait_until(answers, 60, "the NFS server (see: minicluster logs head nfs)")

@@ -82,6 +82,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
             wanted.uri,
             wanted.migrate_uri,
             domain_type=wanted.domain_type,
+            machine_type=wanted.machine,
             connect_timeout_s=wanted.connect_timeout_s,
         )
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))

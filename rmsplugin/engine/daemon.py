@@ -165,6 +165,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             hypervisor.uri,
             hypervisor.migrate_uri,
             domain_type=hypervisor.domain_type,
+            machine_type=hypervisor.machine,
             migrate_tls=hypervisor.migrate_tls,
             connect_timeout_s=hypervisor.connect_timeout_s,
         ),

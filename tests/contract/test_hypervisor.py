@@ -35,6 +35,7 @@ from rmsplugin.errors import (
 REPOSITORY = Path(__file__).resolve().parents[2]
 A, B = "n1", "n2"
 VM = "vjob9001-0"
+MACHINE = "pc-q35-7.2"
 MEMORY_MIB = 96
 INSIDE = os.environ.get(in_head.VARIABLE)
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
@@ -139,6 +140,7 @@ class LibvirtWorld:
             f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
             "qemu+tls://{node}/system",
             domain_type="qemu",
+            machine_type=MACHINE,
             connect_timeout_s=2,
             call_timeout_s=2,
         )
@@ -297,6 +299,8 @@ def test_host_info_and_statistics(world: World) -> None:
     assert host.cpus >= 1
     assert host.memory_mib >= 1024
     assert host.domain_type == "qemu"
+    assert MACHINE in host.machines
+    assert not {"q35", "pc"} & host.machines  # which are other machines in other releases of QEMU
     assert world.hypervisor.statistics(A) == {}
     boot(world)
     first = world.hypervisor.statistics(A)[VM]

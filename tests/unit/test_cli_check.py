@@ -42,7 +42,9 @@ AGENT = NodeCheck(
     time=0.0,
     bridge=True,
 )
-NODE = NodeFacts("n1", HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm"), AGENT)
+MACHINES = frozenset({"pc-i440fx-7.2", "pc-q35-7.2"})
+NEWER_MACHINES = frozenset({"pc-q35-8.2", "pc-q35-9.0", "pc-q35-9.2", "pc-q35-10.0", "pc-q35-10.1", "pc-i440fx-11.0"})
+NODE = NodeFacts("n1", HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm", MACHINES), AGENT)
 
 
 def judged_host(facts: HostFacts = HOST, given: Settings | None = None, cpus: int = 4) -> list[Finding]:
@@ -104,7 +106,12 @@ def agent(**directories: Mapping[str, Any]) -> NodeFacts:
     [
         (replace(NODE, hypervisor="no route"), Level.ERROR, "libvirt: no route"),
         (replace(NODE, agent="permission denied"), Level.ERROR, "node agent: permission denied"),
-        (replace(NODE, hypervisor=HostInfo("n1", 4, 8192, "QEMU", "qemu")), Level.WARNING, "emulated"),
+        (replace(NODE, hypervisor=HostInfo("n1", 4, 8192, "QEMU", "qemu", MACHINES)), Level.WARNING, "emulated"),
+        (
+            replace(NODE, hypervisor=HostInfo("n1", 4, 8192, "QEMU", "kvm", NEWER_MACHINES)),
+            Level.ERROR,
+            "no machine type pc-q35-7.2",
+        ),
         (replace(NODE, agent=replace(AGENT, version="0.0.1")), Level.WARNING, "has rmsplugin 0.0.1"),
         (replace(NODE, agent=replace(AGENT, images={"/k": False, "/i": True})), Level.ERROR, "/k is not there"),
         (replace(NODE, agent=replace(AGENT, bridge=False)), Level.ERROR, "no bridge br0"),
@@ -185,3 +192,11 @@ def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     done = program("--config", str(file), as_nobody=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "rmsplugin check: the check has to be run by daemon, or by root: try sudo rmsplugin check\n"
+
+
+def test_a_node_without_the_machine_type_is_told_its_newest() -> None:
+    facts = replace(NODE, hypervisor=HostInfo("n1", 4, 8192, "QEMU", "kvm", NEWER_MACHINES))
+    (fault,) = [finding for finding in judge_node(settings(), facts) if finding.level is Level.ERROR]
+    assert fault.remedy.endswith("newest here: pc-q35-9.0, pc-q35-9.2, pc-q35-10.0, pc-q35-10.1")
+    wanted = settings(hypervisor={"machine": "pc-q35-10.0"})
+    assert not [finding for finding in judge_node(wanted, facts) if finding.level is Level.ERROR]

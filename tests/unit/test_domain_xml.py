@@ -10,6 +10,7 @@ from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
 from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, domain_xml, with_paths_of
+from rmsplugin.adapters.hypervisor.libvirt import offered_machines
 
 #: Comes with Debian's package libvirt0.
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
@@ -27,7 +28,7 @@ SPEC = VMSpec(
     config_path="/vm/vjob12-1.config",
     console_log="/vm/vjob12-1.console",
 )
-TCG, KVM = Machine("qemu"), Machine("kvm")
+TCG, KVM = Machine("qemu", "pc-q35-8.0"), Machine("kvm", "pc-q35-8.0")
 
 
 def parse(xml: str) -> etree._Element:
@@ -40,7 +41,7 @@ def schema() -> etree.RelaxNG:
     return etree.RelaxNG(etree.parse(str(SCHEMA)))
 
 
-@pytest.mark.parametrize("machine", [TCG, KVM, Machine("kvm", "pc", "Skylake-Server")])
+@pytest.mark.parametrize("machine", [TCG, KVM, Machine("kvm", "pc-i440fx-8.0", "Skylake-Server")])
 @pytest.mark.parametrize("image", [KERNEL, DISK])
 @pytest.mark.parametrize("console", ["/vm/console", ""])
 def test_is_valid_for_libvirt(
@@ -85,7 +86,7 @@ def test_cpu_model() -> None:
 
     assert cpu(KVM) == ("host-model", None)
     assert cpu(TCG) == ("custom", "qemu64")
-    assert cpu(Machine("kvm", cpu_model="Haswell")) == ("custom", "Haswell")
+    assert cpu(Machine("kvm", "pc-q35-8.0", "Haswell")) == ("custom", "Haswell")
 
 
 def test_disk_image() -> None:
@@ -168,3 +169,16 @@ def test_state_of_another_vm_is_refused() -> None:
         with_paths_of(saved_form(SPEC), replace(SPEC, image=DISK))
     with pytest.raises(ValueError):
         with_paths_of("<domain", SPEC)
+
+
+def test_the_machine_types_that_a_node_offers_are_those_with_a_version() -> None:
+    capabilities = """<capabilities><guest><arch name='i686'><machine>pc-q35-1.0</machine></arch></guest>
+    <guest><arch name='x86_64'><machine maxCpus='255'>pc-i440fx-7.2</machine>
+    <machine canonical='pc-i440fx-7.2' maxCpus='255'>pc</machine><machine canonical='pc-q35-7.2'>q35</machine>
+    <machine>pc-q35-7.2</machine><domain type='kvm'><machine>pc-q35-8.0</machine></domain></arch></guest>
+    </capabilities>"""
+    assert offered_machines(capabilities) == {"pc-i440fx-7.2", "pc-q35-7.2", "pc-q35-8.0"}
+
+
+def test_the_vm_is_of_the_machine_type_that_was_asked_for() -> None:
+    assert parse(domain_xml(SPEC, TCG)).find("os/type").get("machine") == "pc-q35-8.0"  # type: ignore[union-attr]

@@ -92,6 +92,7 @@ class HostInfo:
     memory_mib: int
     hypervisor: str  # e.g. "QEMU 7.2.0, libvirt 9.0.0"
     domain_type: str  # "kvm" or "qemu"
+    machines: frozenset[str]  # machine types that VMs can have there, with their versions
 
 
 class Hypervisor(Protocol):

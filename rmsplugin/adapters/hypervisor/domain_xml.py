@@ -31,7 +31,7 @@ class Machine:
     """
 
     domain_type: Literal["kvm", "qemu"]
-    type: str = "q35"
+    type: str  # with its version: plain q35 is another machine in each release of QEMU
     cpu_model: str = ""  # "" = the host's own under KVM, and qemu64, which TCG can emulate on any host, otherwise
 
 

@@ -54,7 +54,7 @@ class LibvirtHypervisor:
         migrate_uri_template: str,
         *,
         domain_type: DomainType = "auto",
-        machine_type: str = "q35",
+        machine_type: str,
         cpu_model: str = "",
         migrate_tls: bool = True,
         connect_timeout_s: float = 10.0,
@@ -67,7 +67,8 @@ class LibvirtHypervisor:
             migrate_uri_template: how the libvirtd of one node reaches that of another for a migration; the memory goes
                 to the host in it.
             domain_type: ``auto`` = kvm where libvirt offers it.
-            machine_type: the same on all nodes, else nothing can be moved.
+            machine_type: of new VMs, with its version; the same on all nodes, else nothing can be moved. What is
+                restored or migrated keeps the one that it was made with.
             cpu_model: likewise; see ``Machine``.
             migrate_tls: encrypt and authenticate the memory stream (libvirt's VIR_MIGRATE_TLS).
             connect_timeout_s: bound of a connection.
@@ -96,10 +97,11 @@ class LibvirtHypervisor:
             memory_kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)["total"]
             cpus = conn.getInfo()[2]
             versions = f"QEMU {_version(conn.getVersion())}, libvirt {_version(conn.getLibVersion())}"
-            return cpus, memory_kib // 1024, versions, _offered_domain_type(conn.getCapabilities())
+            return cpus, memory_kib // 1024, versions, conn.getCapabilities()
 
-        cpus, memory_mib, versions, offered = self._query(node, "describing the host", ask)
-        return HostInfo(node, cpus, memory_mib, versions, self._chosen(offered))
+        cpus, memory_mib, versions, capabilities = self._query(node, "describing the host", ask)
+        kind = self._chosen(_offered_domain_type(capabilities))
+        return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Hypervisor``."""
@@ -421,6 +423,14 @@ def _version(number: int) -> str:
 def _offered_domain_type(capabilities: str) -> str:
     document = etree.fromstring(capabilities.encode())
     return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
+
+
+def offered_machines(capabilities: str) -> frozenset[str]:
+    """The machine types with a version that libvirt's capabilities name."""
+    document = etree.fromstring(capabilities.encode())
+    machines = document.findall("guest/arch[@name='x86_64']//machine")
+    # One with `canonical` is an alias, such as q35.
+    return frozenset(machine.text for machine in machines if machine.text and machine.get("canonical") is None)
 
 
 def _exists(state: int) -> bool:

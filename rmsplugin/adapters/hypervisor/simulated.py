@@ -218,7 +218,7 @@ class SimulatedHypervisor:
         with self._lock:
             self._enter("host_info", node)
             cpus, memory_mib = self._capacity[node]
-            return HostInfo(node, cpus, memory_mib, "simulated", "qemu")
+            return HostInfo(node, cpus, memory_mib, "simulated", "qemu", frozenset({"pc-q35-7.2"}))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Hypervisor``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -63,12 +64,24 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
         )
         return
     yield ok(subject, f"{info.hypervisor}: {info.cpus} CPUs, {info.memory_mib} MiB")
+    machine = settings.hypervisor.machine
+    if machine not in info.machines:
+        versioned = sorted((name for name in info.machines if "q35" in name), key=_by_version)
+        yield error(
+            subject,
+            f"its QEMU has no machine type {machine}: no VM can be started there, or come there",
+            f"set hypervisor.machine to one that all nodes have; newest here: {', '.join(versioned[-4:]) or 'none'}",
+        )
     if info.domain_type != "kvm":
         yield warning(
             subject,
             "VMs are emulated, not virtualised (no KVM): they work, at a tenth of the speed or less",
             "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
         )
+
+
+def _by_version(machine: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", machine.partition("q35")[2])]
 
 
 def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | str) -> Iterator[Finding]:
