@@ -41,6 +41,7 @@ class Borrowing:
         self._rests: dict[str, _Rest] = {}
         self._extended: dict[int, float] = {}
         self._before: dict[str, Room] = {}
+        self._ended: set[int] = set()  # rooms that we ended, and that Slurm may still show
 
     def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
         """Ask Slurm for what is to be changed.
@@ -54,6 +55,7 @@ class Borrowing:
         """
         said = self._end_strange(seen)
         self._notice_ends(seen)
+        self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
         occupied = self._occupied(seen)
         for name in self._context.settings.hosts_partitions:
             partition = seen.rms.partitions.get(name)
@@ -72,7 +74,7 @@ class Borrowing:
                 said += self._give_back(seen, rooms[node], why)
             for room in rooms.values():
                 said += self._extend(seen, room, hosts.room_time_limit_s)
-        self._before = dict(seen.rooms.by_node)
+        self._before = {node: room for node, room in seen.rooms.by_node.items() if room.job_id not in self._ended}
         return said
 
     # -- what is so --------------------------------------------------------------------------------------------------
@@ -129,6 +131,7 @@ class Borrowing:
             return []
         except RmspluginError as error:
             return [f"room {job.job_id} cannot be ended: {error}"]
+        self._ended.add(job.job_id)
         where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
         self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
@@ -152,7 +155,6 @@ class Borrowing:
         if not self._placing.close(room.node, occupied):
             return []
         said = self._cancel(room, why)
-        self._before.pop(room.node, None)
         if room.node in seen.faults:
             self._rest(room.node, seen.taken)
         elif room.state is RoomState.LEAVING:

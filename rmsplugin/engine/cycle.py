@@ -109,7 +109,7 @@ class Cycle:
         for vjob in vjobs.values():
             job = jobs.get(vjob.job_id)
             if job is None or job.state is JobState.ENDED:
-                self._executor.cancel(vjob.job_id)
+                self._executor.cancel(vjob.job_id, "its job has ended")
             if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
                 continue  # it moves, or moved after the first look
             vms = context.ledger.vms(vjob.job_id)

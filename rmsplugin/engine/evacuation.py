@@ -72,7 +72,7 @@ class Evacuation:
         if vjob.state is VJobState.STARTING:
             # Nothing of the user's has run: it starts again elsewhere.
             if vjob.job_id in busy:
-                self._executor.cancel(vjob.job_id)
+                self._executor.cancel(vjob.job_id, reason)
                 return []
             self._executor.begin(vjob.job_id, OperationKind.RESTART, reason)
             return [f"restart {vjob.display_id}: {reason}"]

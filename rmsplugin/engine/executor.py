@@ -119,12 +119,12 @@ class Executor:
         with self._lock:
             return set(self._tasks)
 
-    def cancel(self, job_id: int) -> None:
-        """The vjob's job has ended: whatever is being done to it, other than ending it, is pointless."""
+    def cancel(self, job_id: int, reason: str) -> None:
+        """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``."""
         with self._lock:
             task = self._tasks.get(job_id)
         if task is not None and task.operation.kind not in (OperationKind.STOP, OperationKind.RESTART):
-            task.cancel()
+            task.cancel(reason)
 
     def poke(self, job_id: int) -> None:
         """Something happened that an operation on the vjob may be waiting for."""

@@ -22,7 +22,7 @@ _BEGIN_S = 10.0
 
 
 class CancelledError(RmspluginError):
-    """The vjob's job ended while an operation on it was under way: whatever is left is stopped next."""
+    """An operation became pointless while it was under way, mostly because its job ended: the next cycle cleans up."""
 
 
 class Task:
@@ -32,6 +32,7 @@ class Task:
         self.context = context
         self.operation = operation
         self._cancelled = threading.Event()
+        self._why_cancelled = ""
         self._poked = threading.Event()
         self._begun: dict[str, threading.Event] = defaultdict(threading.Event)
 
@@ -54,8 +55,9 @@ class Task:
 
     # -- cancellation and waiting --------------------------------------------------------------------------------
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str) -> None:
         """Ask the operation to end at its next step; a save or migration under way is aborted."""
+        self._why_cancelled = reason
         self._cancelled.set()
         self._poked.set()
         for vm in self.vms():
@@ -68,7 +70,7 @@ class Task:
     def check_cancelled(self) -> None:
         """Raise CancelledError if ``cancel`` was called."""
         if self._cancelled.is_set():
-            raise CancelledError("its job has ended")
+            raise CancelledError(self._why_cancelled)
 
     def poke(self) -> None:
         """Something happened that the operation may be waiting for."""

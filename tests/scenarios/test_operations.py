@@ -143,7 +143,7 @@ def test_a_vm_that_cannot_boot_puts_its_vjob_back_with_the_reason_and_a_pause(wo
     assert "no such kernel" in vjob.reason
     assert vjob.not_before > world.time
     assert world.leftovers() == []
-    assert world.rms.job(job).held
+    assert world.rms.job(job).gated
     world.until(job, S.RUNNING, ticks=120)
 
 
@@ -204,7 +204,7 @@ def test_scontrol_suspend_and_resume_by_hand_are_followed(world: World) -> None:
 
 def test_a_job_that_was_requeued_by_hand_does_not_start_again_in_the_second_of_its_requeue(world: World) -> None:
     job = running(world, vms=1)
-    world.rms.requeue(job, hold=False)
+    world.rms.requeue_by_admin(job)
     for _ in range(10):
         world.tick()
     assert (world.rms.job(job).detail, world.rms.job(job).restarts) == ("RUNNING", 1)
@@ -230,7 +230,7 @@ def test_gang_scheduling_makes_the_engine_only_observe(world: World) -> None:
 
 
 def test_a_job_that_was_not_wrapped_never_runs_in_a_vjob_partition(world: World) -> None:
-    job = world.rms.submit(script="#!/bin/sh\ntrue\n", held=False)
+    job = world.rms.submit(script="#!/bin/sh\ntrue\n", gated=False)
     for _ in range(4):
         world.tick()
     assert world.rms.job(job).held

@@ -11,7 +11,7 @@ from typing import Any
 from rmsplugin.adapters.guest import SimulatedGuests
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
-from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.engine.context import Clock, Context
 from rmsplugin.engine.cycle import Cycle
@@ -20,21 +20,29 @@ from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import RefusedError
+from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
 from rmsplugin.settings import Settings
 
 NODES = ("n1", "n2", "n3")
+FRONTS = ("front1", "front2")
 CPUS, MEMORY_MIB = 2, 1024
+GRACE_S = 60
 
-SETTINGS = Settings.model_validate(
-    {
-        "engine": {"user": "root"},
-        "slurm": {"partitions": ["vjob"]},
-        "nodes": {"store": "/store"},
-        "network": {"pool": "10.0.0.10-10.0.0.200", "prefix_length": 24},
-        "image": {"default": {"kind": "kernel", "kernel": "/vmlinuz", "initrd": "/initrd"}},
-    }
-)
+
+def make_settings(**hosts: Any) -> Settings:
+    """Settings of the world; ``hosts``: how its VM hosts are borrowed."""
+    return Settings.model_validate({**_SETTINGS, "hosts": {"vmhosts": hosts}})
+
+
+_SETTINGS: dict[str, Any] = {
+    "engine": {"user": "root"},
+    "slurm": {"partitions": ["vjob"]},
+    "partition": {"vjob": {"hosts": "vmhosts"}},
+    "nodes": {"store": "/store"},
+    "network": {"pool": "10.0.0.10-10.0.0.200", "prefix_length": 24},
+    "image": {"default": {"kind": "kernel", "kernel": "/vmlinuz", "initrd": "/initrd"}},
+}
 
 
 class KilledError(BaseException):
@@ -103,16 +111,12 @@ class AnsweringGuests(SimulatedGuests):
 class World:
     """The cluster; it outlives the engine."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **hosts: Any) -> None:
+        """Make it; ``hosts``: settings of its hosts partition."""
+        self.settings = make_settings(**hosts)
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
-        self.rms = SimulatedRms(
-            lambda: self.time,
-            [RmsNode(name, CPUS, MEMORY_MIB, True, False, "IDLE") for name in NODES],
-            [RmsPartition("vjob", True, NODES, "SUSPEND", 1, 0)],
-            configuring_s=0.0,
-        )
         self.files = SimulatedFiles()
         self.hypervisor = SimulatedHypervisor(
             dict.fromkeys(NODES, (CPUS, MEMORY_MIB)),
@@ -120,11 +124,36 @@ class World:
             sleep=self.pass_time,
             files=self.files,
         )
+        self.rms = SimulatedRms(
+            lambda: self.time,
+            [
+                *(RmsNode(name, CPUS, MEMORY_MIB, True, False, "IDLE") for name in NODES),
+                *(RmsNode(name, 1024, 1 << 22, True, False, "IDLE") for name in FRONTS),
+            ],
+            [
+                RmsPartition("plain", True, NODES, "OFF", 10, 0),
+                RmsPartition("vjob", True, FRONTS, "REQUEUE", 1, 0),
+                RmsPartition("vmhosts", True, NODES, "CANCEL", 1, GRACE_S, exclusive=True, hidden=True),
+            ],
+            configuring_s=0.0,
+            user="root",
+            on_end=self._epilog,
+        )
+        self.rms.preempt_type = "preempt/partition_prio"
         self.nodes = SimulatedNodes(self.files)
         self.guests = AnsweringGuests()
         self.settled = 0
+        self.ended_by_epilog: list[str] = []
         self.life = Life(None)
         self.start_engine()
+
+    def _epilog(self, job: RmsJob) -> None:
+        """What the epilog of a room does on its node: no VM is left there."""
+        if job.name == ROOM_NAME:
+            for node in job.nodes if job.state is not JobState.PENDING else ():
+                for name in self.hypervisor.list_vms(node):
+                    self.ended_by_epilog.append(name)
+                    self.hypervisor.kill_vm(name)
 
     def pass_time(self, seconds: float) -> None:
         """Virtual time goes on."""
@@ -147,7 +176,7 @@ class World:
         self.life = life = Life(None)
         ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
         self.context = Context(
-            settings=SETTINGS,
+            settings=self.settings,
             ledger=ledger,
             rms=Mortal(self.rms, life),
             hypervisor=Mortal(self.hypervisor, life),
@@ -191,11 +220,19 @@ class World:
             self.settled += 1
             self.hypervisor.settle(vm, succeed=self.settled % 2 == 0)
 
-    def submit(self, vms: int = 2, cpus: int = 1, memory_mib: int = 256, **options: Any) -> int:
-        """A wrapped job, held, as lua/rmsplugin.lua leaves it."""
-        geometry = Geometry(vms, cpus, memory_mib)
+    def submit(
+        self,
+        vms: int = 2,
+        cpus: int = 1,
+        memory_mib: int = 256,
+        constraints: dict[str, str] | None = None,
+        **options: Any,
+    ) -> int:
+        """A wrapped job, as lua/rmsplugin.lua leaves it."""
+        geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
-        return self.rms.submit(script=script, user="nobody", uid=65534, **options)
+        size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
+        return self.rms.submit(script=script, user="nobody", uid=65534, **size, **options)
 
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""
