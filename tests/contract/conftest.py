@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-MINICLUSTER = str(REPOSITORY / "contrib" / "minicluster")
+from contract.rms_worlds import GRACE_S, MINICLUSTER, RealWorld, World, open_world
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +21,20 @@ def minicluster() -> Iterator[Path]:
     if os.getuid() != 0:
         pytest.skip("needs root, to bring up a minicluster")
     directory = Path("/var/tmp") / f"rmsplugin-contract-{os.getpid()}"
+    options = ["--no-engine", "--nodes", "2", "--grace-s", str(GRACE_S), "--dir", str(directory)]
     try:
-        subprocess.run([MINICLUSTER, "up", "--no-engine", "--nodes", "2", "--dir", str(directory)], check=True)
+        subprocess.run([MINICLUSTER, "up", *options], check=True)
         yield directory
     finally:
         subprocess.run([MINICLUSTER, "down", "--dir", str(directory)], check=True)
+
+
+@pytest.fixture(
+    params=["simulated", pytest.param("cli", marks=pytest.mark.e2e), pytest.param("pyslurm", marks=pytest.mark.e2e)]
+)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A Slurm of each kind."""
+    opened = open_world(request.param, request)
+    yield opened
+    if isinstance(opened, RealWorld):
+        opened.clean()

@@ -192,6 +192,13 @@ class SimulatedCluster:
         with self._lock:
             self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
 
+    def reserve(
+        self, name: str, start_time: int, end_time: int, nodes: tuple[str, ...] = (), licenses: str = ""
+    ) -> str:
+        """As an admin: a reservation for maintenance. Returns its name."""
+        self.reservations[name] = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
+        return name
+
     def lose_node(self, name: str) -> None:
         """The node fails: its jobs are requeued, but those that do not want to be."""
         with self._lock:
@@ -277,14 +284,10 @@ class SimulatedCluster:
     def _reserve(self) -> None:
         now, name = int(self._clock()), self._gate_reservation
         known = self.reservations.get(name)
+        start = known.start_time if known else now
+        licenses = f"{self._gate}:{self.licenses[self._gate]}"
         self.reservations[name] = RmsReservation(
-            name,
-            start_time=known.start_time if known else now,
-            end_time=now + _YEAR_S,
-            nodes=(),
-            licenses=f"{self._gate}:{self.licenses[self._gate]}",
-            users=(self._user,),
-            flags=("ANY_NODES",),
+            name, start, now + _YEAR_S, (), licenses, users=(self._user,), flags=("ANY_NODES",)
         )
 
     def _close(self, jobs: Iterable[SimulatedJob]) -> None:
