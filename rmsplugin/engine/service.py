@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rmsplugin import __version__
-from rmsplugin.client import SEALED_TYPE, CallerIdentity, seal_response, verify_request
+from rmsplugin.client import SEALED_TYPE
 from rmsplugin.engine import views
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import Operation
+from rmsplugin.engine.sealing import CallerIdentity, seal_response, verify_request
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from rmsplugin.adapters import munge
-from rmsplugin.client import SEALED_TYPE, CallerIdentity, EngineClient, seal_response, verify_request
+from rmsplugin.client import SEALED_TYPE, EngineClient
+from rmsplugin.engine.sealing import CallerIdentity, seal_response, verify_request
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,
