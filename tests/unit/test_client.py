@@ -153,7 +153,7 @@ def test_munge_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(munge, "_LIBRARY", "libmunge-of-nowhere.so.2")
     munge._library.cache_clear()
     try:
-        with pytest.raises(UnavailableError, match="libmunge2. is not installed"):
+        with pytest.raises(UnavailableError, match="libmunge2"):
             munge.encode(b"x")
     finally:
         munge._library.cache_clear()
