@@ -81,8 +81,11 @@ def rooms(context: Context, seen: Observation) -> dict[str, Room]:
         node = seen.rms.nodes[name]
         takes_vms = node.up and not node.draining and name in seen.vms
         found[name] = Room(_capacity(context, seen, node), takes_vms)
+    live = context.ledger.live_vms()  # read first: a vjob that is missing below has ended since, and its VMs are gone
     geometries = {vjob.job_id: vjob.geometry for vjob in context.ledger.vjobs()}
-    for row in context.ledger.live_vms():
+    for row in live:
+        if row.job_id not in geometries:
+            continue
         for place in {row.host, row.destination} & found.keys():
             found[place].used += demand(context, geometries[row.job_id])
             found[place].vms += 1

@@ -14,9 +14,16 @@ from typing import Any
 
 from rmsplugin.adapters import munge
 from rmsplugin.client import SCHEME
-from rmsplugin.errors import ForbiddenError
+from rmsplugin.errors import ForbiddenError, OperationFailedError
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
+
+#: A credential holds 1 MiB, with a little of its own.
+_ANSWER_MAX = (1 << 20) - 4096
+
+
+class AnswerTooLargeError(OperationFailedError):
+    """The answer does not fit into a MUNGE credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,12 @@ def seal_response(identity: CallerIdentity, status: int, body: Mapping[str, Any]
 
     Raises:
         UnavailableError: munged does not answer.
-        OperationFailedError: the body is larger than a credential can be (1 MiB).
+        AnswerTooLargeError: the body is larger than a credential can be (1 MiB).
     """
     payload = json.dumps({"nonce": identity.nonce, "status": status, "body": body}).encode()
+    if len(payload) > _ANSWER_MAX:
+        raise AnswerTooLargeError(
+            f"the answer has {len(payload)} bytes, and over the network {_ANSWER_MAX} fit into a MUNGE credential; "
+            "ask for less, or ask on the controller"
+        )
     return munge.encode(payload, restrict_uid=identity.uid, socket=munge_socket)
