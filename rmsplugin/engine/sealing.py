@@ -18,8 +18,8 @@ from rmsplugin.errors import ForbiddenError, OperationFailedError
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
-#: A credential holds 1 MiB, with a little of its own.
-_ANSWER_MAX = (1 << 20) - 4096
+#: munged takes credentials of 1 MiB, in base64, with a little of its own. It makes larger ones, which nobody can decode.
+_ANSWER_MAX = (1 << 20) * 3 // 4 - 4096
 
 
 class AnswerTooLargeError(OperationFailedError):
@@ -73,7 +73,7 @@ def seal_response(identity: CallerIdentity, status: int, body: Mapping[str, Any]
 
     Raises:
         UnavailableError: munged does not answer.
-        AnswerTooLargeError: the body is larger than a credential can be (1 MiB).
+        AnswerTooLargeError: the body is larger than what a credential can carry (764 KiB).
     """
     payload = json.dumps({"nonce": identity.nonce, "status": status, "body": body}).encode()
     if len(payload) > _ANSWER_MAX:

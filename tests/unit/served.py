@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import http.client
 import json
+import os
 import socket
 import threading
 import time
@@ -21,6 +22,7 @@ from rmsplugin.engine.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 
 PATIENCE_S = 20.0
+ME = os.getuid()
 
 
 class Served:

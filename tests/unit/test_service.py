@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.served import Served, answer_of, request_bytes, until
+from unit.served import ME, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
@@ -19,7 +19,6 @@ from rmsplugin.engine.connections import Limits
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
-ME = os.getuid()
 NOBODY = 65534
 S = VJobState
 
