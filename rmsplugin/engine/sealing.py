@@ -18,7 +18,7 @@ from rmsplugin.errors import ForbiddenError, OperationFailedError
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
-#: munged takes credentials of 1 MiB, in base64, with a little of its own. It makes larger ones, which nobody can decode.
+#: munged takes credentials of 1 MiB, in base64, with a little of its own; larger ones it makes, but nobody can decode.
 _ANSWER_MAX = (1 << 20) * 3 // 4 - 4096
 
 

@@ -35,6 +35,9 @@ from rmsplugin.errors import (
 from rmsplugin.model.vjob import IllegalTransitionError
 
 log = logging.getLogger(__name__)
+# aiohttp logs whatever is not HTTP with a traceback: every user of the host could fill the log. Who sent it is told.
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 
@@ -118,6 +121,7 @@ class Service:
         runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_http_log,
             shutdown_timeout=1.0,
             handler_cancellation=True,
             auto_decompress=False,
