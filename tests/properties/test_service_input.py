@@ -43,7 +43,8 @@ METHODS = st.sampled_from([*["GET", "POST"] * 5, "PUT", "HEAD", "OPTIONS", "PATC
 TEXT = st.text(max_size=8).map(lambda text: urllib.parse.quote(text, errors="replace")) | st.text(max_size=8)
 
 IDS = st.one_of(
-    st.integers(0, 8).map(str),
+    *[st.integers(1, 8).map(str)] * 6,
+    st.integers(10**18, 10**24).map(str),
     st.integers(-(2**80), 2**80).map(str),
     st.text("0123456789_%.-+ ", max_size=12),
     TEXT,
@@ -53,6 +54,7 @@ VERBS = st.sampled_from(
     ["access", "started", "attached", "finished", "prolog", "epilog", "suspend", "resume", "migrate", "", "x"]
 )
 PATHS = st.one_of(
+    st.builds("/v1/jobs/{}/{}".format, IDS, VERBS),
     st.builds("/v1/jobs/{}/{}".format, IDS, VERBS),
     st.builds("/v1/operations/{}".format, IDS),
     st.sampled_from(["/v1/vjobs", "/v1/vms", "/v1/nodes", "/v1/events", "/v1/status", "/", "//", "*", "/v1/../v1/vms"]),
@@ -80,7 +82,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 BODIES = st.one_of(
-    st.just(b""),
+    *[st.just(b"")] * 6,
     st.binary(max_size=64),
     JSON.map(lambda value: json.dumps(value).encode()),
     st.dictionaries(KEYS, JSON, max_size=3).map(lambda value: json.dumps(value).encode()),
@@ -126,6 +128,7 @@ def still_lives(served: Served) -> None:
 @example("GET", "/v1/jobs/1/access", "?wait=1e999", [], b"")
 @example("GET", "/v1/events", "?limit=-1&since=" + "9" * 30, [], b"")
 @example("POST", "/v1/jobs/1_2/prolog", "", [], b"")
+@example("GET", f"/v1/operations/{'9' * 30}", "", [], b"")
 @example("POST", "/v1/jobs/3/resume", "", [], b'{"to": "\\ud800"}')
 @example("POST", "/v1/jobs/3/migrate", "", [], b'{"vm": "vjob3-0", "to": "n9"}')
 @example("POST", "/v1/jobs/3/finished", "", ["Content-Encoding: deflate"], b"junk")
