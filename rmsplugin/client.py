@@ -1,8 +1,7 @@
-"""Engine client: how wrapper, hooks and command line talk to the engine, and how both sides prove who they are.
+"""Engine client: how wrapper, hooks and command line talk to the engine, and make sure that it is the engine.
 
 Standard library only: the hooks and the wrapper import it on every vjob's way through Slurm. The protocol is in
-docs/protocols.md, section 2. ``verify_request`` and ``seal_response`` are the engine's half of it, kept here so that
-both halves are read, and changed, together.
+docs/protocols.md, section 2; the engine's half of it is ``rmsplugin/engine/sealing.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import secrets
 import socket
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.adapters import munge
@@ -32,7 +30,6 @@ SCHEME = "Munge"
 SEALED_TYPE = "application/x-munge"
 
 _MAX_ANSWER_BYTES = 4 << 20  # a credential holds 1 MiB; a plain list of a large cluster's vjobs a few
-_NONCE = re.compile(r"[0-9a-f]{32}")
 # What an HTTP request line can carry as it is; both sides compare the path as it travels, so nobody may re-encode it.
 _PATH = re.compile(r"/[!-~]*")
 
@@ -43,15 +40,6 @@ _ERRORS: dict[int, type[RmspluginError]] = {
     404: NotFoundError,
     409: RefusedError,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CallerIdentity:
-    """Who made a request over TCP, as munge proves it, and the nonce that its answer has to repeat."""
-
-    uid: int
-    gid: int
-    nonce: str
 
 
 class EngineClient:
@@ -198,47 +186,3 @@ def _json_object(data: bytes, sender: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnavailableError(f"{sender} answered, but not as the engine does")
     return value
-
-
-def verify_request(
-    headers: Mapping[str, str], method: str, path: str, body: bytes, *, munge_socket: str = ""
-) -> CallerIdentity:
-    """Return who made a request that came over TCP.
-
-    Args:
-        headers: of the request; names in any case if the mapping takes them so.
-        method: of the request.
-        path: path and query exactly as they came over the wire (aiohttp: ``request.raw_path``).
-        body: of the request, as it came.
-        munge_socket: munged's socket, when it is not the default one.
-
-    Raises:
-        ForbiddenError: there is no credential, or it is not for this request. The caller gets a plain 401.
-        UnavailableError: munged does not answer.
-    """
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    if scheme != SCHEME or not token:
-        raise ForbiddenError("the request carries no MUNGE credential")
-    credential = munge.decode(token, socket=munge_socket)
-    try:
-        claim = json.loads(credential.payload)
-        claimed = (claim["method"], claim["path"], claim["sha256"])
-        nonce = claim["nonce"]
-    except (ValueError, KeyError, TypeError):
-        raise ForbiddenError("the MUNGE credential was not made for the engine") from None
-    if claimed != (method, path, hashlib.sha256(body).hexdigest()):
-        raise ForbiddenError("the MUNGE credential was made for another request")
-    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
-        raise ForbiddenError("the MUNGE credential has no proper nonce")
-    return CallerIdentity(credential.uid, credential.gid, nonce)
-
-
-def seal_response(identity: CallerIdentity, status: int, body: Mapping[str, Any], *, munge_socket: str = "") -> str:
-    """Return the body of the answer to a request of ``identity``; only that user can read it, once.
-
-    Raises:
-        UnavailableError: munged does not answer.
-        OperationFailedError: the body is larger than a credential can be (1 MiB).
-    """
-    payload = json.dumps({"nonce": identity.nonce, "status": status, "body": body}).encode()
-    return munge.encode(payload, restrict_uid=identity.uid, socket=munge_socket)

@@ -13,6 +13,7 @@ from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.settings import KernelImage as KernelImageSettings
 from rmsplugin.settings import Settings
 
@@ -38,6 +39,7 @@ class Context:
     guests: Guests
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
+    signs: SignsOfLife = field(default_factory=SignsOfLife)
 
     @property
     def store(self) -> str:

@@ -106,6 +106,7 @@ class Cycle:
         # All that have not ended, and those that have but whose jobs have come back.
         alive = [job.job_id for job in jobs.values() if job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
+        context.signs.retain(vjobs)
         for vjob in vjobs.values():
             job = jobs.get(vjob.job_id)
             if job is None or job.state is JobState.ENDED:
@@ -118,7 +119,8 @@ class Cycle:
             # Believed only when seen twice: one look at several hypervisors is no look at one instant.
             missing = [vm for vm in missing if vm.name in self._missing_before]
             # While the engine was down no wrapper could give a sign of life.
-            silent_s = seen.taken - max(vjob.wrapper_seen, self._started)
+            heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
+            silent_s = seen.taken - heard
             directive = reconcile(vjob, vms, job, missing, silent_s, context.settings.engine.orphan_s)
             if directive is not None:
                 self._follow(seen, vjob, job, directive, report)

@@ -22,6 +22,9 @@ from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outco
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
+#: What a change is of: ("vjob", its job id) or ("operation", its id).
+Subject = tuple[str, int]
+
 _SELECT = "select * from vjobs"
 #: SQLite's limit of parameters in one statement is at least 999.
 _CHUNK = 500
@@ -37,7 +40,9 @@ class Ledger:
         """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's."""
         self._clock = clock
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._depth = 0  # of transactions inside each other
+        self._changed: set[Subject] = set()
+        self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         self._db = open_database(path)
 
     def close(self) -> None:
@@ -47,10 +52,25 @@ class Ledger:
 
     @contextmanager
     def _write(self) -> Iterator[sqlite_utils.Database]:
-        with self._changed:
-            with self._db.atomic():
-                yield self._db
-            self._changed.notify_all()
+        with self._lock:
+            self._depth += 1
+            try:
+                with self._db.atomic():
+                    yield self._db
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    # Told of changes that were undone as well: who is told looks again, and sees what there is.
+                    changed, self._changed = frozenset(self._changed), set()
+                    for tell in self._subscribers if changed else ():
+                        tell(changed)
+
+    def subscribe(self, tell: Callable[[frozenset[Subject]], None]) -> None:
+        """Have ``tell`` called after each transaction that changed vjobs, or ended operations, with which.
+
+        It is called in whatever thread made the change, with the ledger locked: it must not wait for anything.
+        """
+        self._subscribers.append(tell)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -62,17 +82,13 @@ class Ledger:
         with self._lock:
             return list(self._db.query(sql, list(parameters)))
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until ``condition`` (evaluated after each change of the ledger) holds; False at the time-out."""
-        with self._changed:
-            return self._changed.wait_for(condition, timeout_s)
-
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
     def add_vjob(self, vjob: VJobRow) -> None:
         """Remember a vjob at first sight; what is known already stays."""
         with self._write() as db:
             db.table("vjobs").insert(_vjob_record(vjob), ignore=True)
+            self._changed.add(("vjob", vjob.job_id))
 
     def renew_vjob(self, vjob: VJobRow) -> None:
         """Let an ended vjob begin anew, as ``vjob``. Raises IllegalTransitionError if it has not ended."""
@@ -80,6 +96,7 @@ class Ledger:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
             db.table("vms").delete_where("job_id = ?", [vjob.job_id])
             db.table("vjobs").update(vjob.job_id, _vjob_record(vjob))
+            self._changed.add(("vjob", vjob.job_id))
 
     def vjob(self, job_id: int) -> VJobRow:
         """One vjob. Raises NotFoundError."""
@@ -135,6 +152,7 @@ class Ledger:
                 check_transition(vjob.display_id, vjob.state, target)
                 changes["state_since"] = self._clock()
             db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
+            self._changed.add(("vjob", job_id))
             self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
             return self.vjob(job_id)
 
@@ -143,6 +161,7 @@ class Ledger:
         assert "state" not in changes, "states change by transition only"
         with self._write() as db:
             db.table("vjobs").update(job_id, changes)
+            self._changed.add(("vjob", job_id))
 
     # -- VMs -----------------------------------------------------------------------------------------------------
 
@@ -208,6 +227,7 @@ class Ledger:
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
             db.table("operations").update(operation_id, outcome)
+            self._changed.add(("operation", operation_id))
             db.execute(
                 "update actions set state = 'failed', error = ?, ended = ? "
                 "where operation_id = ? and state = 'running'",

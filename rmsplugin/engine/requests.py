@@ -12,7 +12,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rows import Operation, OperationKind, Outcome, RoomReport, VJobRow
+from rmsplugin.engine.rows import Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.views import operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -29,12 +29,13 @@ class Requests:
         self._placing = placing
         self._cycle = cycle
         self._wake = wake
-        self._engine_uid = pwd.getpwnam(context.settings.engine.user).pw_uid
+        #: Root, and the account that the engine runs as.
+        self.engine_uids = frozenset({0, pwd.getpwnam(context.settings.engine.user).pw_uid})
 
     # -- who may -------------------------------------------------------------------------------------------------
 
     def _is_engine(self, uid: int) -> bool:
-        return uid in (0, self._engine_uid)
+        return uid in self.engine_uids
 
     def _is_operator(self, uid: int) -> bool:
         return self._is_engine(uid) or _user_name(uid) in self._context.settings.engine.operators
@@ -46,6 +47,10 @@ class Requests:
         if not allowed:
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
         return vjob
+
+    def owned(self, uid: int, display_id: str) -> int:
+        """The job id of one's own vjob."""
+        return self._owned(uid, display_id).job_id
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
@@ -83,7 +88,7 @@ class Requests:
         """How to reach the VMs of one's own vjob, once they are up; else the state it is in."""
         vjob = self._owned(uid, display_id)
         if wrapper:
-            self._attached(vjob)
+            self._context.signs.heard(vjob.job_id, self._context.clock.now())
         if vjob.state is not VJobState.RUNNING:
             return {"state": str(vjob.state), "reason": vjob.reason}
         return {
@@ -111,11 +116,8 @@ class Requests:
     def attached(self, uid: int, display_id: str) -> dict[str, Any]:
         """The wrapper's sign of life."""
         vjob = self._owned(uid, display_id)
-        self._attached(vjob)
+        self._context.signs.heard(vjob.job_id, self._context.clock.now())
         return {"state": str(vjob.state)}
-
-    def _attached(self, vjob: VJobRow) -> None:
-        self._context.ledger.update_vjob(vjob.job_id, wrapper_seen=self._context.clock.now())
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
         """The script has ended and its output is delivered."""
@@ -163,10 +165,6 @@ class Requests:
         operation = self._context.ledger.operation(operation_id)
         self._owned(uid, str(operation.job_id), operators=True)
         return operation_view(self._context, operation)
-
-    def operation_ended(self, operation_id: int) -> bool:
-        """Whether the operation has ended."""
-        return self._context.ledger.operation(operation_id).state is not Outcome.RUNNING
 
     def _seen(self) -> Observation:
         if self._cycle.seen is None:

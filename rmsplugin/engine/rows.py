@@ -26,7 +26,7 @@ class VJobRow:
     finished: bool = False  # the wrapper delivered exit code and output
     losses: int = 0  # how often its state was truly lost
     restarts: int = 0  # of the RMS job, as last seen
-    wrapper_seen: float = 0.0  # last sign of life of the wrapper
+    wrapper_seen: float = 0.0  # from when on its wrapper may be silent; each sign of life is in memory only
     not_before: float = 0.0  # not started again before this time (the RMS did not start it)
     private_key: str = field(default="", repr=False)
     public_key: str = ""

@@ -8,22 +8,23 @@ import logging
 import os
 import socket
 import struct
-import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
-from rmsplugin import __version__
-from rmsplugin.client import SEALED_TYPE, CallerIdentity, seal_response, verify_request
-from rmsplugin.engine import views
+from rmsplugin.client import SEALED_TYPE
+from rmsplugin.engine.connections import Connections, Limits
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import Operation
+from rmsplugin.engine.routes import Answer, Asked, Route, Routes
+from rmsplugin.engine.sealing import AnswerTooLargeError, CallerIdentity, seal_response, verify_request
+from rmsplugin.engine.turns import Turns
+from rmsplugin.engine.waits import TooManyError, Waits
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,
@@ -31,22 +32,31 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
-from rmsplugin.model.vjob import IllegalTransitionError, VJobState
+from rmsplugin.model.vjob import IllegalTransitionError
 
 log = logging.getLogger(__name__)
+# aiohttp logs whatever is not HTTP with a traceback: every user of the host could fill the log. Who sent it is told.
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
-Handler = Callable[[web.Request], Awaitable[dict[str, Any]]]
-Front = Callable[[Handler, web.Request], Awaitable[web.Response]]
 
-#: How long any request may wait for something to happen.
-_MAX_WAIT_S = 300.0
+#: One way in: finds out who sent a request, has it answered, and makes the response.
+Front = Callable[[Route, web.Request], Awaitable[web.Response]]
+
 _BODY_MAX = 64 * 1024
-_THREADS = 64
+#: How long a request may take to arrive, and how long a connection may idle between two.
+_ARRIVAL_S = 10.0
+_KEEPALIVE_S = 60.0
+#: How long munge may take for a request, with those of others before it; then the caller has to try again.
+_SEAL_S = 20.0
+#: Wrappers of a whole front may connect at the same instant.
+_BACKLOG = 1024
 _UCRED = struct.Struct("iII")  # pid, uid, gid
-_UID = web.RequestKey("uid", int)
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (BadRequestError, 400),
+    (TooManyError, 429),
     (ForbiddenError, 403),
     (NotFoundError, 404),
     (RefusedError, 409),
@@ -56,20 +66,19 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-class BadRequestError(RmspluginError):
-    """The request is not of the API's form."""
-
-
 class Service:
-    """Serves requests until closed. Runs in the event loop of the caller; the work is done in threads."""
+    """Serves requests until closed. Runs in the event loop of the caller; the work is done in threads, by turns."""
 
     def __init__(self, context: Context, requests: Requests, cycle: Cycle) -> None:
-        self._context = context
-        self._requests = requests
-        self._cycle = cycle
-        self._started = time.time()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="service")
+        self._settings = context.settings.engine
+        self._turns = Turns("service")
+        self._sealing = Turns("munge")
+        self._waits = Waits()
+        self._routes = Routes(context, requests, cycle, self._turns, self._waits).table()
+        self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
+        self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
+        context.ledger.subscribe(self._waits.changed)
 
     async def open(self) -> None:
         """Listen on the unix socket and, if the settings say so, on TCP.
@@ -77,178 +86,173 @@ class Service:
         Raises:
             UnavailableError: an address cannot be used.
         """
-        settings = self._context.settings.engine
+        self._waits.open()
+        settings, loop = self._settings, asyncio.get_running_loop()
         try:
-            await self._serve(self._by_peer, lambda runner: web.SockSite(runner, _unix_socket(str(settings.socket))))
+            listening = _unix_socket(str(settings.socket))
+            factory = self._connections.guarded(await self._handlers(self._by_peer), _peer_uid)
+            self._servers.append(await loop.create_server(factory, sock=listening, backlog=_BACKLOG))
             if settings.listen:
                 host, _, port = settings.listen.rpartition(":")
-                await self._serve(self._by_munge, lambda runner: web.TCPSite(runner, host, int(port)))
+                factory = self._connections.guarded(await self._handlers(self._by_munge), _peer_address)
+                self._servers.append(await loop.create_server(factory, host.strip("[]"), int(port), backlog=_BACKLOG))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {settings.socket} or {settings.listen}: {error}") from error
 
     async def close(self) -> None:
         """Stop listening and drop what is open."""
+        for server in self._servers:
+            server.close()
         for runner in self._runners:
             await runner.cleanup()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
+        self._sealing.close()
 
-    async def _serve(self, front: Front, site: Callable[[web.AppRunner], web.BaseSite]) -> None:
+    async def _handlers(self, front: Front) -> Callable[[], asyncio.Protocol]:
         app = web.Application(client_max_size=_BODY_MAX)
-        for method, path, handler in self._routes():
-            app.router.add_route(method, path, partial(front, handler))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        methods: defaultdict[str, list[str]] = defaultdict(list)
+        for route in self._routes:
+            app.router.add_route(route.method, route.path, partial(front, route))
+            methods[route.path].append(route.method)
+        for path, allowed in methods.items():
+            app.router.add_route("*", path, partial(front, Route("*", path, _refuses_method(allowed))))
+        app.router.add_route("*", "/{path:.*}", partial(front, Route("*", "", _unknown)))
+        # A request whose connection ends is not waited for, and a compressed body is not unpacked: it is not JSON.
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_http_log,
+            shutdown_timeout=1.0,
+            handler_cancellation=True,
+            auto_decompress=False,
+            keepalive_timeout=_KEEPALIVE_S,
+        )
         await runner.setup()
         self._runners.append(runner)
-        await site(runner).start()
+        assert runner.server is not None
+        return runner.server
 
     # -- who calls -----------------------------------------------------------------------------------------------
 
-    async def _by_peer(self, handler: Handler, request: web.Request) -> web.Response:
-        assert request.transport is not None
-        connection = request.transport.get_extra_info("socket")
-        _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-        status, body = await self._answer(request, handler, uid)
-        return web.json_response(body, status=status)
-
-    async def _by_munge(self, handler: Handler, request: web.Request) -> web.Response:
-        data = await request.read()
+    async def _by_peer(self, route: Route, request: web.Request) -> web.Response:
+        if request.transport is None:
+            return _plain(400, "the connection has ended")
+        uid = _peer_uid(request.transport)
         try:
-            caller: CallerIdentity = await self._in_thread(
-                lambda: verify_request(request.headers, request.method, request.raw_path, data)
-            )
+            data = await _read(request)
+        except BadRequestError as error:
+            return _plain(400, str(error))
+        status, body = await self._answer(route, request, data, uid)
+        text = await self._turns.take((uid, False), lambda: json.dumps(body)) if route.long else json.dumps(body)
+        return _response(status, text, "application/json")
+
+    async def _by_munge(self, route: Route, request: web.Request) -> web.Response:
+        try:
+            data = await _read(request)
+            identity = await self._identity(request, data)
+        except BadRequestError as error:
+            return _plain(400, str(error))
         except ForbiddenError as error:
             log.warning("refused a request from %s: %s", request.remote, error)
-            return web.json_response({"error": "no valid munge credential"}, status=401)
+            return _plain(401, "no valid munge credential")
         except RmspluginError as error:
             log.warning("a request from %s could not be checked: %s", request.remote, error)
-            return web.json_response({"error": "munge does not answer on the controller"}, status=503)
-        status, body = await self._answer(request, handler, caller.uid)
-        sealed = await self._in_thread(lambda: seal_response(caller, status, body))
-        return web.Response(text=sealed, content_type=SEALED_TYPE)
-
-    async def _answer(self, request: web.Request, handler: Handler, uid: int) -> tuple[int, dict[str, Any]]:
-        request[_UID] = uid
+            return _plain(503, "munge does not answer on the controller")
+        status, body = await self._answer(route, request, data, identity.uid)
         try:
-            return 200, await handler(request)
-        except BadRequestError as error:
-            return 400, {"error": str(error)}
+            return await self._sealed(identity, status, body)
+        except AnswerTooLargeError as error:
+            return await self._sealed(identity, 409, {"error": str(error)})
+        except RmspluginError as error:
+            log.warning("an answer to %s could not be sealed: %s", request.remote, error)
+            return _plain(503, "munge does not answer on the controller")
+
+    async def _identity(self, request: web.Request, data: bytes) -> CallerIdentity:
+        headers, method, path = request.headers, request.method, request.raw_path
+        return await self._by_turns(request.remote, lambda: verify_request(headers, method, path, data))
+
+    async def _sealed(self, identity: CallerIdentity, status: int, body: Answer) -> web.Response:
+        text = await self._by_turns(identity.uid, lambda: seal_response(identity, status, body))
+        return _response(status, text, SEALED_TYPE, sealed=True)
+
+    async def _by_turns(self, who: Hashable, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(_SEAL_S):
+                return await self._sealing.take(who, work)
+        except TimeoutError:
+            raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
+
+    async def _answer(self, route: Route, request: web.Request, data: bytes, uid: int) -> tuple[int, Answer]:
+        transport = request.transport
+        if transport is None:
+            return 400, {"error": "the connection has ended"}
+        try:
+            self._connections.asked(transport, uid)
+            query = Query.parse(request.raw_path, route.query)
+            body = Body.parse(data, route.body)
+            return 200, await route.answer(Asked(uid, request.match_info, query, body))
         except (RmspluginError, IllegalTransitionError) as error:
-            return next(status for kind, status in _STATUS if isinstance(error, kind)), {"error": str(error)}
+            return _status(error), {"error": str(error)}
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return 500, {"error": "internal error; see the engine's log"}
+        finally:
+            self._connections.answered(transport)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        await self._in_thread(lambda: self._context.ledger.wait(condition, min(seconds, _MAX_WAIT_S)))
+def _status(error: Exception) -> int:
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
 
-    # -- routes --------------------------------------------------------------------------------------------------
 
-    def _routes(self) -> list[tuple[str, str, Handler]]:
-        job = "/v1/jobs/{id:[0-9_]+}"
-        return [
-            ("POST", job + "/prolog", self._prolog),
-            ("POST", job + "/epilog", self._epilog),
-            ("GET", job + "/access", self._access),
-            ("POST", job + "/started", self._started_script),
-            ("POST", job + "/attached", self._attached),
-            ("POST", job + "/finished", self._finished),
-            ("POST", job + "/suspend", self._suspend),
-            ("POST", job + "/resume", self._resume),
-            ("POST", job + "/migrate", self._migrate),
-            ("GET", "/v1/operations/{number:[0-9]+}", self._operation),
-            ("GET", "/v1/vjobs", self._vjobs),
-            ("GET", "/v1/vms", self._vms),
-            ("GET", "/v1/nodes", self._nodes),
-            ("GET", "/v1/events", self._events),
-            ("GET", "/v1/status", self._status),
-        ]
+def _plain(status: int, sentence: str) -> web.Response:
+    """The answer to what is no proper request; nothing more is read from its connection."""
+    response = _response(status, json.dumps({"error": sentence}), "application/json")
+    response.force_close()
+    return response
 
-    async def _prolog(self, request: web.Request) -> dict[str, Any]:
-        job_id = int(request.match_info["id"])
-        await self._in_thread(lambda: self._requests.hook(request[_UID], job_id))
-        await self._wait(lambda: self._requests.state(job_id)["state"] == VJobState.RUNNING, _seconds(request))
-        return await self._in_thread(lambda: self._requests.state(job_id))
 
-    async def _epilog(self, request: web.Request) -> dict[str, Any]:
-        job_id = int(request.match_info["id"])
-        await self._in_thread(lambda: self._requests.hook(request[_UID], job_id))
-        return await self._in_thread(lambda: self._requests.state(job_id))
+def _response(status: int, text: str, content_type: str, *, sealed: bool = False) -> web.Response:
+    # What was sealed has its status inside; nobody is to believe the one outside.
+    response = web.Response(status=200 if sealed else status, text=text, content_type=content_type)
+    if status == 429:
+        response.force_close()
+    return response
 
-    async def _access(self, request: web.Request) -> dict[str, Any]:
-        uid, name, wrapper = request[_UID], request.match_info["id"], request.query.get("wrapper") == "1"
 
-        def ask() -> dict[str, Any]:
-            return self._requests.access(uid, name, wrapper=wrapper)
+async def _read(request: web.Request) -> bytes:
+    """The whole body. Raises BadRequestError."""
+    try:
+        async with asyncio.timeout(_ARRIVAL_S):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise BadRequestError(f"the body is larger than {_BODY_MAX} bytes") from None
+    except TimeoutError:
+        raise BadRequestError(f"the body did not arrive within {_ARRIVAL_S:.0f} s") from None
+    except Exception as error:  # aiohttp has many for what is not HTTP, and not all are public
+        raise BadRequestError(f"the body cannot be read: {type(error).__name__}") from None
 
-        answer = await self._in_thread(ask)
-        if answer["state"] != VJobState.RUNNING and _seconds(request) > 0:
-            await self._wait(lambda: self._context.ledger.find_vjob(name).state is VJobState.RUNNING, _seconds(request))
-            answer = await self._in_thread(ask)
-        return answer
 
-    async def _started_script(self, request: web.Request) -> dict[str, Any]:
-        return await self._in_thread(lambda: self._requests.started(request[_UID], request.match_info["id"]))
+async def _unknown(asked: Asked) -> Answer:
+    raise NotFoundError("there is no such request in the engine's API (docs/protocols.md, section 2)")
 
-    async def _attached(self, request: web.Request) -> dict[str, Any]:
-        return await self._in_thread(lambda: self._requests.attached(request[_UID], request.match_info["id"]))
 
-    async def _finished(self, request: web.Request) -> dict[str, Any]:
-        body = await _json(request)
-        code, signal = _integer(body, "exit_code"), _integer(body, "signal")
-        return await self._in_thread(
-            lambda: self._requests.finished(request[_UID], request.match_info["id"], code, signal)
-        )
+def _refuses_method(allowed: list[str]) -> Callable[[Asked], Awaitable[Answer]]:
+    async def answer(asked: Asked) -> Answer:
+        raise BadRequestError(f"this path takes {' or '.join(allowed)} only")
 
-    async def _suspend(self, request: web.Request) -> dict[str, Any]:
-        return await self._begin(lambda: self._requests.suspend(request[_UID], request.match_info["id"]))
+    return answer
 
-    async def _resume(self, request: web.Request) -> dict[str, Any]:
-        to = _string(await _json(request), "to")
-        return await self._begin(lambda: self._requests.resume(request[_UID], request.match_info["id"], to))
 
-    async def _migrate(self, request: web.Request) -> dict[str, Any]:
-        body = await _json(request)
-        vm, to = _string(body, "vm"), _string(body, "to")
-        return await self._begin(lambda: self._requests.migrate(request[_UID], request.match_info["id"], vm, to))
+def _peer_uid(transport: asyncio.BaseTransport) -> int:
+    connection = transport.get_extra_info("socket")
+    _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(uid)
 
-    async def _begin(self, begin: Callable[[], Operation]) -> dict[str, Any]:
-        return {"operation": (await self._in_thread(begin)).id}
 
-    async def _operation(self, request: web.Request) -> dict[str, Any]:
-        uid, number = request[_UID], int(request.match_info["number"])
-        answer = await self._in_thread(lambda: self._requests.operation(uid, number))
-        if not answer["ended"] and _seconds(request) > 0:
-            await self._wait(lambda: self._requests.operation_ended(number), _seconds(request))
-            answer = await self._in_thread(lambda: self._requests.operation(uid, number))
-        return answer
-
-    async def _vjobs(self, request: web.Request) -> dict[str, Any]:
-        ended = request.query.get("ended") == "1"
-        return {"vjobs": await self._in_thread(lambda: views.vjob_views(self._context, ended=ended))}
-
-    async def _vms(self, _: web.Request) -> dict[str, Any]:
-        return {"vms": await self._in_thread(lambda: views.vm_views(self._context))}
-
-    async def _nodes(self, _: web.Request) -> dict[str, Any]:
-        return {"nodes": await self._in_thread(lambda: views.node_views(self._context, self._cycle.seen))}
-
-    async def _events(self, request: web.Request) -> dict[str, Any]:
-        since, limit = _number(request, "since", 0), _number(request, "limit", 1000)
-        vjob = request.query.get("vjob", "")
-        events = await self._in_thread(lambda: self._context.ledger.events(since=since, vjob=vjob, limit=limit))
-        return {"events": [asdict(event) for event in events]}
-
-    async def _status(self, _: web.Request) -> dict[str, Any]:
-        report = self._cycle.report
-        return {
-            "version": __version__,
-            "started": self._started,
-            "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
-            "problems": report.problems,
-        }
+def _peer_address(transport: asyncio.BaseTransport) -> str:
+    """The other host's; a connection that is gone already has none."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if name else ""
 
 
 def _unix_socket(path: str) -> socket.socket:
@@ -259,42 +263,3 @@ def _unix_socket(path: str) -> socket.socket:
     listening.bind(path)
     os.chmod(path, 0o666)
     return listening
-
-
-def _seconds(request: web.Request) -> float:
-    try:
-        return max(0.0, float(request.query.get("wait", "0")))
-    except ValueError:
-        raise BadRequestError("wait must be a number of seconds") from None
-
-
-def _number(request: web.Request, name: str, default: int) -> int:
-    text = request.query.get(name, str(default))
-    if not text.isdecimal() or len(text) > 15:
-        raise BadRequestError(f"{name} must be a whole number")
-    return int(text)
-
-
-async def _json(request: web.Request) -> dict[str, Any]:
-    data = await request.read()
-    try:
-        body = json.loads(data or b"{}")
-    except ValueError:
-        raise BadRequestError("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise BadRequestError("the body must be a JSON object")
-    return body
-
-
-def _string(body: dict[str, Any], name: str) -> str:
-    value = body.get(name) or ""
-    if not isinstance(value, str) or len(value) > 256:
-        raise BadRequestError(f"{name} must be a string")
-    return value
-
-
-def _integer(body: dict[str, Any], name: str) -> int:
-    value = body.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
-        raise BadRequestError(f"{name} must be a whole number")
-    return value

@@ -212,7 +212,7 @@ class World:
         # The wrapper of a running job gives its signs of life, whoever listens.
         for vjob in self.context.ledger.vjobs():
             if not self.life.dead and vjob.state is VJobState.RUNNING:
-                self.alive(lambda vjob=vjob: self.context.ledger.update_vjob(vjob.job_id, wrapper_seen=self.time))
+                self.context.signs.heard(vjob.job_id, self.time)
 
     def _settle(self) -> None:
         """What a killed engine left under way in the hypervisor ends without it, well or not."""

@@ -17,7 +17,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from rmsplugin.engine import migrations as schema
-from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger import Ledger, Subject
 from rmsplugin.engine.rows import OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import TRANSITIONS, Geometry, IllegalTransitionError, VJobState
@@ -197,14 +197,29 @@ def test_events_are_the_newest_oldest_first(ledger: Ledger) -> None:
     assert [event.message for event in ledger.events(vjob="12")] == ["m1", "m3"]
 
 
-def test_a_wait_ends_at_the_change_or_at_its_time(ledger: Ledger) -> None:
-    ledger.add_vjob(vjob())
-    assert not ledger.wait(lambda: ledger.vjob(12).state is VJobState.STARTING, 0.05)
-    later = threading.Timer(0.1, lambda: ledger.transition(12, VJobState.STARTING, "room"))
-    later.start()
-    started = time.monotonic()
-    assert ledger.wait(lambda: ledger.vjob(12).state is VJobState.STARTING, 10)
-    assert time.monotonic() - started < 5
+def test_a_subscriber_is_told_once_of_all_that_a_transaction_changed(ledger: Ledger) -> None:
+    told: list[frozenset[Subject]] = []
+    ledger.subscribe(told.append)
+    ledger.add_vjob(vjob(12))
+    operation = ledger.begin_operation(12, OperationKind.START, "engine")
+    with ledger.transaction():
+        ledger.transition(12, VJobState.STARTING, "there is room")
+        ledger.add_vjob(vjob(13))
+        ledger.end_operation(operation.id)
+    ledger.event("note", "nothing changed")
+    assert told == [
+        frozenset({("vjob", 12)}),
+        frozenset({("vjob", 12), ("vjob", 13), ("operation", operation.id)}),
+    ]
+
+
+def test_a_subscriber_sees_what_it_is_told_of(ledger: Ledger) -> None:
+    seen: list[VJobState] = []
+    ledger.add_vjob(vjob(12))
+    ledger.subscribe(lambda changed: seen.append(ledger.vjob(12).state))
+    with ledger.transaction():
+        ledger.transition(12, VJobState.STARTING, "there is room")
+    assert seen == [VJobState.STARTING]
 
 
 def test_many_threads_write_at_once(ledger: Ledger) -> None:
@@ -277,7 +292,7 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger import Ledger, Subject
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 ledger = Ledger(Path(sys.argv[1]))
@@ -323,7 +338,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_committed(tmp_path: Path) -
 _HALF_WAY = """
 import sys, time
 from pathlib import Path
-from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger import Ledger, Subject
 from rmsplugin.model.vjob import VJobState
 def linger(*arguments, **more):
     print("half way", flush=True)

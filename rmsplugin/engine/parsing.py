@@ -1,0 +1,178 @@
+"""Parsing: whatever a caller of the service sent becomes values of the right type, or one sentence on what is wrong.
+
+Strict: a key that is not of the API, one given twice, and any value that is not of its form are refused, so that no
+caller is understood as something else than what was meant. The only place where input of callers is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rmsplugin.errors import RmspluginError
+
+#: How long any request may wait for something to happen, in seconds; a longer wait is cut short.
+MAX_WAIT_S = 300.0
+#: Most events of one answer.
+MAX_EVENTS = 10_000
+
+_SHOWN = 60  # characters of what was sent that are repeated in an error
+_MAX_EVENT_ID = 2**53
+
+_JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
+_DISPLAY_ID = re.compile(r"[1-9][0-9]{0,9}(_(0|[1-9][0-9]{0,9}))?")
+_OPERATION_ID = re.compile(r"[1-9][0-9]{0,14}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_VM_NAME = re.compile(r"vjob[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,5})")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class BadRequestError(RmspluginError):
+    """The request is not of the API's form."""
+
+
+def job_id(text: str) -> int:
+    """A job's number, as in ``12``. Raises BadRequestError."""
+    return int(_matching(_JOB_ID, text, "a job id, for example 12"))
+
+
+def display_id(text: str) -> str:
+    """What a user calls a vjob, ``12`` or ``12_3``. Raises BadRequestError."""
+    return _matching(_DISPLAY_ID, text, "a job id or an array element, for example 12 or 12_3")
+
+
+def operation_id(text: str) -> int:
+    """An operation's number. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of an operation"))
+
+
+class Query:
+    """The part of a request's path behind the question mark."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    @classmethod
+    def parse(cls, raw_path: str, allowed: Collection[str]) -> Query:
+        """Read the query of a path as it came over the wire.
+
+        Raises:
+            BadRequestError: a key is not among ``allowed`` or comes twice, or the encoding is broken.
+        """
+        text = raw_path.partition("?")[2].partition("#")[0]
+        if _BAD_PERCENT.search(text):
+            raise BadRequestError("the query has a % that is not followed by two hexadecimal digits")
+        try:
+            pairs = urllib.parse.parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=16)
+        except ValueError:
+            raise BadRequestError("the query cannot be read: it is not UTF-8, or has more than 16 keys") from None
+        return cls(_known(pairs, allowed, "the query"))
+
+    def seconds(self, key: str) -> float:
+        """A time to wait in seconds, ``MAX_WAIT_S`` at most; 0 if it was not given. Raises BadRequestError."""
+        text = self._values.get(key, "0")
+        if not _SECONDS.fullmatch(text):
+            raise BadRequestError(f"{key} is {_shown(text)}; it has to be a number of seconds from 0 on, as in 2.5")
+        return min(float(text), MAX_WAIT_S)
+
+    def flag(self, key: str) -> bool:
+        """Whether ``KEY=1`` was given. Raises BadRequestError."""
+        text = self._values.get(key, "0")
+        if text not in ("0", "1"):
+            raise BadRequestError(f"{key} is {_shown(text)}; it has to be 0 or 1")
+        return text == "1"
+
+    def number(self, key: str, default: int, maximum: int = _MAX_EVENT_ID) -> int:
+        """A whole number from 0 to ``maximum``. Raises BadRequestError."""
+        text = self._values.get(key, str(default))
+        if not _NUMBER.fullmatch(text) or int(text) > maximum:
+            raise BadRequestError(f"{key} is {_shown(text)}; it has to be a whole number from 0 to {maximum}")
+        return int(text)
+
+    def display_id(self, key: str) -> str:
+        """A vjob's id; "" if none was given. Raises BadRequestError."""
+        text = self._values.get(key, "")
+        return display_id(text) if text else ""
+
+    def host(self, key: str) -> str:
+        """The name of a host; "" if none was given. Raises BadRequestError."""
+        return _name(key, self._values.get(key, ""), _HOST_NAME, "the name of a host")
+
+
+class Body:
+    """The JSON object that a request carries."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def parse(cls, data: bytes, allowed: Collection[str]) -> Body:
+        """Read the body of a request; none at all is an empty object.
+
+        Raises:
+            BadRequestError: it is not JSON, not an object, or has a key twice or one that is not among ``allowed``.
+        """
+
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return _known(pairs, [key for key, _ in pairs], "the body")
+
+        try:
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=unique) if data else {}
+        except (ValueError, RecursionError):  # not UTF-8, not JSON, or nested without end
+            raise BadRequestError("the body is not JSON") from None
+        if not isinstance(value, dict):
+            raise BadRequestError("the body is not a JSON object")
+        return cls(_known(list(value.items()), allowed, "the body"))
+
+    def integer(self, key: str, default: int, maximum: int) -> int:
+        """A whole number from 0 to ``maximum``. Raises BadRequestError."""
+        value = self._values.get(key, default)
+        if type(value) is not int or not 0 <= value <= maximum:
+            raise BadRequestError(f"{key} has to be a whole number from 0 to {maximum}")
+        return value
+
+    def node(self, key: str) -> str:
+        """The name of a node; "" if none was given. Raises BadRequestError."""
+        return _name(key, self._values.get(key), _HOST_NAME, "the name of a node")
+
+    def vm(self, key: str) -> str:
+        """The name of a VM; "" if none was given. Raises BadRequestError."""
+        return _name(key, self._values.get(key), _VM_NAME, "the name of a VM, as in vjob12-0")
+
+
+def _known(pairs: list[tuple[str, Any]], allowed: Collection[str], where: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key not in allowed:
+            known = ", ".join(sorted(allowed)) or "none"
+            raise BadRequestError(
+                f"{where} has the key {_shown(key)}, which this request does not have (it has: {known})"
+            )
+        if key in values:
+            raise BadRequestError(f"{where} has the key {_shown(key)} twice")
+        values[key] = value
+    return values
+
+
+def _matching(pattern: re.Pattern[str], text: str, what: str) -> str:
+    if not pattern.fullmatch(text):
+        raise BadRequestError(f"{_shown(text)} is not {what}")
+    return text
+
+
+def _name(key: str, value: object, pattern: re.Pattern[str], what: str) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise BadRequestError(f"{key} has to be {what}")
+    return value
+
+
+def _shown(text: str) -> str:
+    """What was sent, as much of it as fits into a line."""
+    return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

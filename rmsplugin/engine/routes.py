@@ -1,0 +1,202 @@
+"""Routes: each request of the API (docs/protocols.md, section 2), its path, its keys, and its answer. No HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from rmsplugin import __version__
+from rmsplugin.engine import parsing, views
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.parsing import Body, Query
+from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.rows import Operation
+from rmsplugin.engine.turns import Turns
+from rmsplugin.engine.waits import Waits
+from rmsplugin.model.vjob import VJobState
+
+T = TypeVar("T")
+
+Answer = dict[str, Any]
+
+_LAST_EXIT_CODE = 255
+_LAST_SIGNAL = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: who asks, by uid, and what was parsed of path, query and body."""
+
+    uid: int
+    path: Mapping[str, str]
+    query: Query
+    body: Body
+
+    @property
+    def vjob(self) -> str:
+        """The vjob that the path names."""
+        return parsing.display_id(self.path["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One request of the API; ``long`` if its answer may be long."""
+
+    method: str
+    path: str
+    answer: Callable[[Asked], Awaitable[Answer]]
+    query: frozenset[str] = field(default_factory=frozenset)
+    body: frozenset[str] = field(default_factory=frozenset)
+    long: bool = False
+
+
+class Routes:
+    """Answers requests in the event loop; what reads or changes the ledger is done in threads, by turns."""
+
+    def __init__(self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, waits: Waits) -> None:
+        self._context = context
+        self._requests = requests
+        self._cycle = cycle
+        self._turns = turns
+        self._waits = waits
+        self._started = time.time()
+
+    def table(self) -> list[Route]:
+        """All requests of the API."""
+        job = "/v1/jobs/{id}"
+        wait = frozenset({"wait"})
+        return [
+            Route("POST", job + "/prolog", self._prolog, wait),
+            Route("POST", job + "/epilog", self._epilog),
+            Route("GET", job + "/access", self._access, wait | {"host", "wrapper"}),
+            Route("POST", job + "/started", self._started_script),
+            Route("POST", job + "/attached", self._attached),
+            Route("POST", job + "/finished", self._finished, body=frozenset({"exit_code", "signal"})),
+            Route("POST", job + "/suspend", self._suspend),
+            Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
+            Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
+            Route("GET", "/v1/operations/{number}", self._operation, wait),
+            Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
+            Route("GET", "/v1/vms", self._vms, long=True),
+            Route("GET", "/v1/nodes", self._nodes, long=True),
+            Route("GET", "/v1/events", self._events, frozenset({"since", "limit", "vjob"}), long=True),
+            Route("GET", "/v1/status", self._status),
+        ]
+
+    async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
+        # A line of its own for what wrappers say: whatever else their user asks, they are heard.
+        return await self._turns.take((asked.uid, wrapper), work)
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    async def _prolog(self, asked: Asked) -> Answer:
+        job_id, seconds = parsing.job_id(asked.path["id"]), asked.query.seconds("wait")
+        await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
+        return await self._waits.until(
+            ("vjob", job_id),
+            (asked.uid, "prolog"),
+            seconds,
+            lambda: self._do(asked, lambda: self._requests.state(job_id)),
+            _runs,
+        )
+
+    async def _epilog(self, asked: Asked) -> Answer:
+        job_id = parsing.job_id(asked.path["id"])
+        await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
+        return await self._do(asked, lambda: self._requests.state(job_id))
+
+    # -- the wrapper, and who logs in ----------------------------------------------------------------------------
+
+    async def _access(self, asked: Asked) -> Answer:
+        name, seconds, wrapper = asked.vjob, asked.query.seconds("wait"), asked.query.flag("wrapper")
+        asked.query.host("host")
+        job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name), wrapper=wrapper)
+        return await self._waits.until(
+            ("vjob", job_id),
+            (asked.uid, "wrapper" if wrapper else "access"),
+            seconds,
+            lambda: self._do(asked, lambda: self._requests.access(asked.uid, name, wrapper=wrapper), wrapper=wrapper),
+            _runs,
+            latest_only=wrapper,
+        )
+
+    async def _started_script(self, asked: Asked) -> Answer:
+        name = asked.vjob
+        return await self._do(asked, lambda: self._requests.started(asked.uid, name), wrapper=True)
+
+    async def _attached(self, asked: Asked) -> Answer:
+        name = asked.vjob
+        return await self._do(asked, lambda: self._requests.attached(asked.uid, name), wrapper=True)
+
+    async def _finished(self, asked: Asked) -> Answer:
+        name = asked.vjob
+        code, signal = (
+            asked.body.integer("exit_code", 0, _LAST_EXIT_CODE),
+            asked.body.integer("signal", 0, _LAST_SIGNAL),
+        )
+        return await self._do(asked, lambda: self._requests.finished(asked.uid, name, code, signal), wrapper=True)
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    async def _suspend(self, asked: Asked) -> Answer:
+        name = asked.vjob
+        return await self._begin(asked, lambda: self._requests.suspend(asked.uid, name))
+
+    async def _resume(self, asked: Asked) -> Answer:
+        name, to = asked.vjob, asked.body.node("to")
+        return await self._begin(asked, lambda: self._requests.resume(asked.uid, name, to))
+
+    async def _migrate(self, asked: Asked) -> Answer:
+        name, vm, to = asked.vjob, asked.body.vm("vm"), asked.body.node("to")
+        return await self._begin(asked, lambda: self._requests.migrate(asked.uid, name, vm, to))
+
+    async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Answer:
+        return {"operation": (await self._do(asked, begin)).id}
+
+    async def _operation(self, asked: Asked) -> Answer:
+        number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
+        return await self._waits.until(
+            ("operation", number),
+            (asked.uid, "operation"),
+            seconds,
+            lambda: self._do(asked, lambda: self._requests.operation(asked.uid, number)),
+            lambda answer: bool(answer["ended"]),
+        )
+
+    # -- lists ---------------------------------------------------------------------------------------------------
+
+    async def _vjobs(self, asked: Asked) -> Answer:
+        ended = asked.query.flag("ended")
+        return {"vjobs": await self._do(asked, lambda: views.vjob_views(self._context, ended=ended))}
+
+    async def _vms(self, asked: Asked) -> Answer:
+        return {"vms": await self._do(asked, lambda: views.vm_views(self._context))}
+
+    async def _nodes(self, asked: Asked) -> Answer:
+        return {"nodes": await self._do(asked, lambda: views.node_views(self._context, self._cycle.seen))}
+
+    async def _events(self, asked: Asked) -> Answer:
+        since = asked.query.number("since", 0)
+        limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
+        vjob = asked.query.display_id("vjob")
+
+        def read() -> list[dict[str, Any]]:
+            return [asdict(event) for event in self._context.ledger.events(since=since, vjob=vjob, limit=limit)]
+
+        return {"events": await self._do(asked, read)}
+
+    async def _status(self, _: Asked) -> Answer:
+        report = self._cycle.report
+        return {
+            "version": __version__,
+            "started": self._started,
+            "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
+            "problems": report.problems,
+        }
+
+
+def _runs(answer: Answer) -> bool:
+    return bool(answer["state"] == VJobState.RUNNING)

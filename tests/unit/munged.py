@@ -1,0 +1,42 @@
+"""A munged of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+
+class Munged:
+    """A munged of our own."""
+
+    def __init__(self, directory: Path) -> None:
+        key = directory / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        self.socket = str(directory / "munge.sock")
+        self._log = (directory / "munged.log").open("wb")
+        self._process = subprocess.Popen(
+            [
+                *("munged", "--force", "--foreground", f"--socket={self.socket}", f"--key-file={key}"),
+                *(f"--pid-file={directory / 'pid'}", f"--seed-file={directory / 'seed'}"),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        deadline = time.monotonic() + 10
+        while not Path(self.socket).exists():
+            assert self._process.poll() is None, (directory / "munged.log").read_text()
+            assert time.monotonic() < deadline, "munged made no socket"
+            time.sleep(0.02)
+
+    def encode_as(self, uid: int, payload: bytes, *options: str) -> str:
+        argv = ["munge", f"--socket={self.socket}", *options]
+        done = subprocess.run(argv, input=payload, capture_output=True, check=True, user=uid)
+        return done.stdout.decode().strip()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._log.close()

@@ -1,0 +1,132 @@
+"""The real service of an engine on a simulated cluster: real sockets, real threads, a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scenarios.world import World
+
+from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.service import Service
+from rmsplugin.model.vjob import Geometry, VJobState
+
+PATIENCE_S = 20.0
+ME = os.getuid()
+
+
+class Served:
+    """An engine whose service listens until ``close``."""
+
+    def __init__(self, directory: Path, *, tcp: bool = False) -> None:
+        self.socket = str(directory / "engine.sock")
+        self.port = _free_port() if tcp else 0
+        listen = f"127.0.0.1:{self.port}" if tcp else ""
+        self.world = World(directory)
+        settings = self.world.context.settings
+        engine = settings.engine.model_copy(update={"socket": Path(self.socket), "listen": listen})
+        self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update={"engine": engine}))
+        self.ledger = self.context.ledger
+        cycle = self.world.cycle
+        requests = Requests(self.context, self.world.executor, self.world.placing, cycle, lambda: None)
+        self.service = Service(self.context, requests, cycle)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="event loop")
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.service.open(), self._loop).result(PATIENCE_S)
+
+    def close(self) -> None:
+        """End it, and whatever it serves."""
+        asyncio.run_coroutine_threadsafe(self.service.close(), self._loop).result(PATIENCE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_S)
+        self._loop.close()
+        self.ledger.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a change."""
+        return len(self.service._waits)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self.service._connections)
+
+    def connect(self) -> socket.socket:
+        """A connection of ours."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PATIENCE_S)
+        connection.connect(self.socket)
+        return connection
+
+    def send(self, method: str, path: str, body: object = None) -> socket.socket:
+        """Send a request and do not wait for its answer."""
+        connection = self.connect()
+        connection.sendall(request_bytes(method, path, b"" if body is None else json.dumps(body).encode()))
+        return connection
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """Send a request; status and body of its answer."""
+        with self.send(method, path, body) as connection:
+            return answer_of(connection)
+
+    def add_vjob(self, job_id: int, uid: int, state: VJobState = VJobState.WAITING, **changes: Any) -> None:
+        """A vjob with one VM."""
+        self.ledger.add_vjob(
+            VJobRow(
+                **{
+                    "job_id": job_id,
+                    "display_id": str(job_id),
+                    "user": f"u{uid}",
+                    "uid": uid,
+                    "partition": "vjob",
+                    "geometry": Geometry(1, 1, 256),
+                    "state": state,
+                    "reason": "for a test",
+                    "submitted": 100.0,
+                    "state_since": 100.0,
+                    "private_key": "SECRET",
+                    **changes,
+                }
+            )
+        )
+        self.ledger.set_vms(job_id, [VMRow(f"vjob{job_id}-0", job_id, 0, "u", "m", f"10.0.0.{job_id % 200}", "n1")])
+
+
+def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
+    """A request as it goes over the wire."""
+    return f"{method} {path} HTTP/1.1\r\nHost: engine\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def answer_of(connection: socket.socket) -> tuple[int, dict[str, Any]]:
+    """Status and body of the answer that comes."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    answer = json.loads(response.read())
+    assert isinstance(answer, dict)
+    return response.status, answer
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.01)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,442 @@
+"""The engine's service: what it answers, what it refuses, and that nobody can keep it from answering others."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.served import ME, Served, answer_of, request_bytes, until
+
+from rmsplugin.adapters.rms.base import RmsPartition
+from rmsplugin.engine import connections, service
+from rmsplugin.engine.connections import Limits
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
+
+NOBODY = 65534
+S = VJobState
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path)
+    yield served
+    served.close()
+
+
+def start_of(served: Served, job_id: int) -> None:
+    """As an operation does."""
+    served.ledger.transition(job_id, S.STARTING, "there is room")
+    served.ledger.transition(job_id, S.RUNNING, "all VMs answer")
+
+
+# --- what it answers ---
+
+
+def test_access_is_for_the_owner(served: Served) -> None:
+    served.add_vjob(12, NOBODY, S.RUNNING)
+    status, answer = served.ask("GET", "/v1/jobs/12/access")
+    assert (status, answer["private_key"]) == (200, "SECRET") if ME == 0 else (status, "error" in answer) == (403, True)
+
+
+def test_what_does_not_exist_is_404(served: Served) -> None:
+    for path in ("/v1/jobs/99/access", "/v1/operations/99", "/v2/jobs", "/", "/v1/jobs/12"):
+        status, answer = served.ask("GET", path)
+        assert (status, list(answer)) == (404, ["error"]), path
+
+
+def test_a_method_that_a_path_does_not_take_is_refused_with_those_it_takes(served: Served) -> None:
+    status, answer = served.ask("DELETE", "/v1/jobs/12/access")
+    assert (status, answer) == (400, {"error": "this path takes GET only"})
+
+
+def test_nodes_are_told_when_slurm_knows_neither_partition_nor_node(served: Served) -> None:
+    served.world.rms.partitions = {
+        "vjob": RmsPartition("vjob", True, ("n1", "gone"), "SUSPEND", 1, 0),
+    }
+    served.world.cycle.run()
+    status, answer = served.ask("GET", "/v1/nodes")
+    assert (status, [node["name"] for node in answer["nodes"]]) == (200, ["n1"])
+
+
+def test_a_sign_of_life_is_remembered_and_writes_nothing(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    told: list[object] = []
+    served.ledger.subscribe(told.append)
+    before = served.ledger._db.conn.total_changes
+    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running"})
+    assert served.context.signs.last(12) == served.world.time
+    served.world.pass_time(5)
+    assert served.ask("GET", "/v1/jobs/12/access?wrapper=1&host=n1")[0] == 200
+    assert served.context.signs.last(12) == served.world.time
+    assert (told, served.ledger._db.conn.total_changes) == ([], before)
+
+
+# --- what it refuses ---
+
+BAD = [
+    ("GET", "/v1/jobs/12/access?wait=nan", None),
+    ("GET", "/v1/jobs/12/access?wait=inf", None),
+    ("GET", "/v1/jobs/12/access?wait=-1", None),
+    ("GET", "/v1/jobs/12/access?wait=1e999", None),
+    ("GET", "/v1/jobs/12/access?wait=", None),
+    ("GET", "/v1/jobs/12/access?wait=1&wait=2", None),
+    ("GET", "/v1/jobs/12/access?wait=%zz", None),
+    ("GET", "/v1/jobs/12/access?wait=%ff", None),
+    ("GET", "/v1/jobs/12/access?wait=%D9%A3", None),  # an Arabic three, which int() takes
+    ("GET", "/v1/jobs/12/access?wrapper=yes", None),
+    ("GET", "/v1/jobs/12/access?host=a%20b", None),
+    ("GET", "/v1/jobs/12/access?wiat=3", None),
+    ("GET", "/v1/jobs/12/access?" + "&".join(f"k{n}=1" for n in range(100)), None),
+    ("GET", "/v1/jobs/0/access", None),
+    ("GET", "/v1/jobs/_/access", None),
+    ("GET", "/v1/jobs/1__2/access", None),
+    ("GET", "/v1/jobs/012/access", None),
+    ("GET", "/v1/jobs/%ff/access", None),
+    ("GET", "/v1/jobs/1%2F2/access", None),
+    ("GET", f"/v1/jobs/{'9' * 30}/access", None),
+    ("POST", "/v1/jobs/1_2/prolog", None),
+    ("POST", "/v1/jobs/1_2/epilog", None),
+    ("POST", f"/v1/jobs/{'9' * 30}/prolog", None),
+    ("GET", f"/v1/operations/{'9' * 30}", None),
+    ("GET", "/v1/operations/x", None),
+    ("GET", "/v1/events?limit=-1", None),
+    ("GET", "/v1/events?limit=10001", None),
+    ("GET", f"/v1/events?since={'9' * 30}", None),
+    ("GET", "/v1/events?limit=1_0", None),
+    ("GET", "/v1/events?vjob=';--", None),
+    ("GET", "/v1/vjobs?ended=2", None),
+    ("GET", "/v1/status?verbose=1", None),
+    ("GET", "/v1/status", {"verbose": True}),
+    ("POST", "/v1/jobs/12/finished", []),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": 256}),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": -1}),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": True}),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": 1.0}),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": "1"}),
+    ("POST", "/v1/jobs/12/finished", {"exit_code": 10**30}),
+    ("POST", "/v1/jobs/12/finished", {"exit": 1}),
+    ("POST", "/v1/jobs/12/resume", {"to": 7}),
+    ("POST", "/v1/jobs/12/resume", {"to": "n1; reboot"}),
+    ("POST", "/v1/jobs/12/resume", {"to": "\ud800"}),
+    ("POST", "/v1/jobs/12/migrate", {"vm": "vjob12"}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BAD, ids=lambda value: str(value)[:60])
+def test_input_that_is_not_of_the_form_is_400_with_a_sentence(
+    served: Served, method: str, path: str, body: object
+) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    status, answer = served.ask(method, path, body)
+    assert (status, list(answer)) == (400, ["error"])
+    assert 10 < len(answer["error"]) < 250
+    assert not served.ledger.vjob(12).finished
+
+
+BODIES = [b"{", b"\xff\xfe", b'{"exit_code": 1, "exit_code": 2}', b'{"exit_code": NaN}', b"[" * 50_000, b"1" * 60_000]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:20]))
+def test_a_body_that_is_no_json_object_is_400(served: Served, body: bytes) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    with served.connect() as connection:
+        connection.sendall(request_bytes("POST", "/v1/jobs/12/finished", body))
+        status, answer = answer_of(connection)
+    assert (status, list(answer)) == (400, ["error"])
+
+
+def test_a_body_that_is_too_large_is_400(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(request_bytes("POST", "/v1/jobs/12/finished", b" " * 70_000))
+        status, answer = answer_of(connection)
+    assert status == 400
+    assert "larger than 65536 bytes" in answer["error"]
+
+
+def test_a_body_that_never_comes_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_ARRIVAL_S", 0.2)
+    with served.connect() as connection:
+        connection.sendall(request_bytes("POST", "/v1/jobs/12/finished", b"{}")[:-1])
+        status, answer = answer_of(connection)
+    assert status == 400
+    assert "did not arrive" in answer["error"]
+
+
+# --- requests that wait ---
+
+
+def test_a_poll_is_answered_when_what_it_waits_for_has_come(served: Served) -> None:
+    served.add_vjob(12, ME)
+    with served.send("GET", "/v1/jobs/12/access?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        served.ledger.transition(12, S.STARTING, "there is room")
+        assert served.waiting == 1
+        served.ledger.transition(12, S.RUNNING, "all VMs answer")
+        status, answer = answer_of(connection)
+    assert (status, answer["state"], answer["private_key"]) == (200, "running", "SECRET")
+    until(lambda: served.waiting == 0, "nobody waits")
+
+
+def test_a_poll_is_answered_when_its_time_is_over(served: Served) -> None:
+    served.add_vjob(12, ME)
+    assert served.ask("GET", "/v1/jobs/12/access?wait=0.1") == (200, {"state": "waiting", "reason": "for a test"})
+
+
+@as_root
+def test_a_prolog_waits_for_a_job_that_was_not_met_yet(served: Served) -> None:
+    with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        served.add_vjob(12, ME)
+        start_of(served, 12)
+        assert answer_of(connection) == (200, {"state": "running", "reason": "all VMs answer"})
+
+
+def test_a_poll_of_an_operation_is_answered_at_its_end(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    number = served.ledger.begin_operation(12, OperationKind.SUSPEND, "me").id
+    with served.send("GET", f"/v1/operations/{number}?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        served.ledger.end_operation(number, "no space")
+        status, answer = answer_of(connection)
+    assert (status, answer["state"], answer["error"]) == (200, "failed", "no space")
+
+
+def test_a_change_wakes_only_who_waits_for_it(served: Served) -> None:
+    asked: list[int] = []
+    read = served.ledger.find_vjob
+    served.ledger.find_vjob = lambda name: asked.append(int(name)) or read(name)  # type: ignore[method-assign,func-returns-value]
+    polls = []
+    for job in range(1, 21):
+        served.add_vjob(job, ME)
+        polls.append(served.send("GET", f"/v1/jobs/{job}/access?wait=60"))
+    until(lambda: served.waiting == 20, "all wait")
+    until(lambda: len(asked) == 60, "each was looked up, asked for, and asked for again when it was its turn to wait")
+    start_of(served, 7)
+    assert answer_of(polls[6])[1]["state"] == "running"
+    assert set(asked[60:]) == {7}
+    for poll in polls:
+        poll.close()
+
+
+def test_a_poll_ends_with_its_connection(served: Served) -> None:
+    served.add_vjob(12, ME)
+    polls = [served.send("GET", "/v1/jobs/12/access?wait=60") for _ in range(4)]
+    until(lambda: served.waiting == 4, "the requests wait")
+    polls[0].close()
+    polls[1].close()
+    until(lambda: (served.waiting, served.connections) == (2, 2), "those whose connections ended wait no more")
+    start_of(served, 12)
+    assert [answer_of(poll)[1]["state"] for poll in polls[2:]] == ["running", "running"]
+    for poll in polls[2:]:
+        poll.close()
+
+
+def test_a_user_cannot_have_more_than_a_few_requests_wait_for_one_vjob(served: Served) -> None:
+    served.add_vjob(12, ME)
+    served.add_vjob(13, ME)
+    polls = [served.send("GET", "/v1/jobs/12/access?wait=60") for _ in range(8)]
+    until(lambda: served.waiting == 8, "the requests wait")
+    status, answer = served.ask("GET", "/v1/jobs/12/access?wait=60")
+    assert (status, answer["error"]) == (
+        429,
+        "8 of your requests wait for vjob 12 already; end one of them first",
+    )
+    assert served.ask("GET", "/v1/jobs/12/access?wait=0")[0] == 200
+    assert served.ask("GET", "/v1/jobs/13/access?wait=0.1")[0] == 200
+    polls.pop().close()
+    until(lambda: served.waiting == 7, "one has ended")
+    assert served.ask("GET", "/v1/jobs/12/access?wait=0.1")[0] == 200
+    for poll in polls:
+        poll.close()
+
+
+def test_a_wrapper_that_asks_anew_ends_the_wait_of_its_lost_connection(served: Served) -> None:
+    served.add_vjob(12, ME)
+    with served.send("GET", "/v1/jobs/12/access?wait=60&wrapper=1") as lost:
+        until(lambda: served.waiting == 1, "the request waits")
+        with served.send("GET", "/v1/jobs/12/access?wait=60&wrapper=1") as anew:
+            assert answer_of(lost)[1]["state"] == "waiting"
+            until(lambda: served.waiting == 1, "only the new one waits")
+            start_of(served, 12)
+            assert answer_of(anew)[1]["state"] == "running"
+
+
+# --- connections ---
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int, total: int) -> Served:
+    monkeypatch.setattr(Limits, "of_this_process", classmethod(lambda cls: cls(each, total)))
+    return Served(tmp_path)
+
+
+IDLERS = """
+import json, socket, sys
+path, count, close, request = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode()
+connections = []
+for number in range(count):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    if request:
+        job = number % 50 + 1
+        connection.sendall(request.replace(b"JOB", str(job).encode()))
+    connections.append(connection)
+print("open", flush=True)
+for line in sys.stdin:
+    if line == "close\\n":
+        for connection in connections[:close]:
+            connection.close()
+        print("closed", flush=True)
+    elif line == "read\\n":
+        print(json.dumps([c.recv(12).decode() for c in connections[close:]]), flush=True)
+    else:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(20)
+            connection.connect(path)
+            connection.sendall(json.loads(line).encode())
+            print(connection.recv(12).decode(), flush=True)
+"""
+
+
+class Idlers:
+    """Another user with many connections."""
+
+    def __init__(self, served: Served, count: int, close: int, request: str) -> None:
+        for path in (Path(served.socket).parent, *Path(served.socket).parents):
+            if path.stat().st_uid == ME and str(path).startswith("/tmp/"):
+                path.chmod(0o755)
+        self._process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", IDLERS, served.socket, str(count), str(close), request],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            user=NOBODY,
+            cwd="/",
+        )
+        assert self._read() == "open"
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def tell(self, line: str) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def ask(self, method: str, path: str) -> str:
+        """The status line of the answer to one more request of this user."""
+        return self.tell(json.dumps(request_bytes(method, path).decode()))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@as_root
+def test_idle_pollers_of_one_user_disturb_nobody(served: Served) -> None:
+    for job in range(1, 51):
+        served.add_vjob(job, NOBODY)
+    served.add_vjob(60, NOBODY, S.RUNNING)
+    served.add_vjob(70, 1, S.RUNNING)
+    before = threading.active_count()
+    request = request_bytes("GET", "/v1/jobs/JOB/access?wait=300").decode()
+    idlers = Idlers(served, 300, 150, request)
+    try:
+        until(lambda: served.waiting == 300, "all wait")
+        assert threading.active_count() - before <= 8
+        assert idlers.tell("close") == "closed"
+        assert served.ask("GET", "/v1/jobs/70/access")[0] == 200
+        assert served.ask("POST", "/v1/jobs/70/attached") == (200, {"state": "running"})
+        assert idlers.ask("POST", "/v1/jobs/60/attached") == "HTTP/1.1 200"
+        assert (served.context.signs.last(60), served.context.signs.last(70)) == (served.world.time,) * 2
+        until(lambda: (served.waiting, served.connections) == (150, 150), "the closed ones are gone")
+        for job in range(1, 51):
+            start_of(served, job)
+        assert set(json.loads(idlers.tell("read"))) == {"HTTP/1.1 200"}
+    finally:
+        idlers.end()
+
+
+@as_root
+def test_one_user_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    served = limited(monkeypatch, tmp_path, each=20, total=50)
+    idlers = Idlers(served, 20, 10, "")
+    try:
+        assert idlers.ask("GET", "/v1/status") == "HTTP/1.1 429"
+        assert served.ask("GET", "/v1/status")[0] == 200
+        assert idlers.tell("close") == "closed"
+        until(lambda: served.connections == 10, "half of them are closed")
+        assert idlers.ask("GET", "/v1/status") == "HTTP/1.1 200"
+    finally:
+        idlers.end()
+        served.close()
+
+
+@as_root
+def test_root_gets_in_when_all_connections_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    served = limited(monkeypatch, tmp_path, each=20, total=20)
+    idlers = Idlers(served, 20, 0, "")
+    try:
+        until(lambda: served.connections == 20, "all are taken")
+        assert idlers.ask("GET", "/v1/status") == "HTTP/1.1 429"
+        assert served.ask("GET", "/v1/status")[0] == 200
+    finally:
+        idlers.end()
+        served.close()
+
+
+def test_a_connection_that_asks_nothing_is_closed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SILENT_S", 0.2)
+    with served.connect() as silent, served.connect() as slow:
+        slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost:")
+        assert silent.recv(1) == b""
+        assert slow.recv(1) == b""
+
+
+def test_a_connection_that_waits_is_not_taken_for_silent(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SILENT_S", 0.2)
+    served.add_vjob(12, ME)
+    assert served.ask("GET", "/v1/jobs/12/access?wait=1")[0] == 200
+
+
+def test_several_requests_over_one_connection(served: Served) -> None:
+    with served.connect() as connection:
+        for _ in range(3):
+            connection.sendall(request_bytes("GET", "/v1/status"))
+            assert answer_of(connection)[0] == 200
+
+
+def test_who_sends_more_while_waiting_is_cut_off(served: Served) -> None:
+    served.add_vjob(12, ME)
+    with served.send("GET", "/v1/jobs/12/access?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        connection.sendall(request_bytes("GET", "/v1/status"))
+        assert connection.recv(1) == b""
+        until(lambda: served.waiting == 0, "its request waits no more")
+
+
+@pytest.mark.parametrize("more", [1, 10, 1000])
+def test_requests_that_come_all_at_once_hide_no_end_of_their_connection(served: Served, more: int) -> None:
+    served.add_vjob(12, ME)
+    requests = request_bytes("GET", "/v1/jobs/12/access?wait=60") + request_bytes("GET", "/v1/status") * more
+    with served.connect() as connection:
+        connection.sendall(requests)
+    until(lambda: (served.waiting, served.connections) == (0, 0), "nothing is left of it")
+
+
+def test_a_socket_left_by_a_killed_engine_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "engine.sock"))
+    served = Served(tmp_path)
+    assert served.ask("GET", "/v1/status")[0] == 200
+    served.close()
