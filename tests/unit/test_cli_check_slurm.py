@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
+from unit.check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
 
 from rmsplugin.cli.check.facts import SITE_FILE, SlurmFacts
 from rmsplugin.cli.check.finding import Level
