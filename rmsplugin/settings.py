@@ -75,13 +75,13 @@ class Slurm(_Section):
 
 
 class Partition(_Section):
-    """One vjob partition, [partition.NAME]."""
+    """A vjob partition: a section for each of slurm.partitions."""
 
     hosts: str = Field(..., min_length=1, description="the Slurm partition whose nodes are its VM hosts")
 
 
 class Hosts(_Section):
-    """How the nodes of one hosts partition are borrowed from Slurm, [hosts.NAME]."""
+    """How the nodes of a hosts partition are borrowed from Slurm; without a section, the defaults count."""
 
     rooms: Literal["hold", "elastic"] = Field(
         "hold",

@@ -50,6 +50,10 @@ def _in_state(row: Row) -> str:
     return duration(time.time() - since) if since else ""
 
 
+def _features(row: Row) -> str:
+    return ",".join(row.get("features") or ())
+
+
 VJOB_FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
     Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
@@ -90,7 +94,19 @@ NODE_FIELDS = (
     Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),
     Field("memory", "memory that VMs may take", mebibytes_of("memory_mib"), right=True),
     Field("memoryused", "memory that VMs have taken", mebibytes_of("memory_used_mib"), right=True),
-    Field("reason", "why it is in this state", text_of("reason")),
+    Field(
+        "room",
+        "the engine's room there: held; leaving, when it has to be given back; requested or starting, when Slurm has "
+        "not given the node yet; or none",
+        text_of("room"),
+    ),
+    Field("roomjob", "the room's job in Slurm", text_of("room_job"), right=True),
+    Field("since", "since when the engine has the node", time_of("since")),
+    Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
+    Field("features", "its active features, for `sbatch -C`", _features),
+    Field(
+        "reason", "why no VM may come now: drained, unreachable, no room, or what its room waits for", text_of("reason")
+    ),
 )
 
 EVENT_FIELDS = (
@@ -139,15 +155,18 @@ def add_commands(commands: options.Commands) -> None:
     nodes = options.add_command(
         commands,
         "nodes",
-        "list the nodes that host VMs, and what of them is taken",
+        "list the nodes that may host VMs: whether the engine has them, what of them is taken",
         _nodes,
         """
+        A node hosts VMs while the engine has a room there: a job of its own by which Slurm gives it the whole node.
+
         examples:
           rmsplugin nodes
+          rmsplugin nodes --format=node,room,roomjob,until,features,reason
           rmsplugin nodes --json
         """,
     )
-    add_table_options(nodes, NODE_FIELDS, "node,state,vms,cpusused,cpus,memoryused,memory,reason")
+    add_table_options(nodes, NODE_FIELDS, "node,state,room,since,until,vms,cpusused,cpus,memoryused,memory,reason")
 
     events = options.add_command(
         commands,

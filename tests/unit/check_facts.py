@@ -85,7 +85,8 @@ GATE = {
 
 TEXTS = {
     "/etc/slurm/job_submit.lua": 'local loaded, rmsplugin = pcall(require, "rmsplugin")',
-    "/etc/slurm/rmsplugin.lua": "-- vjobgate",
+    "/etc/slurm/rmsplugin.lua": "config.gate",
+    "/usr/share/rmsplugin/rmsplugin_options.lua": "has_gate",
     SITE_FILE: 'return { partitions = { "vjob" }, max_vm_cpus = 4, max_vm_memory_mib = 3968 }',
     "/hooks/prolog_slurmctld": HOOK,
     "/hooks/epilog_slurmctld": HOOK,

@@ -33,6 +33,9 @@ SETTINGS = """\
 socket = "{socket}"
 [slurm]
 partitions = ["vjob"]
+
+[partition.vjob]
+hosts = "vmhosts"
 [network]
 pool = "10.77.1.10-10.77.1.20"
 prefix_length = 16
@@ -333,6 +336,20 @@ def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None
     assert ("GET", "/v1/vjobs?ended=1", None) in engine.requests
     done = run(site, "vjobs", "13")
     assert (done.returncode, done.stderr) == (1, "rmsplugin vjobs: no vjob 13\n")
+
+
+def test_nodes_are_shown_with_their_rooms(site: Path, engine: FakeEngine) -> None:
+    held = {"name": "n1", "room": "held", "room_job": 7, "since": 1000000000.0, "until": 1000086400.0}
+    held |= {"features": ["amd", "big"], "reason": ""}
+    waits = {"name": "n2", "room": "requested", "room_job": 8, "since": None, "until": None, "features": []}
+    waits |= {"reason": "its room is requested: Resources"}
+    engine.lay("/v1/nodes", {"nodes": [held, waits]})
+    done = run(site, "nodes", "--parsable2", "--format=node,room,roomjob,since,until,features,reason")
+    assert done.stdout.splitlines()[1:] == [
+        "n1|held|7|2001-09-09T01:46:40|2001-09-10T01:46:40|amd,big|",
+        "n2|requested|8||||its room is requested: Resources",
+    ]
+    assert "ROOM" in run(site, "nodes").stdout
 
 
 def test_a_reader_that_has_seen_enough_is_no_fault(site: Path, engine: FakeEngine) -> None:

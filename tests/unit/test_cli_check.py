@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_facts import SLURM, faults, settings
+from unit.check_facts import SLURM, faults, settings
 
 from rmsplugin import __version__
 from rmsplugin.adapters.hypervisor.base import HostInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from check_facts import (
+from unit.check_facts import (
     FRONT,
     HOLD,
     NODE,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
+from unit.check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
 
 from rmsplugin.cli.check.facts import SITE_FILE, SlurmFacts
 from rmsplugin.cli.check.finding import Level
@@ -59,6 +59,7 @@ LARGEST = "max_vm_cpus = 4, max_vm_memory_mib = 3968"
     [
         ("/etc/slurm/job_submit.lua", "function slurm_job_submit() end", Level.ERROR, "does not load rmsplugin"),
         ("/etc/slurm/rmsplugin.lua", None, Level.ERROR, "is not there"),
+        ("/usr/share/rmsplugin/rmsplugin_options.lua", None, Level.ERROR, "is not there"),
         ("/etc/slurm/rmsplugin.lua", "job_desc.priority = 0", Level.ERROR, "earlier release"),
         ("/hooks/prolog", "#!/bin/sh\nexit 0\n", Level.WARNING, "does not run rmsplugin-hook"),
         ("/hooks/prolog_slurmctld", "#!/bin/sh\nexit 0\n", Level.ERROR, "does not run rmsplugin-hook"),

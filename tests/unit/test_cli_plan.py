@@ -533,6 +533,9 @@ def test_closed_streams_are_status_1_or_2_and_one_line(command: str) -> None:
 SETTINGS = """\
 [slurm]
 partitions = ["vjob"]
+
+[partition.vjob]
+hosts = "vmhosts"
 [network]
 pool = "10.77.1.10-10.77.1.20"
 prefix_length = 16
@@ -562,7 +565,7 @@ def test_durations_are_those_of_the_settings_if_there_are_any(
     assert planned(capsys, instance=START)["plan"]["makespan_s"] == {"pools": 100.0, "dependencies": 100.0}
     Path("site.toml").write_text(SETTINGS + "fly_s = 1\n")
     status, _, err = call(capsys, "plan", "--instance", "i.json")
-    assert (status, err) == (2, "rmsplugin plan: site.toml:12: durations.fly_s: unknown key\n")
+    assert (status, err) == (2, "rmsplugin plan: site.toml:15: durations.fly_s: unknown key\n")
 
 
 def test_each_duration_of_the_settings_is_used() -> None:

@@ -10,7 +10,7 @@ from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
-_MODULE = "rmsplugin.lua"
+_MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ def job_submit_path(config: Row) -> str:
 
 
 def module_paths(config: Row) -> list[str]:
-    """Where job_submit.lua looks for the module."""
-    directories = (configuration_directory(config), "/etc/slurm", "/usr/share/rmsplugin")
-    return list(dict.fromkeys(f"{directory}/{_MODULE}" for directory in directories))
+    """Where job_submit.lua looks for the plugin's modules, in its order."""
+    directories = dict.fromkeys((configuration_directory(config), "/etc/slurm", "/usr/share/rmsplugin"))
+    return [f"{directory}/{name}" for name in _MODULES for directory in directories]
 
 
 def judge_submission(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
@@ -62,18 +62,20 @@ def judge_submission(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]
         )
         return
     yield ok(path, "loads rmsplugin")
-    yield from _module(facts)
+    yield from _modules(facts)
     yield from _site_file(settings, facts)
 
 
-def _module(facts: SlurmFacts) -> Iterator[Finding]:
+def _modules(facts: SlurmFacts) -> Iterator[Finding]:
     paths = module_paths(facts.config)
-    remedy = f"copy the files of lua/ beside slurm.conf, {_MODULE} among them; then restart slurmctld"
-    found = next((path for path in paths if facts.text(path) is not None), None)
-    if found is None:
-        yield error(paths[0], "is not there: all jobs of the vjob partitions are refused", remedy)
-    elif "vjobgate" not in (facts.text(found) or ""):
-        yield error(found, "is of an earlier release: it holds jobs instead of putting them behind the gate", remedy)
+    remedy = "copy all files of lua/ but job_submit.lua beside slurm.conf; then restart slurmctld"
+    for name in _MODULES:
+        places = [path for path in paths if path.endswith(f"/{name}")]
+        found = next((path for path in places if facts.text(path) is not None), None)
+        if found is None:
+            yield error(places[0], "is not there: all jobs of the vjob partitions are refused", remedy)
+        elif "gate" not in (facts.text(found) or ""):
+            yield error(found, "is of an earlier release: it knows no gate, and holds jobs instead", remedy)
 
 
 def read_site_file(text: str) -> SiteFile:
