@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
 
@@ -103,7 +104,8 @@ def test_every_command_is_in_a_guide_or_the_readme() -> None:
 
 def test_every_setting_is_documented_with_a_description() -> None:
     markdown, page = (DOCS / "settings.md").read_text(), (DOCS / "man/rmsplugin.toml.5").read_text()
-    models = [field.annotation for name, field in Settings.model_fields.items() if name != "image"]
+    fields = [field.annotation for name, field in Settings.model_fields.items() if name != "image"]
+    models = [get_args(found)[1] if get_origin(found) is dict else found for found in fields]
     for model in [*models, KernelImage, Qcow2Image]:
         assert model is not None
         for key, field in model.model_fields.items():
