@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # lib.sh: the half that quickstart and run-tests share: is this machine fit, and are all packages there?
 #
-# The caller sets `program` (its name, for messages) and `root` (the checkout).
+# The caller sets `program` (its name, for messages) and `root` (the checkout), and may set `venv` (the virtual environment
+# to make, .venv unless it says else) and `constraints` (pip's, for the packages in it).
 # shellcheck disable=SC2154
 
 export LC_ALL=C.UTF-8
@@ -145,25 +146,28 @@ install_packages() {
 # .venv is made with Debian's own Python, whatever `python3` is here: libvirt's module is built against it, and inside
 # the minicluster there is no other.
 make_venv() {
-    python=$root/.venv/bin/python
+    venv=${venv:-.venv}
+    constraints=${constraints:-}
+    python=$root/$venv/bin/python
     if [ "$("$python" -c 'import sys; print(sys.base_prefix)' 2>/dev/null)" != /usr ]; then
-        quietly "making .venv" /usr/bin/python3 -m venv --clear "$root/.venv" ||
+        quietly "making $venv" /usr/bin/python3 -m venv --clear "$root/$venv" ||
             give_up "no virtual environment could be made (see above)"
     fi
     # The Python module must not be newer than libvirt itself.
     libvirt=$(pkg-config --modversion libvirt) || give_up "pkg-config does not know libvirt: is libvirt-dev installed?"
     wanted=$({
         cat "$root/pyproject.toml"
-        echo "$libvirt"
+        echo "$constraints" "$libvirt"
         "$python" -V
     } | sha256sum)
-    if [ "$(cat "$root/.venv/.installed" 2>/dev/null)" = "$wanted" ]; then
+    if [ "$(cat "$root/$venv/.installed" 2>/dev/null)" = "$wanted" ]; then
         return
     fi
-    quietly "installing Python packages into .venv" "$python" -m pip install --quiet --disable-pip-version-check \
-        --editable "${root}[test]" "libvirt-python==$libvirt" ||
-        give_up "pip could not install them (see above): is the network up? Its settings: .venv/bin/pip config list"
-    echo "$wanted" >"$root/.venv/.installed"
+    echo "$constraints" >"$root/$venv/.constraints"
+    quietly "installing Python packages into $venv" "$python" -m pip install --quiet --disable-pip-version-check \
+        --constraint "$root/$venv/.constraints" --editable "${root}[test]" "libvirt-python==$libvirt" ||
+        give_up "pip could not install them (see above): is the network up? Its settings: $venv/bin/pip config list"
+    echo "$wanted" >"$root/$venv/.installed"
 }
 
 install_everything() {

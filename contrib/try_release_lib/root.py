@@ -22,7 +22,9 @@ SHARED = Path("/srv/rmsplugin/shared")
 
 _MARKER = ".rmsplugin-try-release"
 #: What a checkout has that is made, and made anew by each release.
-_MADE = re.compile(r"\.git|\.venv|\.(mypy|ruff|pytest)_cache|\.hypothesis|__pycache__|.*\.egg-info|build|dist")
+_MADE = re.compile(
+    r"\.git|\.venv(-lowest)?|\.(mypy|ruff|pytest)_cache|\.hypothesis|__pycache__|.*\.egg-info|build|dist"
+)
 _COPIED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/apt/auth.conf")
 _COPIED_DIRECTORIES = ("/etc/apt/auth.conf.d", "/etc/apt/trusted.gpg.d", "/usr/local/share/ca-certificates")
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
