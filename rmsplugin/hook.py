@@ -32,7 +32,7 @@ _RETRY_S = 0.5
 _NOTICE_TIMEOUT_S = 5.0
 
 #: States of a vjob whose VMs will come up, so that the prolog goes on waiting.
-_COMING = frozenset({"waiting", "starting", "suspending", "sleeping", "resuming"})
+_COMING = frozenset({"starting", "suspending", "sleeping", "resuming"})
 
 _JOB_ID = re.compile(r"[0-9]{1,10}")
 
@@ -80,12 +80,14 @@ def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | Non
 def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
     """Keep the job in CONFIGURING until its VMs are up, so that this time is not taken from its time limit.
 
-    When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM.
+    When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
+    that the engine sends back is not waited for: Slurm would not clean it up before this has ended.
     """
     from rmsplugin.errors import ForbiddenError, RmspluginError
 
     deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", DEFAULT_PROLOG_WAIT_S))
     client = _controller_client(settings)
+    starts = None
     while (left_s := deadline - time.monotonic()) > 0:
         wait_s = min(left_s, _WAIT_SLICE_S)
         state = ""
@@ -97,7 +99,8 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
         except RmspluginError as error:
             problem = str(error)
         else:
-            if state not in _COMING:
+            starts = answer.get("starts") if starts is None else starts
+            if state not in _COMING or answer.get("starts") != starts:
                 return
             problem = f"its VMs are not up yet (vjob {state})"
         time.sleep(max(0.0, min(_RETRY_S, deadline - time.monotonic())))

@@ -51,7 +51,7 @@ def run(
         left = sorted(running_vms(proc))
         problem = f"{', '.join(left)} could not be ended" if left else ""
     if client is not None:
-        body = {"hook": name, "node": node, "problem": problem, "ended": ended}
+        body = {"hook": name, "node": node, "problem": " ".join(problem.split())[:1000], "ended": ended}
         client.request("POST", f"/v1/rooms/{job_id}/report", body, timeout_s=_TELL_TIMEOUT_S)
 
 

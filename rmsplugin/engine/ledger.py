@@ -251,6 +251,11 @@ class Ledger:
             (select coalesce(max(id), 0) from operations where job_id = ? and kind = 'start' and state = 'done')"""
         return int(self._rows(sql, [job_id, job_id])[0]["n"])
 
+    def starts(self, job_id: int) -> int:
+        """How many starts of the vjob were begun."""
+        sql = "select count(*) as n from operations where job_id = ? and kind = 'start'"
+        return int(self._rows(sql, [job_id])[0]["n"])
+
     def begin_action(self, operation_id: int, kind: str, vm: str, source: str = "", destination: str = "") -> int:
         """Record the intent to act on a VM; returns the action's id."""
         row = {

@@ -29,6 +29,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _VM_NAME = re.compile(r"vjob[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,5})")
+_SENTENCE = re.compile(r"[^\x00-\x1f\x7f]{0,1000}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -143,6 +144,27 @@ class Body:
     def vm(self, key: str) -> str:
         """The name of a VM; "" if none was given. Raises BadRequestError."""
         return _name(key, self._values.get(key), _VM_NAME, "the name of a VM, as in vjob12-0")
+
+    def vms(self, key: str) -> tuple[str, ...]:
+        """A list of names of VMs; an empty one if none was given. Raises BadRequestError."""
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(name, str) and _VM_NAME.fullmatch(name) for name in value):
+            raise BadRequestError(f"{key} has to be a list of names of VMs, as in vjob12-0")
+        return tuple(value)
+
+    def choice(self, key: str, choices: Collection[str]) -> str:
+        """One of these words. Raises BadRequestError."""
+        value = self._values.get(key)
+        if not isinstance(value, str) or value not in choices:
+            raise BadRequestError(f"{key} has to be one of {', '.join(choices)}")
+        return value
+
+    def sentence(self, key: str) -> str:
+        """A text of one line and a thousand characters at most; "" if none was given. Raises BadRequestError."""
+        value = self._values.get(key, "")
+        if not isinstance(value, str) or not _SENTENCE.fullmatch(value):
+            raise BadRequestError(f"{key} has to be a text of one line, of at most 1000 characters")
+        return value
 
 
 def _known(pairs: list[tuple[str, Any]], allowed: Collection[str], where: str) -> dict[str, Any]:

@@ -79,8 +79,8 @@ class Requests:
         try:
             vjob = self._context.ledger.vjob(job_id)
         except NotFoundError:
-            return {"state": str(VJobState.WAITING), "reason": "not met yet"}
-        return {"state": str(vjob.state), "reason": vjob.reason}
+            return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0}
+        return {"state": str(vjob.state), "reason": vjob.reason, "starts": self._context.ledger.starts(job_id)}
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 

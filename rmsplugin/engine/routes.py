@@ -13,7 +13,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.parsing import Body, Query
 from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import Operation
+from rmsplugin.engine.rows import Operation, RoomReport
 from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.waits import Waits
 from rmsplugin.model.vjob import VJobState
@@ -78,6 +78,7 @@ class Routes:
             Route("POST", job + "/suspend", self._suspend),
             Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
             Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
+            Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
@@ -95,18 +96,32 @@ class Routes:
     async def _prolog(self, asked: Asked) -> Answer:
         job_id, seconds = parsing.job_id(asked.path["id"]), asked.query.seconds("wait")
         await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
+        first: list[int] = []
+
+        def enough(answer: Answer) -> bool:
+            # A start that was given up may be followed by another at once, for which Slurm runs a prolog of its own.
+            first[:] = first or [answer["starts"]]
+            return answer["state"] not in _COMING or answer["starts"] != first[0]
+
         return await self._waits.until(
             ("vjob", job_id),
             (asked.uid, "prolog"),
             seconds,
             lambda: self._do(asked, lambda: self._requests.state(job_id)),
-            _runs,
+            enough,
         )
 
     async def _epilog(self, asked: Asked) -> Answer:
         job_id = parsing.job_id(asked.path["id"])
         await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
         return await self._do(asked, lambda: self._requests.state(job_id))
+
+    async def _room(self, asked: Asked) -> Answer:
+        room = parsing.job_id(asked.path["id"])
+        hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
+        problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
+        report = RoomReport(time.time(), room, node, hook, problem, ended)
+        return await self._do(asked, lambda: self._requests.room_report(asked.uid, report))
 
     # -- the wrapper, and who logs in ----------------------------------------------------------------------------
 
@@ -196,6 +211,10 @@ class Routes:
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "problems": report.problems,
         }
+
+
+#: States of a vjob whose VMs will come up for the run of its job that is being prepared.
+_COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})
 
 
 def _runs(answer: Answer) -> bool:

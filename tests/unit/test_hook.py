@@ -87,7 +87,7 @@ def test_prolog_waits_for_the_vms(config: Path, engine: FakeEngine, monkeypatch:
     engine.answers = [
         (404, {"error": "no such vjob"}),
         (503, {"error": "starting up"}),
-        (200, {"state": "waiting"}),
+        (200, {"state": "suspending"}),
         (200, {"state": "starting"}),
         (200, {"state": "running"}),
         (200, {"state": "too late"}),
@@ -97,7 +97,17 @@ def test_prolog_waits_for_the_vms(config: Path, engine: FakeEngine, monkeypatch:
     assert all(method == "POST" and path.startswith("/v1/jobs/12/prolog?wait=") for method, path in engine.seen)
 
 
-@pytest.mark.parametrize("state", ["stopping", "terminated"])
+def test_prolog_does_not_wait_for_a_later_start_of_the_job(config: Path, engine: FakeEngine) -> None:
+    engine.answers = [
+        (200, {"state": "starting", "starts": 1}),
+        (200, {"state": "starting", "starts": 2}),
+        (200, {"state": "running", "starts": 2}),
+    ]
+    hook.run("prolog_slurmctld", job(config))
+    assert len(engine.seen) == 2
+
+
+@pytest.mark.parametrize("state", ["waiting", "stopping", "terminated"])
 def test_prolog_does_not_wait_for_what_will_not_come(config: Path, engine: FakeEngine, state: str) -> None:
     engine.answers = [(200, {"state": state})]
     hook.run("prolog_slurmctld", job(config))
