@@ -23,7 +23,7 @@ def test_only_the_job_whose_gate_is_opened_starts(world: World) -> None:
 
 
 def test_licences_of_the_users_own_stay(world: World) -> None:
-    job_id = world.submit("--licenses=matlab:2", "--begin=now+12")
+    job_id = world.submit("--licenses=matlab:2", "--begin=now+20")
     assert (world.rms.job(job_id).licenses, world.rms.job(job_id).gated) == ("matlab:2", True)
     world.rms.open_gate(job_id)
     assert (world.rms.job(job_id).licenses, world.rms.job(job_id).gated) == ("matlab:2", False)
@@ -43,15 +43,15 @@ def test_begin_time(world: World) -> None:
 
 
 def test_opening_leaves_the_begin_time_and_closing_puts_the_gate_back(world: World) -> None:
-    opened, closed = world.submit("--begin=now+8"), world.submit("--begin=now+8")
-    begin = world.now() + 7
+    begin = world.now() + 20
+    opened, closed = world.submit("--begin=now+20"), world.submit("--begin=now+20")
     for job_id in (opened, closed):
         world.rms.open_gate(job_id)
         job = world.rms.job(job_id)
         assert (job.state, job.gated, job.eligible) == (JobState.PENDING, False, False)
     for _ in range(2):
         world.rms.close_gate(closed)
-    assert world.wait_for(opened, JobState.RUNNING).start_time >= int(begin)
+    assert world.wait_for(opened, JobState.RUNNING).start_time >= int(begin) - 1
     world.wait("the begin time", lambda: world.rms.job(closed).eligible)
     assert world.stays(lambda: world.rms.job(closed).state is JobState.PENDING)
 
@@ -97,7 +97,7 @@ def test_dependency_that_can_never_be_fulfilled(world: World) -> None:
 
 def test_dependency_and_begin_time(world: World) -> None:
     first = world.submit()
-    second = world.submit(f"--dependency=afterany:{first}", "--begin=now+10")
+    second = world.submit(f"--dependency=afterany:{first}", "--begin=now+15")
     world.rms.cancel(first)
     world.wait("the dependency", lambda: world.rms.job(second).reason == "BeginTime")
     assert not world.rms.job(second).eligible

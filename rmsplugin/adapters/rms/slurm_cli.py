@@ -256,9 +256,10 @@ class SlurmCli:
         """Rows of all jobs, or of one (all elements, if it is an array). Raises NotFoundError."""
         which = ("-j", str(job)) if job else ()
         token = secrets.token_hex(16)
-        # Without -r this one has a line for each record instead of one for each element.
-        more = self._run("squeue", "-h", "-a", "--states=all", *which, "-O", slurm_text.MORE_FORMAT)
-        text = self._run("squeue", "-h", "-a", "-r", "--states=all", *which, "-o", slurm_text.squeue_format(token))
+        # Without -r squeue has one line for all waiting elements of an array, those that are split off included.
+        select = ("-h", "-a", "-r", "--states=all", *which)
+        more = self._run("squeue", *select, "-O", slurm_text.MORE_FORMAT)
+        text = self._run("squeue", *select, "-o", slurm_text.squeue_format(token))
         return slurm_text.job_rows(text, token, slurm_text.more_fields(more), self._gate, int(time.time()))
 
     def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:
