@@ -1,4 +1,4 @@
-"""Nobody keeps the engine from hearing others: idle polls, open or abandoned, cost it next to nothing (issue 7, 6.j)."""
+"""Nobody keeps the engine from hearing others: idle polls, open or abandoned, disturb nobody (issue 7, 6.j)."""
 
 from __future__ import annotations
 
