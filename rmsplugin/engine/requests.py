@@ -12,6 +12,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.views import operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
@@ -29,6 +30,7 @@ class Requests:
         self._placing = placing
         self._cycle = cycle
         self._wake = wake
+        self.roster = Roster(context.ledger)
         #: Root, and the account that the engine runs as.
         self.engine_uids = frozenset({0, pwd.getpwnam(context.settings.engine.user).pw_uid})
 
@@ -113,11 +115,12 @@ class Requests:
             self._context.ledger.event("script-started", "its script starts", vjob=vjob.display_id)
         return {"ok": True}
 
-    def attached(self, uid: int, display_id: str) -> dict[str, Any]:
-        """The wrapper's sign of life."""
-        vjob = self._owned(uid, display_id)
-        self._context.signs.heard(vjob.job_id, self._context.clock.now())
-        return {"state": str(vjob.state)}
+    def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
+        """The wrapper's sign of life, of a vjob of the roster. Reads nothing and waits for nothing."""
+        if uid != entry.uid and not self._is_engine(uid):
+            raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
+        self._context.signs.heard(entry.job_id, self._context.clock.now())
+        return {"state": str(entry.state)}
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
         """The script has ended and its output is delivered."""

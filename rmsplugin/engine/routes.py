@@ -144,7 +144,11 @@ class Routes:
 
     async def _attached(self, asked: Asked) -> Answer:
         name = asked.vjob
-        return await self._do(asked, lambda: self._requests.attached(asked.uid, name), wrapper=True)
+        roster = self._requests.roster
+        entry = roster.known(name)
+        if entry is None:
+            entry = await self._do(asked, lambda: roster.look_up(name), wrapper=True)
+        return self._requests.attached(asked.uid, entry)
 
     async def _finished(self, asked: Asked) -> Answer:
         name = asked.vjob

@@ -31,6 +31,11 @@ class Munged:
             assert time.monotonic() < deadline, "munged made no socket"
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def encode_as(self, uid: int, payload: bytes, *options: str) -> str:
         argv = ["munge", f"--socket={self.socket}", *options]
         done = subprocess.run(argv, input=payload, capture_output=True, check=True, user=uid)

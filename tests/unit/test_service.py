@@ -80,6 +80,33 @@ def test_a_sign_of_life_is_remembered_and_writes_nothing(served: Served) -> None
     assert (told, served.ledger._db.conn.total_changes) == ([], before)
 
 
+def test_signs_of_life_of_a_known_vjob_read_nothing_until_it_changes(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    served.ask("POST", "/v1/jobs/12/attached")
+    read, reads = served.ledger.find_vjob, []
+    served.ledger.find_vjob = lambda name: reads.append(name) or read(name)  # type: ignore[method-assign,func-returns-value]
+    for _ in range(3):
+        assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running"})
+    assert reads == []
+    served.ledger.transition(12, S.SUSPENDING, "asked for")
+    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "suspending"})
+    assert reads == ["12"]
+
+
+@as_root
+def test_a_sign_of_life_is_taken_from_the_owner_only(served: Served) -> None:
+    served.add_vjob(12, NOBODY, S.RUNNING)
+    served.add_vjob(13, 1, S.RUNNING)
+    idler = Idlers(served, 1, 1, "")
+    try:
+        assert served.ask("POST", "/v1/jobs/13/attached")[0] == 200  # root may; now it is known
+        assert idler.ask("POST", "/v1/jobs/12/attached") == "HTTP/1.1 200"
+        assert idler.ask("POST", "/v1/jobs/12/attached") == "HTTP/1.1 200"
+        assert idler.ask("POST", "/v1/jobs/13/attached") == "HTTP/1.1 403"
+    finally:
+        idler.end()
+
+
 # --- what it refuses ---
 
 BAD = [
@@ -301,7 +328,10 @@ for line in sys.stdin:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(20)
             connection.connect(path)
-            connection.sendall(json.loads(line).encode())
+            try:
+                connection.sendall(json.loads(line).encode())
+            except BrokenPipeError:
+                pass  # refused already; why is there to be read
             print(connection.recv(12).decode(), flush=True)
 """
 
