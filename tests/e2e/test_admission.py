@@ -81,17 +81,6 @@ def test_a_vjob_is_its_owners_alone(cluster: Cluster) -> None:
     assert cluster.vjob(job)["state"] == "running"
 
 
-def test_a_user_cannot_release_a_held_vjob_past_the_engine(cluster: Cluster) -> None:
-    blockers = [cluster.sbatch(HOLD, "-c", "2") for _ in range(3)]
-    for blocker in blockers:
-        cluster.wait_vjob(blocker, "starting", "running")
-    job = cluster.sbatch(HOLD, "-c", "2")
-    cluster.wait_vjob(job, "waiting")
-    cluster.wait("the engine's hold", lambda: cluster.job(job)["Reason"] == "JobHeldAdmin", 30)
-    assert cluster.run("scontrol", "release", str(job), user="alice").code != 0
-    assert cluster.job(job)["JobState"] == "PENDING"
-
-
 def vms(cluster: Cluster) -> list[dict[str, str]]:
     import json
 
