@@ -60,7 +60,7 @@ def test_a_method_that_a_path_does_not_take_is_refused_with_those_it_takes(serve
 
 def test_nodes_are_told_when_slurm_knows_neither_partition_nor_node(served: Served) -> None:
     served.world.rms.partitions = {
-        "vjob": RmsPartition("vjob", True, ("n1", "gone"), "SUSPEND", 1, 0),
+        "vmhosts": RmsPartition("vmhosts", True, ("n1", "gone"), "CANCEL", 1, 60),
     }
     served.world.cycle.run()
     status, answer = served.ask("GET", "/v1/nodes")
@@ -219,12 +219,35 @@ def test_a_poll_is_answered_when_its_time_is_over(served: Served) -> None:
 
 
 @as_root
-def test_a_prolog_waits_for_a_job_that_was_not_met_yet(served: Served) -> None:
+def test_a_prolog_waits_for_the_vms_that_boot(served: Served) -> None:
+    served.add_vjob(12, ME, S.STARTING)
     with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
         until(lambda: served.waiting == 1, "the request waits")
-        served.add_vjob(12, ME)
         start_of(served, 12)
-        assert answer_of(connection) == (200, {"state": "running", "reason": "all VMs answer"})
+        assert answer_of(connection) == (200, {"state": "running", "reason": "all VMs answer", "starts": 0})
+
+
+def test_a_prolog_does_not_wait_for_a_job_that_was_not_met_yet_or_that_was_sent_back(served: Served) -> None:
+    answer = {"state": "waiting", "reason": "not met yet", "starts": 0}
+    assert served.ask("POST", "/v1/jobs/12/prolog?wait=60") == (200, answer)
+    served.add_vjob(12, ME, S.STARTING)
+    with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        served.ledger.transition(12, S.WAITING, "it starts again")
+        answer = {"state": "waiting", "reason": "it starts again", "starts": 0}
+        assert answer_of(connection) == (200, answer)
+
+
+def test_a_prolog_does_not_wait_for_another_start_than_its_own(served: Served) -> None:
+    served.add_vjob(12, ME, S.STARTING)
+    with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
+        until(lambda: served.waiting == 1, "the request waits")
+        with served.ledger.transaction():
+            served.ledger.transition(12, S.WAITING, "it starts again")
+            served.ledger.begin_operation(12, OperationKind.START, "engine")
+            served.ledger.transition(12, S.STARTING, "starts on n1")
+        status, answer = answer_of(connection)
+        assert (status, answer["state"], answer["starts"]) == (200, "starting", 1)
 
 
 def test_a_poll_of_an_operation_is_answered_at_its_end(served: Served) -> None:
