@@ -24,7 +24,8 @@ ALLOWED = {
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {"adapters", "client", "decision", "engine", "instance", "model", "packing", "planning", "settings"},
     "client": {"adapters"},
-    "hook": {"client"},
+    "hook": {"client", "room_hook"},
+    "room_hook": {"client"},
     "instance": {"model"},
     "settings": set(),
     "errors": set(),
@@ -66,7 +67,7 @@ IMPURE = {
 }
 
 #: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
-STANDARD_LIBRARY_ONLY = ("client", "hook", "node_agent", "model", "errors", "adapters/munge")
+STANDARD_LIBRARY_ONLY = ("client", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
 
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {

@@ -38,6 +38,7 @@ JOB = RmsJob(
     detail="RUNNING",
     reason="None",
     held=False,
+    gated=False,
     completing=False,
     cpus=1,
     memory_mib=16,
@@ -49,8 +50,8 @@ JOB = RmsJob(
     restarts=0,
 )
 
-PENDING = replace(JOB, state=JobState.PENDING, detail="PENDING", reason="JobHeldAdmin", held=True)
-USER_HELD = replace(PENDING, reason="JobHeldUser")
+PENDING = replace(JOB, state=JobState.PENDING, detail="PENDING", reason="Licenses", gated=True)
+OPENED = replace(PENDING, reason="Priority", gated=False)
 SUSPENDED = replace(JOB, state=JobState.SUSPENDED, detail="SUSPENDED")
 CANCELLED = replace(JOB, state=JobState.ENDED, detail="CANCELLED")
 COMPLETING = replace(CANCELLED, completing=True)
@@ -78,11 +79,11 @@ CASES = [
     ("resume taken up again", replace(VJOB, state=S.RESUMING), [VM], SUSPENDED, [], K.RESUME),
     ("sleeping: nothing", replace(VJOB, state=S.SLEEPING), [VM], SUSPENDED, [], None),
     ("scontrol resume by hand", replace(VJOB, state=S.SLEEPING), [VM], JOB, [], K.RESUME),
-    ("requeued while sleeping", replace(VJOB, state=S.SLEEPING), [VM], USER_HELD, [], RmsAct.HOLD),
-    ("requeued while sleeping, held", replace(VJOB, state=S.SLEEPING), [VM], PENDING, [], None),
-    ("held by the user's hand only", replace(VJOB, state=S.WAITING), [], USER_HELD, [], RmsAct.HOLD),
-    ("waiting and held: nothing", replace(VJOB, state=S.WAITING), [], PENDING, [], None),
-    ("started by another hand", replace(VJOB, state=S.WAITING), [], JOB, [], RmsAct.REQUEUE_HELD),
+    ("requeued while sleeping", replace(VJOB, state=S.SLEEPING), [VM], OPENED, [], RmsAct.GATE),
+    ("requeued while sleeping, gated", replace(VJOB, state=S.SLEEPING), [VM], PENDING, [], None),
+    ("the gate was opened by another hand", replace(VJOB, state=S.WAITING), [], OPENED, [], RmsAct.GATE),
+    ("waiting behind the gate: nothing", replace(VJOB, state=S.WAITING), [], PENDING, [], None),
+    ("started by another hand", replace(VJOB, state=S.WAITING), [], JOB, [], RmsAct.REQUEUE),
     ("ended and requeued", replace(VJOB, state=S.TERMINATED), [], PENDING, [], RmsAct.RENEW),
     ("ended: nothing", replace(VJOB, state=S.TERMINATED), [], CANCELLED, [], None),
 ]
@@ -113,7 +114,7 @@ def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("state", list(VJobState))
-@pytest.mark.parametrize("job", [JOB, PENDING, USER_HELD, SUSPENDED, CANCELLED, COMPLETING, None])
+@pytest.mark.parametrize("job", [JOB, PENDING, OPENED, SUSPENDED, CANCELLED, COMPLETING, None])
 def test_every_combination_has_a_legal_answer(state: VJobState, job: RmsJob | None) -> None:
     """Whatever is seen, the answer is a move that the life cycle has."""
     from rmsplugin.engine.executor import _STATE_WHILE

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.errors import SettingsError
-from rmsplugin.settings import DEFAULT_PATH, KernelImage, Qcow2Image, find_line, load, settings_path
+from rmsplugin.settings import DEFAULT_PATH, KernelImage, Qcow2Image, find_line, load, settings_path, slurm_time_s
 
 VALID = """\
 [engine]
 cycle_s = 5
 [slurm]
 partitions = ["vjob"]
+[partition.vjob]
+hosts = "vmhosts"
+[hosts.vmhosts]
+rooms = "elastic"
+room_time_limit = "2-12"
 [nodes]
 memory_overhead_mib = 32
 [network]
@@ -44,6 +49,9 @@ def test_a_valid_file_is_read(tmp_path: Path) -> None:
     assert settings.engine.cycle_s == 5
     assert settings.engine.user == "slurm"
     assert settings.slurm.partitions == ("vjob",)
+    assert settings.hosts_partitions == ("vmhosts",)
+    assert (settings.hosts_of("vmhosts").rooms, settings.hosts_of("vmhosts").room_time_limit_s) == ("elastic", 216000)
+    assert settings.hosts_of("others").rooms == "hold"
     assert [str(bound) for bound in settings.network.pool_bounds] == ["10.0.0.10", "10.0.0.20"]
     assert settings.guest.mounts[0].type == "nfs"
     assert isinstance(settings.image["default"], KernelImage)
@@ -66,6 +74,16 @@ def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
         ("[nodes]", "[node]", "node", "unknown key"),
         ('partitions = ["vjob"]', "partitions = []", "slurm.partitions", "at least 1"),
         ('partitions = ["vjob"]', 'partitions = ["vjob"]\nadapter = "rest"', "slurm.adapter", "'cli'"),
+        ('[partition.vjob]\nhosts = "vmhosts"', "", "settings", "vjob has no VM hosts: add a section [partition.vjob]"),
+        (
+            "[partition.vjob]",
+            '[partition.other]\nhosts = "x"\n[partition.vjob]',
+            "settings",
+            "none of slurm.partitions",
+        ),
+        ("[hosts.vmhosts]", "[hosts.vmhost]", "settings", "is the `hosts` of no [partition.NAME]"),
+        ('"2-12"', '"soon"', "hosts.vmhosts.room_time_limit", "no time limit of Slurm's"),
+        ('"2-12"', '"9"', "hosts.vmhosts.room_time_limit", "at least 10 minutes"),
         ("memory_overhead_mib = 32", "memory_overhead_mib = -1", "nodes.memory_overhead_mib", "greater than or equal"),
         ("memory_overhead_mib = 32", "stor = 1", "nodes.stor", "unknown key"),
         ('"10.0.0.10 - 10.0.0.20"', '"10.0.0.20-10.0.0.10"', "network.pool", "FIRST not above LAST"),
@@ -170,3 +188,11 @@ def test_find_line_knows_arrays_of_tables_dotted_and_quoted_keys() -> None:
     assert find_line(text, ["e", "f", 1, "x"]) == 7
     assert find_line(text, ["e", "f", 0]) == 4
     assert find_line(text, ["nothing"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 5400), ("90:30", 5430), ("1:02:03", 3723), ("1-0", 86400), ("1-02:03", 93780), ("1-02:03:04", 93784)],
+)
+def test_time_limits_are_read_as_slurm_reads_them(text: str, seconds: int) -> None:
+    assert slurm_time_s(text) == seconds
