@@ -360,7 +360,9 @@ def load(path: Path) -> Settings:
 def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
     # The tag that pydantic puts into the location of a discriminated union is no key of the file.
     loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
-    line = find_line(text, loc)
+    # A fault between two sections is of no key: its message begins with the section.
+    section = re.match(r"Value error, \[(\w+)\.([^\]]+)\]", str(fault["msg"])) if not loc else None
+    line = find_line(text, list(section.groups()) if section else loc)
     key = ".".join(str(part) for part in loc) or "settings"
     known = {"extra_forbidden": "unknown key", "missing": "is required"}
     message = known.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))

@@ -75,12 +75,6 @@ def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
         ('partitions = ["vjob"]', "partitions = []", "slurm.partitions", "at least 1"),
         ('partitions = ["vjob"]', 'partitions = ["vjob"]\nadapter = "rest"', "slurm.adapter", "'cli'"),
         ('[partition.vjob]\nhosts = "vmhosts"', "", "settings", "vjob has no VM hosts: add a section [partition.vjob]"),
-        (
-            "[partition.vjob]",
-            '[partition.other]\nhosts = "x"\n[partition.vjob]',
-            "settings",
-            "none of slurm.partitions",
-        ),
         ("[hosts.vmhosts]", "[hosts.vmhost]", "settings", "is the `hosts` of no [partition.NAME]"),
         ('"2-12"', '"soon"', "hosts.vmhosts.room_time_limit", "no time limit of Slurm's"),
         ('"2-12"', '"9"', "hosts.vmhosts.room_time_limit", "at least 10 minutes"),
@@ -196,3 +190,10 @@ def test_find_line_knows_arrays_of_tables_dotted_and_quoted_keys() -> None:
 )
 def test_time_limits_are_read_as_slurm_reads_them(text: str, seconds: int) -> None:
     assert slurm_time_s(text) == seconds
+
+
+def test_a_section_of_a_partition_that_is_no_vjob_partition_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, VALID.replace("[hosts.vmhosts]", '[partition.other]\nhosts = "x"\n[hosts.vmhosts]'))
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}:7: settings: [partition.other] is none of slurm.partitions")
