@@ -61,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
         "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
     )
     up.add_argument(
+        "--room-idle-s",
+        type=float,
+        default=5.0,
+        help="an elastic room without VMs is given back after so long (default: %(default)s)",
+    )
+    up.add_argument(
         "--grace-s",
         type=int,
         default=60,
@@ -133,8 +139,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
     requirements.check()
     if not 1 <= arguments.nodes <= 180 or arguments.cpus < 1 or arguments.memory < 256:
         raise RefusedError("a minicluster needs 1 to 180 nodes, a CPU and 256 MiB of memory in each")
-    if not 1 <= arguments.fronts <= 50 or arguments.grace_s < 0:
-        raise RefusedError("a minicluster needs 1 to 50 fronts, and a grace time of 0 s or more")
+    if not 1 <= arguments.fronts <= 50 or arguments.grace_s < 0 or arguments.room_idle_s < 0:
+        raise RefusedError("a minicluster needs 1 to 50 fronts, and times of 0 s or more")
     progress = Progress()
     with _lock(directory):
         teardown.check_removable(directory)
@@ -155,6 +161,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             nodes=arguments.nodes,
             fronts=arguments.fronts,
             rooms=arguments.rooms,
+            room_idle_s=arguments.room_idle_s,
             grace_s=arguments.grace_s,
             cpus=arguments.cpus,
             memory_mib=arguments.memory,

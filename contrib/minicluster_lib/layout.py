@@ -72,6 +72,7 @@ class Cluster:
     nodes: int = 3
     fronts: int = 1
     rooms: str = "hold"
+    room_idle_s: float = 5.0
     grace_s: int = 60
     cpus: int = 2
     memory_mib: int = 2048

@@ -29,7 +29,7 @@ hosts = "vmhosts"
 
 [hosts.vmhosts]
 rooms = "{rooms}"
-room_idle_s = 5
+room_idle_s = {room_idle_s:g}
 
 [hypervisor]
 uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
@@ -71,6 +71,7 @@ def install(cluster: Cluster) -> None:
         head=HEAD_ADDRESS,
         cycle_s=cycle,
         rooms=cluster.rooms,
+        room_idle_s=cluster.room_idle_s,
         overhead=MEMORY_OVERHEAD_MIB,
         domain_type=cluster.domain_type,
         bridge=BRIDGE,

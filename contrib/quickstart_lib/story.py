@@ -1,4 +1,4 @@
-"""Story: one job is suspended, another runs in its place, the first goes on elsewhere, moves, and nothing is lost."""
+"""Story: a job is suspended, goes on elsewhere, moves, makes way for an ordinary job, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from quickstart_lib.stage import Stage, check
 _DIRECTORY = "/home/alice/quickstart"
 _COUNTER = f"{_DIRECTORY}/counter.sh"
 _OUTPUT = f"{_DIRECTORY}/counter.out"
-_LAST_NUMBER = 40
 _UNTIL_TOLD = "until test -e /tmp/go; do sleep 1; done"
-_SCRIPT = f"""\
+_SCRIPT = """\
 #!/bin/bash
-# Prints a number each second; each has to arrive, once.
-for number in $(seq 1 {_LAST_NUMBER}); do
+# Prints a number each second until it is told to end; each has to arrive, once.
+number=0
+until test -e /tmp/go; do
+    number=$((number + 1))
     echo "$number"
     sleep 1
 done
+echo end
 """
+_QUEUE = ["squeue", "--all", "--format=%.6i %.9P %.14j %.6u %.11T %.8M %R"]
 
 
 def tell(stage: Stage) -> None:
@@ -30,6 +33,9 @@ def tell(stage: Stage) -> None:
     stage.run(["dd", f"of={_COUNTER}", "status=none"], user="alice", stdin=_SCRIPT)
     stage.run(["rm", "-f", _OUTPUT], user="alice")
 
+    stage.say("Two nodes of an ordinary partition; nothing runs. Jobs of partition vjob run on front1 for Slurm.")
+    stage.show(["sinfo", "--Node", "--format=%.8N %.9P %.6t %.5c %.8m"])
+
     stage.say("Alice, an ordinary user, submits with plain sbatch: jobs that keep all nodes busy, one of them counts.")
     options = ["--partition=vjob", f"--cpus-per-task={cpus}", "--mem=256", f"--chdir={_DIRECTORY}"]
     others = [_submit(stage, [*options, f"--wrap={_UNTIL_TOLD}"]) for _ in nodes[1:]]
@@ -40,6 +46,14 @@ def tell(stage: Stage) -> None:
     stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
     home = _node(stage, counter)
 
+    stage.say(
+        "For each node that hosts VMs the engine has a *room*, a job of its own: Slurm starts nothing beside VMs."
+    )
+    stage.show(_QUEUE)
+    stage.show(["sinfo", "--Node", "--partition=plain", "--format=%.8N %.9P %.6t %.12C"])
+    states = set(stage.run(["sinfo", "-h", "-N", "-p", "plain", "-o", "%T"]).split())
+    check(states == {"allocated"}, f"Slurm says {', '.join(states)} of nodes that host VMs")
+
     stage.say("Each job runs in a virtual machine of its own. Another job finds no room: it waits, and is told why.")
     successor = _submit(stage, [*options, "--wrap=hostname; sleep 3"])
     stage.await_("the engine to look at it", lambda: _state(stage, successor) == "waiting" or None)
@@ -48,7 +62,7 @@ def tell(stage: Stage) -> None:
 
     stage.say("Alice suspends the counting job: its VM is saved to a file, and the memory is free.")
     stage.show(["rmsplugin", "suspend", counter])
-    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.11T %N"])
+    stage.show(_QUEUE)
     check(_state(stage, counter) == "sleeping", f"vjob {counter} is not sleeping")
     slurm_state = stage.run(["squeue", "-h", "-j", counter, "-o", "%T"]).strip()
     check(slurm_state == "SUSPENDED", f"Slurm says {slurm_state} of job {counter}, not SUSPENDED")
@@ -77,25 +91,49 @@ def tell(stage: Stage) -> None:
     stage.await_(f"room on {home}", lambda: _state(stage, successor) == "terminated" or None)
     stage.show(["rmsplugin", "migrate", counter, "--to", home], user="root")
     check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
-    stage.show(["squeue", "--format=%.6i %.9P %.10j %.6u %.11T %N"])
+    stage.show(_QUEUE)
 
-    stage.say(f"It counts on to {_LAST_NUMBER} and ends; every number has arrived once, in order.")
+    _make_way(stage, counter, home)
+
+    stage.say("The counting job is told to end; every number has arrived once, in order.")
+    stage.show(["rmsplugin", "ssh", counter, "--", "touch", "/tmp/go"])
     stage.await_("its end", lambda: _state(stage, counter) == "terminated" or None)
-    numbers = stage.await_("its last number", lambda: _complete(_numbers(stage)), timeout_s=15)
-    print(f"  {' '.join(numbers)}")
-    check(numbers == [str(number) for number in range(1, _LAST_NUMBER + 1)], f"counter.out has {' '.join(numbers)}")
+    *numbers, last = stage.await_("its last line", lambda: _complete(_numbers(stage)), timeout_s=15)
+    print(f"  {' '.join(numbers)} {last}")
+    check(numbers == [str(number) for number in range(1, len(numbers) + 1)], "counter.out is not what was printed")
 
-    stage.say("What the plugin and Slurm's accounting say; Elapsed leaves out the time it slept.")
+    stage.say("What the plugin and Slurm's accounting say: what was asked for; Elapsed leaves out the time it slept.")
     stage.show(["rmsplugin", "vjobs", "--all", "--format=jobid,user,state,submitted,reason"])
     jobs = [counter, *others, successor]
-    fields = "--format=JobID,JobName,State,ExitCode,Elapsed,Suspended"
+    fields = "--format=JobID,JobName%11,State,ExitCode,Elapsed,Suspended,ReqMem,AllocTRES%34"
     stage.await_("the accounting", lambda: _accounted(stage, jobs), timeout_s=30)
     stage.show(["sacct", "-X", "-j", ",".join(jobs), fields])
+    tres = stage.run(["sacct", "-X", "-n", "-P", "-j", counter, "-o", "AllocTRES"])
+    check(f"cpu={cpus}," in tres and "mem=256M" in tres, f"sacct says that job {counter} had {tres.strip()}")
     stage.say("All of it was as it should be.")
 
 
-def _submit(stage: Stage, words: list[str]) -> str:
-    return stage.show(["sbatch", "--parsable", *words]).strip()
+def _make_way(stage: Stage, counter: str, home: str) -> None:
+    """A native job takes the node of the counting job, which goes on where there is room."""
+    stage.say(
+        f"Bob submits an ordinary job that needs all of {home}. His partition goes first, so Slurm takes the node"
+    )
+    print("  back; the engine has a grace time to move the VM away, live, or to save it.")
+    options = ["--partition=plain", "--exclusive", f"--nodelist={home}", "--chdir=/home/bob"]
+    native = _submit(stage, [*options, "--wrap=hostname; sleep 15"], user="bob")
+    running = ["squeue", "-h", "-j", native, "-o", "%T"]
+    stage.await_("his job to run", lambda: stage.run(running).strip() == "RUNNING" or None)
+    stage.show(_QUEUE)
+    stage.show(["rmsplugin", "nodes", "--format=node,state,room,vms,reason"])
+    left = stage.run(["virsh", "list", "--name"], host=home).split()
+    check(not left, f"{', '.join(left)} run beside the job of bob's on {home}")
+    seen = len(_numbers(stage))
+    stage.await_("the counting job to go on", lambda: len(_numbers(stage)) >= seen + 2 or None)
+    check(_node(stage, counter) not in ("", home), f"vjob {counter} is on {_node(stage, counter) or 'no node'}")
+
+
+def _submit(stage: Stage, words: list[str], *, user: str = "alice") -> str:
+    return stage.show(["sbatch", "--parsable", *words], user=user).strip()
 
 
 def _vjob(stage: Stage, job: str) -> dict[str, object]:
@@ -115,7 +153,7 @@ def _numbers(stage: Stage) -> list[str]:
 
 
 def _complete(numbers: list[str]) -> list[str] | None:
-    return numbers if len(numbers) >= _LAST_NUMBER else None
+    return numbers if numbers and numbers[-1] == "end" else None
 
 
 def _accounted(stage: Stage, jobs: list[str]) -> bool | None:
