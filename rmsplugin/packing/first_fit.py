@@ -111,7 +111,7 @@ class FirstFit:
         """The most CPUs and the most memory left on any node, not necessarily the same one."""
         if not self._names:
             return NOTHING
-        return _resources(max(self._cpus.max(), 0), max(self._memory.max(), 0))
+        return _resources(max(int(self._cpus.max()), 0), max(int(self._memory.max()), 0))
 
     def _find(self, demand: _Demand, start: int, allows: Callable[[str], bool] | None = None) -> int:
         """The first node with room from ``start`` on, of those allowed; the number of nodes if there is none."""
