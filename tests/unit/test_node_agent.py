@@ -252,7 +252,17 @@ def test_seal_replaces_an_older_state(node: Node) -> None:
     assert node.final.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT + b"x", b"X" + CONTENT[1:], CONTENT[:-1] + b"\0", b""])
+@pytest.mark.parametrize(
+    "damage",
+    [CONTENT[:-1], CONTENT + b"x", b"X" + CONTENT[1:], CONTENT[:-1] + b"\0", b""],
+    ids=[
+        "shorter",
+        "longer",
+        "first byte",
+        "last byte",
+        "empty",
+    ],  # pytest 8.0 would put the bytes into the environment
+)
 def test_verify_notices_every_change(node: Node, damage: bytes) -> None:
     words = f"verify {VM} {len(CONTENT)} {DIGEST}"
     assert node.call(words)["kind"] == "not_found"
