@@ -40,7 +40,7 @@ class Borrowing:
         self._idle_since: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}
         self._extended: dict[int, float] = {}
-        self._before: dict[str, Room] = {}
+        self._known: dict[str, int] = {}  # by node, the job of the room that is believed to be there
         self._ended: set[int] = set()  # rooms that we ended, and that Slurm may still show
 
     def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
@@ -54,8 +54,8 @@ class Borrowing:
             What was done, and what was refused, in sentences.
         """
         said = self._end_strange(seen)
-        self._notice_ends(seen)
         self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
+        self._notice_ends(seen)
         occupied = self._occupied(seen)
         for name in self._context.settings.hosts_partitions:
             partition = seen.rms.partitions.get(name)
@@ -74,7 +74,6 @@ class Borrowing:
                 said += self._give_back(seen, rooms[node], why)
             for room in rooms.values():
                 said += self._extend(seen, room, hosts.room_time_limit_s)
-        self._before = {node: room for node, room in seen.rooms.by_node.items() if room.job_id not in self._ended}
         return said
 
     # -- what is so --------------------------------------------------------------------------------------------------
@@ -100,14 +99,15 @@ class Borrowing:
 
     def _notice_ends(self, seen: Observation) -> None:
         """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""
-        for node, room in self._before.items():
+        for node, job_id in self._known.items():
             found = seen.rooms.by_node.get(node)
-            if found is not None and found.job_id == room.job_id:
-                if found.since and seen.taken - found.since > _SHORT_S:
-                    self._rests.pop(node, None)
-                continue
-            self._context.ledger.event("room-gone", f"room {room.job_id} on {node} is gone: {room.reason or 'ended'}")
-            self._rest(node, seen.taken)
+            if found is None or found.job_id != job_id:
+                self._context.ledger.event("room-gone", f"room {job_id} on {node} has ended", node=node)
+                self._rest(node, seen.taken)
+            elif found.since and seen.taken - found.since > _SHORT_S:
+                self._rests.pop(node, None)
+        rooms = seen.rooms.by_node
+        self._known = {node: room.job_id for node, room in rooms.items() if room.job_id not in self._ended}
 
     def _rest(self, node: str, now: float) -> None:
         failures = self._rests[node].failures + 1 if node in self._rests else 0
@@ -132,6 +132,7 @@ class Borrowing:
         except RmspluginError as error:
             return [f"room {job.job_id} cannot be ended: {error}"]
         self._ended.add(job.job_id)
+        self._known = {node: known for node, known in self._known.items() if known != job.job_id}
         where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
         self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
@@ -145,6 +146,7 @@ class Borrowing:
         except RmspluginError as error:
             self._rest(node, self._context.clock.now())
             return f"no room on {node}: {error}"
+        self._known[node] = job_id
         self._context.ledger.event("room-requested", f"room {job_id} on {node}", node=node)
         return f"request room on {node}"
 

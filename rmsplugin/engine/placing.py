@@ -12,7 +12,7 @@ from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, candidate, hosted, make_vms, new_vjob
+from rmsplugin.engine.queue import Waiting, allowed_hosts, candidate, hosted, make_vms, new_vjob, objection
 from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.elements import VM
@@ -40,6 +40,8 @@ class Placing:
             for waiting in queue:
                 verdict = verdicts[waiting.job.display_id]
                 if verdict.placement is None:
+                    if why := objection(self._context, seen, waiting):
+                        verdicts[waiting.job.display_id] = Verdict(None, why)
                     continue
                 try:
                     self._begin(waiting, verdict.placement, verdict.reason)

@@ -96,6 +96,13 @@ def allowed_hosts(context: Context, seen: Observation, partition: str, geometry:
     )
 
 
+def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
+    """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
+    hosts = hosts_of(context.settings, seen.rms, waiting.job.partition)
+    known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
+    return waiting.geometry.constraints.objection(known)
+
+
 def candidate(context: Context, seen: Observation, waiting: Waiting) -> Candidate:
     """The vjob as the decision sees it; VMs that have not been made yet have no final names."""
     need = demand(context, waiting.geometry)

@@ -1,0 +1,393 @@
+"""Nodes are borrowed from Slurm and given back with nothing lost, also when the engine is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.world import GRACE_S, NODES, World
+
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import VJobState
+
+S = VJobState
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory, see test_engine_killed."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def elastic(directory: Path) -> World:
+    return World(directory, rooms="elastic", room_idle_s=10)
+
+
+@pytest.fixture
+def dedicated(directory: Path) -> World:
+    return World(directory)
+
+
+def rooms(world: World) -> dict[str, RmsJob]:
+    """Jobs of rooms that have not ended, by node."""
+    jobs = [job for job in world.rms.snapshot().jobs if job.name == ROOM_NAME and job.state is not JobState.ENDED]
+    found = {job.nodes[0]: job for job in jobs}
+    assert len(found) == len(jobs), "one room for each node"
+    return found
+
+
+def tick_until(world: World, condition: object, ticks: int = 60) -> None:
+    for _ in range(ticks):
+        world.tick()
+        if not world.life.dead and condition():  # type: ignore[operator]
+            return
+    raise AssertionError(f"never: {world.cycle.report}")
+
+
+def running(world: World, **options: object) -> int:
+    job = world.submit(**{"vms": 1, **options})  # type: ignore[arg-type]
+    world.until(job, S.RUNNING)
+    world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
+    return job
+
+
+def host(world: World, job: int) -> str:
+    [vm] = world.context.ledger.vms(job)
+    return vm.host
+
+
+def native(world: World, *nodes: str, duration_s: float = 3600) -> list[int]:
+    """Whole-node jobs of a partition of a higher tier."""
+    return [
+        world.rms.submit(partition="plain", node=node, cpus=2, memory_mib=1024, time_limit_s=duration_s)
+        for node in nodes
+    ]
+
+
+def unharmed(world: World, *jobs: int) -> None:
+    """No VM was ended under way, nothing ran twice, nothing began again."""
+    assert world.hypervisor.violations == []
+    assert world.ended_by_epilog == []
+    for job in jobs:
+        vjob = world.context.ledger.vjob(job)
+        assert (vjob.losses, vjob.script_started) == (0, True)
+
+
+def test_dedicated_hosts_are_held_from_the_beginning(dedicated: World) -> None:
+    tick_until(dedicated, lambda: set(rooms(dedicated)) == set(NODES))
+
+
+def test_an_elastic_partition_borrows_what_vjobs_need_and_gives_it_back(elastic: World) -> None:
+    for _ in range(3):
+        elastic.tick()
+    assert rooms(elastic) == {}
+    job = running(elastic)
+    assert set(rooms(elastic)) == {host(elastic, job)}
+    elastic.rms.finish(job)
+    elastic.until(job, S.TERMINATED)
+    assert len(rooms(elastic)) == 1, "for a while another vjob may use it"
+    tick_until(elastic, lambda: rooms(elastic) == {})
+
+
+def test_no_vm_starts_on_a_node_without_a_room(elastic: World) -> None:
+    blockers = native(elastic, *NODES)
+    job = elastic.submit(vms=1)
+    for _ in range(10):
+        elastic.tick()
+    assert elastic.state(job) is S.WAITING
+    assert "no node that it may use takes VMs now" in elastic.context.ledger.vjob(job).reason
+    assert rooms(elastic) == {}, "a room on a busy node would wait for it while others fall idle"
+    elastic.rms.finish(blockers[1])
+    elastic.until(job, S.RUNNING)
+    assert host(elastic, job) == "n2"
+
+
+def test_a_native_job_has_its_node_and_the_vm_goes_on_elsewhere(elastic: World) -> None:
+    job = running(elastic)
+    home = host(elastic, job)
+    other = running(elastic, cpus=2)  # has a node of its own
+    elastic.rms.finish(other)
+    [taken] = native(elastic, home)
+    asked = elastic.time
+    tick_until(elastic, lambda: elastic.rms.job(taken).state is JobState.RUNNING)
+    assert elastic.time - asked < GRACE_S
+    assert host(elastic, job) not in ("", home)
+    assert elastic.state(job) is S.RUNNING
+    unharmed(elastic, job)
+
+
+def test_where_there_is_no_room_elsewhere_the_vjob_sleeps_and_is_resumed_by_itself(dedicated: World) -> None:
+    jobs = [running(dedicated, cpus=2) for _ in NODES]
+    home = host(dedicated, jobs[0])
+    [taken] = native(dedicated, home)
+    asked = dedicated.time
+    tick_until(dedicated, lambda: dedicated.rms.job(taken).state is JobState.RUNNING)
+    assert dedicated.time - asked < GRACE_S
+    assert [dedicated.state(job) for job in jobs] == [S.SLEEPING, S.RUNNING, S.RUNNING]
+    assert dedicated.rms.job(jobs[0]).state is JobState.SUSPENDED
+    for _ in range(20):
+        dedicated.tick()
+    assert dedicated.state(jobs[0]) is S.SLEEPING
+    dedicated.rms.finish(taken)
+    dedicated.until(jobs[0], S.RUNNING)
+    unharmed(dedicated, *jobs)
+
+
+def test_a_vjob_that_sleeps_because_of_its_owner_is_not_resumed_by_the_engine(dedicated: World) -> None:
+    job = running(dedicated)
+    dedicated.rms.suspend(job)
+    dedicated.until(job, S.SLEEPING)
+    for _ in range(10):
+        dedicated.tick()
+    assert dedicated.state(job) is S.SLEEPING
+
+
+def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicated: World) -> None:
+    tick_until(dedicated, lambda: len(rooms(dedicated)) == 3)
+    job = dedicated.submit(vms=1)
+    boots, goes_on = threading.Event(), threading.Event()
+
+    def boot() -> None:
+        boots.set()
+        assert goes_on.wait(10)
+
+    dedicated.hypervisor.hook_next("boot", Point.DURING, boot)
+    for _ in range(2):
+        dedicated.alive(dedicated.cycle.run)
+        dedicated.pass_time(1)
+    assert boots.wait(10)
+    home = host(dedicated, job)
+    native(dedicated, home)
+    for _ in range(3):
+        dedicated.alive(dedicated.cycle.run)
+        dedicated.pass_time(1)
+    assert dedicated.state(job) is S.STARTING
+    goes_on.set()
+    dedicated.until(job, S.RUNNING)
+    assert host(dedicated, job) not in ("", home)
+    assert dedicated.context.ledger.vjob(job).losses == 0
+    assert dedicated.hypervisor.violations == []
+
+
+@pytest.mark.parametrize("rooms_are", ["hold", "elastic"])
+def test_a_drained_node_is_evacuated_and_given_back_and_borrowed_again_later(directory: Path, rooms_are: str) -> None:
+    world = World(directory, rooms=rooms_are, room_idle_s=10)
+    job = running(world)
+    home = host(world, job)
+    world.rms.set_node(home, draining=True, reason="new disk")
+    tick_until(world, lambda: home not in rooms(world))
+    assert "IDLE+DRAIN" in world.rms.snapshot().nodes[home].state
+    world.until(job, S.RUNNING)
+    assert host(world, job) not in ("", home)
+    for _ in range(20):
+        world.tick()
+    assert home not in rooms(world)
+    world.rms.set_node(home, draining=False, reason="")
+    if rooms_are == "hold":
+        tick_until(world, lambda: home in rooms(world))
+    unharmed(world, job)
+
+
+def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:
+    job = running(dedicated)
+    home = host(dedicated, job)
+    start = int(dedicated.time) + 400
+    dedicated.rms.reservations["upgrade"] = RmsReservation(
+        "upgrade", start, start + 600, (home,), "", ("root-admin",), ("MAINT", "IGNORE_JOBS")
+    )
+    for _ in range(60):
+        dedicated.tick()
+    assert home in rooms(dedicated), "there is time"
+    dedicated.pass_time(60)
+    tick_until(dedicated, lambda: host(dedicated, job) not in ("", home))
+    tick_until(dedicated, lambda: home not in rooms(dedicated) or rooms(dedicated)[home].state is JobState.PENDING)
+    assert dedicated.time < start
+    unharmed(dedicated, job)
+
+
+def test_a_room_is_extended_before_its_time_is_up(directory: Path) -> None:
+    world = World(directory, room_time_limit="20")
+    job = running(world)
+    for _ in range(60):
+        world.pass_time(60)
+        world.tick()
+    assert world.state(job) is S.RUNNING
+    assert rooms(world)[host(world, job)].restarts == 0
+    unharmed(world, job)
+
+
+def test_a_room_that_slurm_does_not_extend_is_left_before_it_ends(directory: Path) -> None:
+    world = World(directory, room_time_limit="20")
+    job = running(world)
+    home = host(world, job)
+    first = rooms(world)[home].job_id
+    world.rms.extend_room = lambda *words: (_ for _ in ()).throw(RefusedError("no"))  # type: ignore[method-assign]
+    for _ in range(30):
+        world.pass_time(60)
+        for _ in range(5):
+            world.tick()
+    assert rooms(world).get(home, rooms(world)[host(world, job)]).job_id != first
+    unharmed(world, job)
+
+
+def test_saved_states_do_not_stay_on_a_node_whose_store_keeps_nothing(directory: Path) -> None:
+    world = World(directory, store_survives=False)
+    jobs = [running(world, cpus=2) for _ in NODES]
+    home = host(world, jobs[0])
+    [taken] = native(world, home)
+    tick_until(world, lambda: world.rms.job(taken).state is JobState.RUNNING)
+    [vm] = world.context.ledger.vms(jobs[0])
+    assert vm.image_node not in ("", home)
+    assert world.files.paths(home) == []
+    world.rms.finish(taken)
+    world.until(jobs[0], S.RUNNING)
+    unharmed(world, *jobs)
+
+
+def test_jobs_of_ours_that_hold_no_host_are_ended(dedicated: World) -> None:
+    tick_until(dedicated, lambda: len(rooms(dedicated)) == 3)
+    strange = dedicated.rms.submit(
+        partition="plain", name=ROOM_NAME, user="root", uid=0, node="n1", cpus=1, memory_mib=1
+    )
+    tick_until(dedicated, lambda: dedicated.rms.job(strange).state is JobState.ENDED)
+
+
+def test_a_room_that_ends_at_once_is_requested_again_less_and_less_often(dedicated: World) -> None:
+    for _ in range(300):
+        dedicated.tick()
+        if (room := rooms(dedicated).get("n1")) is not None and room.state is JobState.RUNNING:
+            dedicated.rms.finish(room.job_id, "FAILED")
+    requests = [argument for name, argument in dedicated.rms.calls if name == "request_room"]
+    assert 3 <= sum("n1" in str(argument) for argument in requests) <= 8
+
+
+def test_vjobs_start_in_slurms_order_not_in_that_of_submission(dedicated: World) -> None:
+    blockers = [running(dedicated, cpus=2) for _ in NODES]
+    low, high, held, middle = (dedicated.submit(vms=1, cpus=2, priority=priority) for priority in (10, 30, 90, 20))
+    dedicated.rms.user_hold(held)
+    started: list[int] = []
+    for blocker in blockers:
+        dedicated.tick()
+        dedicated.rms.finish(blocker)
+        dedicated.until(blocker, S.TERMINATED)
+        dedicated.tick()
+        started += [j for j in (low, high, middle) if dedicated.state(j) is not S.WAITING and j not in started]
+    assert started == [high, middle, low]
+    assert dedicated.state(held) is S.WAITING
+
+
+def test_small_vjobs_do_not_overtake_a_large_one_for_ever(dedicated: World) -> None:
+    first = running(dedicated, cpus=1, time_limit_s=600)
+    large = dedicated.submit(vms=3, cpus=2, memory_mib=128, time_limit_s=600)
+    smalls = [dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=3600) for _ in range(12)]
+    short = dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=60)
+    for _ in range(5):
+        dedicated.tick()
+    assert [dedicated.state(job) for job in smalls] == [S.WAITING] * 12
+    assert "would delay vjob" in dedicated.context.ledger.vjob(smalls[0]).reason
+    assert dedicated.state(short) is S.RUNNING, "it is over before the large one can start"
+    dedicated.rms.finish(short)
+    dedicated.rms.finish(first)
+    dedicated.until(large, S.RUNNING)
+
+
+def test_a_job_whose_gate_another_hand_opened_is_sent_back(dedicated: World) -> None:
+    blockers = [running(dedicated, cpus=2) for _ in NODES]
+    job = dedicated.submit(vms=1, cpus=2)
+    dedicated.tick()
+    dedicated.rms.ungate(job)
+    for _ in range(6):
+        dedicated.tick()
+    assert (dedicated.rms.job(job).state, dedicated.rms.job(job).gated) == (JobState.PENDING, True)
+    assert dedicated.state(job) is S.WAITING
+    for blocker in blockers:
+        dedicated.rms.finish(blocker)
+    dedicated.until(job, S.RUNNING, ticks=200)
+
+
+def test_constraints_choose_the_hosts(dedicated: World) -> None:
+    dedicated.rms.set_node("n3", features=("fast",))
+    assert host(dedicated, running(dedicated, constraints={"features": "fast|huge"})) == "n3"
+    assert host(dedicated, running(dedicated, constraints={"nodes": "n2"})) == "n2"
+    assert host(dedicated, running(dedicated, constraints={"exclude": "n[1-2]"})) == "n3"
+
+
+def test_a_vjob_that_can_never_run_here_is_told_why_and_blocks_nobody(dedicated: World) -> None:
+    job = dedicated.submit(vms=1, constraints={"nodes": "n9"})
+    assert running(dedicated)
+    assert dedicated.state(job) is S.WAITING
+    assert "n9" in dedicated.context.ledger.vjob(job).reason
+
+
+def test_the_loss_of_a_front_loses_no_work(dedicated: World) -> None:
+    job = running(dedicated)
+    boots = len([call for call in dedicated.hypervisor.calls if call[0] == "boot"])
+    dedicated.rms.lose_node(dedicated.rms.job(job).batch_host)
+    tick_until(dedicated, lambda: dedicated.rms.job(job).state is JobState.RUNNING)
+    assert dedicated.rms.job(job).batch_host == "front2"
+    assert len([call for call in dedicated.hypervisor.calls if call[0] == "boot"]) == boots
+    unharmed(dedicated, job)
+
+
+# -- killed meanwhile --------------------------------------------------------------------------------------------------
+
+
+def borrow_and_give_back(world: World, kill_at: int | None) -> int:
+    """Acquire rooms, lose one to a native job, another to a drain, give all back; killed once on the way."""
+    world.start_engine(kill_at)
+    first = world.life
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    while not world.context.ledger.vjob(job).script_started:
+        world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
+        world.tick()
+    [taken] = native(world, host(world, job))
+    asked = world.time
+    tick_until(world, lambda: world.rms.job(taken).state is JobState.RUNNING)
+    assert world.time - asked < GRACE_S
+    world.until(job, S.RUNNING, S.SLEEPING)
+    check_rooms(world)
+    if home := host(world, job):
+        world.rms.set_node(home, draining=True, reason="new disk")
+        tick_until(world, lambda: "IDLE" in world.rms.snapshot().nodes[home].state)
+        world.rms.set_node(home, draining=False)
+    world.rms.finish(taken)
+    world.until(job, S.RUNNING, ticks=120)
+    check_rooms(world)
+    unharmed(world, job)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    tick_until(world, lambda: rooms(world) == {}, ticks=120)
+    assert world.leftovers() == []
+    return first.steps
+
+
+def check_rooms(world: World) -> None:
+    """Every VM is on a node with a room of ours."""
+    for node in NODES:
+        if world.hypervisor.list_vms(node):
+            assert rooms(world)[node].state is JobState.RUNNING
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_step_of_acquiring_and_giving_back(directory: Path) -> None:
+    def world(name: str) -> World:
+        (directory / name).mkdir()
+        return World(directory / name, rooms="elastic", room_idle_s=3)
+
+    total = borrow_and_give_back(world("0"), None)
+    assert total > 100
+    for step in range(1, total + 1):
+        try:
+            borrow_and_give_back(world(str(step)), step)
+        except AssertionError as error:
+            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
