@@ -11,7 +11,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import unsafe_stores
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rooms import HostUse, Room, RoomState, plan_rooms
+from rmsplugin.engine.rooms import HostUse, Room, RoomState, next_reservation, plan_rooms
 from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -171,9 +171,13 @@ class Borrowing:
         if now - self._extended.get(room.job_id, 0.0) < _EXTEND_AGAIN_S:
             return []
         self._extended[room.job_id] = now
+        # Slurm itself would let the room overlap a reservation.
+        until = min(now + limit_s, next_reservation(self._context.settings, seen.rms, room.node, now))
+        if until <= room.until:
+            return []
         try:
-            self._context.rms.extend_room(room.job_id, now - room.since + limit_s)
+            self._context.rms.extend_room(room.job_id, until - room.since)
         except RmspluginError as error:
             return [f"room {room.job_id} on {room.node} is not extended: {error}"]
-        self._context.ledger.event("room-extended", f"room {room.job_id} by {limit_s:.0f} s", node=room.node)
+        self._context.ledger.event("room-extended", f"room {room.job_id} by {until - room.until:.0f} s", node=room.node)
         return []

@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rmsplugin.adapters.guest import Guests
 from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.signs import SignsOfLife
@@ -41,6 +43,11 @@ class Context:
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
 
+    @cached_property
+    def jobs(self) -> JobReader:
+        """Reads of single jobs, shared by all operations that wait for theirs."""
+        return JobReader(self.rms)
+
     @property
     def store(self) -> str:
         """Directory of saved states, on each node or shared by all."""
@@ -54,6 +61,10 @@ class Context:
     def has_disk(self, vjob: VJobRow) -> bool:
         """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
         return not isinstance(self.settings.image[vjob.geometry.image], KernelImageSettings)
+
+    def pinned(self, vjob: VJobRow) -> bool:
+        """Whether the VMs of the vjob can only run where they were booted, for their disks are there."""
+        return self.has_disk(vjob) and not self.settings.nodes.vm_dir_shared
 
     def partial_path(self, vm: VMRow) -> str:
         """Where a save writes: never a name that a restore would read."""

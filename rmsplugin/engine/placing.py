@@ -137,7 +137,7 @@ class Placing:
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
             vms = self._context.ledger.vms(vjob.job_id)
-            pinned = self._pinned(vjob)
+            pinned = self._context.pinned(vjob)
             prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}
             hosts = self._place(seen, vjob, vms, to, prefer)
             self._require_disks(vjob, vms, hosts)
@@ -178,12 +178,9 @@ class Placing:
         if now is not state:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {state}")
 
-    def _pinned(self, vjob: VJobRow) -> bool:
-        return self._context.has_disk(vjob) and not self._context.settings.nodes.vm_dir_shared
-
     def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: dict[str, str]) -> None:
         """VMs go only where their disks are."""
-        if not self._pinned(vjob):
+        if not self._context.pinned(vjob):
             return
         for vm in vms:
             born = vm.touched[0]  # where it was booted, and its disk made

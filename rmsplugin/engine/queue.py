@@ -106,6 +106,7 @@ def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
 def candidate(context: Context, seen: Observation, waiting: Waiting) -> Candidate:
     """The vjob as the decision sees it; VMs that have not been made yet have no final names."""
     need = demand(context, waiting.geometry)
+    nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
     if waiting.sleeping is None:
         names = [f"{waiting.job.display_id}-{index}" for index in range(waiting.geometry.vms)]
         prefer: dict[str, str] = {}
@@ -113,10 +114,12 @@ def candidate(context: Context, seen: Observation, waiting: Waiting) -> Candidat
         rows = context.ledger.vms(waiting.sleeping.job_id)
         names = [vm.name for vm in rows]
         prefer = {vm.name: vm.image_node for vm in rows}
+        if context.pinned(waiting.sleeping):
+            nodes &= {vm.touched[0] for vm in rows}
     return Candidate(
         waiting.job.display_id,
         tuple(VM(name, need) for name in names),
-        allowed_hosts(context, seen, waiting.job.partition, waiting.geometry),
+        nodes,
         waiting.job.time_limit_s,
         prefer,
     )

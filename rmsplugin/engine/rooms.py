@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsReservation, RmsSnapshot
 from rmsplugin.settings import Hosts, Settings
 
 #: So long before a node has to be free (a reservation, the end of a room) its VMs begin to leave, at least.
@@ -109,13 +109,23 @@ def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now:
     return Room(node.name, job.partition, job.job_id, state, float(job.start_time), until, reason)
 
 
+def next_reservation(settings: Settings, rms: RmsSnapshot, node: str, now: float) -> float:
+    """When others' next reservation of the node starts (or started, while it lasts); infinity if there is none."""
+    return min((each.start_time for each in _reservations(settings, rms, node, now)), default=math.inf)
+
+
+def _reservations(settings: Settings, rms: RmsSnapshot, node: str, now: float) -> list[RmsReservation]:
+    return [
+        each
+        for each in rms.reservations.values()
+        if node in each.nodes and settings.engine.user not in each.users and now < each.end_time
+    ]
+
+
 def _reservation_ahead(settings: Settings, rms: RmsSnapshot, node: str, now: float, within_s: float) -> str:
     """What is said of a reservation that others have of the node soon; empty if there is none."""
-    for name, each in rms.reservations.items():
-        ours = settings.engine.user in each.users
-        if node in each.nodes and not ours and now >= each.start_time - within_s and now < each.end_time:
-            return f"reservation {name} needs it"
-    return ""
+    soon = [each.name for each in _reservations(settings, rms, node, now) if now >= each.start_time - within_s]
+    return f"reservation {soon[0]} needs it" if soon else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -141,6 +141,13 @@ class Rms(Protocol):
 
     def job(self, job_id: int) -> RmsJob:
         """Read one job afresh. Raises NotFoundError, UnavailableError."""
+        ...
+
+    def jobs(self, job_ids: Collection[int]) -> dict[int, RmsJob]:
+        """Read some jobs afresh, by one question; those that do not exist are left out. Raises UnavailableError.
+
+        Whether the limit of an array leaves room for an element is not looked at (RmsJob.eligible).
+        """
         ...
 
     def batch_script(self, job_id: int) -> str:

@@ -11,7 +11,7 @@ reservation, but a limit may be changed so that it does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
@@ -55,6 +55,12 @@ class SimulatedRms(SimulatedCluster):
             self._called("job", job_id)
             display_id = self._find(job_id).display_id
             return next(row.job for row in self._rows() if row.job.display_id == display_id)
+
+    def jobs(self, job_ids: Collection[int]) -> dict[int, RmsJob]:
+        """See ``Rms.jobs``."""
+        with self._lock:
+            self._called("jobs", "")
+            return {row.job.job_id: row.job for row in self._rows() if row.job.job_id in job_ids}
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""

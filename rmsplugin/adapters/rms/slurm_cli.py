@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
@@ -93,6 +93,13 @@ class SlurmCli:
             siblings = self._within_limits(self._rows(row.array_id), row.array_id)
             return next((each for each in siblings if each.target == row.target), row).job
         return row.job
+
+    def jobs(self, job_ids: Collection[int]) -> dict[int, RmsJob]:
+        """See ``Rms.jobs``."""
+        try:
+            return {row.job.job_id: row.job for row in self._rows(*job_ids) if row.job.job_id in job_ids}
+        except NotFoundError:  # squeue says so of a single one only
+            return {}
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
@@ -252,9 +259,9 @@ class SlurmCli:
                 return row
         raise NotFoundError(f"Slurm has no job {display_id}")
 
-    def _rows(self, job: int | None = None) -> list[JobRow]:
-        """Rows of all jobs, or of one (all elements, if it is an array). Raises NotFoundError."""
-        which = ("-j", str(job)) if job else ()
+    def _rows(self, *jobs: int) -> list[JobRow]:
+        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError."""
+        which = ("-j", ",".join(map(str, jobs))) if jobs else ()
         token = secrets.token_hex(16)
         # Without -r squeue has one line for all waiting elements of an array, those that are split off included.
         select = ("-h", "-a", "-r", "--states=all", *which)

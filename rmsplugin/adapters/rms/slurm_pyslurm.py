@@ -51,6 +51,7 @@ class SlurmPyslurm:
         self.batch_script = commands.batch_script
         self.job = commands.job
         self.pulse = commands.pulse
+        self.jobs = commands.jobs
         self.reserve_gate = commands.reserve_gate
         self.split = commands.split
         self.open_gate = commands.open_gate

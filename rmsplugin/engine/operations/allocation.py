@@ -57,7 +57,7 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
 def current_job(task: Task) -> RmsJob:
     """The job as the RMS has it now. Raises CancelledError if it has ended."""
     try:
-        job = task.context.rms.job(task.job_id)
+        job = task.context.jobs.read(task.job_id)
     except NotFoundError:
         raise CancelledError("Slurm does not know the job any more") from None
     if job.state is JobState.ENDED:

@@ -1,0 +1,42 @@
+"""Job reader: one question to the RMS answers all operations that wait for their jobs at the same time."""
+
+from __future__ import annotations
+
+import threading
+
+from rmsplugin.adapters.rms.base import Rms, RmsJob
+from rmsplugin.errors import NotFoundError
+
+
+class JobReader:
+    """Reads jobs afresh; who asks while a question is under way shares the next one, and gets nothing older."""
+
+    def __init__(self, rms: Rms) -> None:
+        self._rms = rms
+        self._lock = threading.Lock()  # of the fields
+        self._asking = threading.Lock()  # one question at a time
+        self._begun = 0
+        self._wanted: dict[int, set[int]] = {}  # the jobs asked for, by number of the question that will answer
+        self._answered = 0  # number of the last question that was answered, with the jobs asked for and found
+        self._asked: frozenset[int] = frozenset()
+        self._found: dict[int, RmsJob] = {}
+
+    def read(self, job_id: int) -> RmsJob:
+        """The job as the RMS has it now. Raises NotFoundError, UnavailableError."""
+        with self._lock:
+            number = self._begun + 1
+            self._wanted.setdefault(number, set()).add(job_id)
+        with self._asking:
+            if self._answered < number:
+                with self._lock:
+                    self._begun = number
+                    wanted = self._wanted.pop(number, set()) | {job_id}
+                self._found = self._rms.jobs(wanted)
+                self._answered, self._asked = number, frozenset(wanted)
+            if self._answered != number or job_id not in self._asked:
+                # The question that was to answer us failed for somebody else, and the next one was not about our job.
+                return self._rms.job(job_id)
+            found = self._found.get(job_id)
+        if found is None:
+            raise NotFoundError(f"Slurm has no job {job_id}")
+        return found
