@@ -78,6 +78,7 @@ def test_each_fault_of_a_file_of_slurms_is_found(path: str, text: str | None, le
         ('images = { "default", "big" }', Level.ERROR, "image big"),
         ("images = { }", Level.WARNING, "does not offer the image default"),
         ('image_memory_mib = { default = 96, ["debian-12"] = 512 }', Level.WARNING, "debian-12, which is none"),
+        ("slurm_memory_mib = 64", Level.ERROR, "all vjobs are refused"),
         ("max_vm_cpus = 5", Level.WARNING, "more than the 4 that the largest VM host has"),
         ("max_vm_memory_mib = 4096", Level.WARNING, "more than the 3968 that the largest VM host has for VMs"),
         ("max_total_cpus = 2000", Level.WARNING, "more than the 1024 that the largest front has"),

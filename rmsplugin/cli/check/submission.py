@@ -13,6 +13,10 @@ from rmsplugin.settings import Settings
 _MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
 
 
+#: Keys of the first version: the module takes an unknown key for a slip, and refuses all vjobs.
+_GONE = ("min_vm_memory_mib", "slurm_memory_mib")
+
+
 @dataclass(frozen=True, slots=True)
 class SiteFile:
     """What site.lua says; what it leaves out is as the Lua module has it. None: said, but not as a plain value."""
@@ -22,6 +26,7 @@ class SiteFile:
     images: tuple[str, ...] | None = ("default",)
     images_with_memory: tuple[str, ...] = ()
     numbers: Mapping[str, int] | None = None
+    gone: tuple[str, ...] = ()  # keys that an earlier release knew
 
 
 def configuration_directory(config: Row) -> str:
@@ -90,6 +95,7 @@ def read_site_file(text: str) -> SiteFile:
         images=_list(code, "images", ("default",)),
         images_with_memory=tuple(quoted or plain for quoted, plain in pairs),
         numbers={key: int(value) for key, value in re.findall(r"\b(max_\w+)\s*=\s*(\d+)\b", code)},
+        gone=tuple(key for key in _GONE if re.search(rf"\b{key}\s*=", code)),
     )
 
 
@@ -114,6 +120,12 @@ def _site_file(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         )
     else:
         yield ok(SITE_FILE, f"the same partitions as slurm.partitions: {', '.join(wanted)}")
+    if site.gone:
+        yield error(
+            SITE_FILE,
+            f"has {', '.join(site.gone)}, which this release does not know: all vjobs are refused",
+            f"take it out of {SITE_FILE} (image_memory_mib says what VMs need), then scontrol reconfigure",
+        )
     if site.gate is not None and site.gate != settings.slurm.gate:
         yield error(
             SITE_FILE,
