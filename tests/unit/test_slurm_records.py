@@ -111,7 +111,14 @@ def test_configuration() -> None:
     )
     found = slurm_records.configuration(captured)
     assert found["PreemptMode"] == "OFF"
+    assert slurm_records.preempt_type(found) == "preempt/none"
     assert found["SchedulerParameters"] == "bf_interval=5,sched_interval=5"
+
+
+def test_no_preemption_as_newer_releases_say_it() -> None:
+    found = slurm_records.configuration("PreemptMode             = OFF\nPreemptType             = (null)\n")
+    assert slurm_records.preempt_type(found) == "preempt/none"
+    assert slurm_records.preempt_type({"PreemptType": "preempt/qos"}) == "preempt/qos"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class SlurmCli:
             partitions=slurm_records.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
             reservations=slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o")),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
-            preempt_type=configuration["PreemptType"],
+            preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
             preempt_exempt_time_s=slurm_records.duration_s(configuration.get("PreemptExemptTime", "")),
             version=configuration["SLURM_VERSION"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition, RmsReservation
 from rmsplugin.model.hostlist import expand
@@ -141,3 +141,9 @@ def _records(text: str, first: str) -> Iterator[tuple[str, dict[str, str]]]:
                 if sign:
                     record.setdefault(key, value)  # free text stands last, so it cannot change what came before
             yield line, record
+
+
+def preempt_type(configuration: Mapping[str, str]) -> str:
+    """PreemptType of slurm.conf. Newer releases of Slurm have no plugin for preempt/none, and say `(null)`."""
+    said = configuration.get("PreemptType", "")
+    return "preempt/none" if said in _NONE else said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.settings import Settings, slurm_time_s
 
 SITE_FILE = "/etc/rmsplugin/site.lua"
@@ -63,7 +64,7 @@ class SlurmFacts:
     @property
     def preempt_type(self) -> str:
         """PreemptType of slurm.conf."""
-        return self.config.get("PreemptType", "preempt/none")
+        return preempt_type(self.config)
 
 
 def partitions_of(node: Row) -> set[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import judge_fronts
@@ -137,7 +138,7 @@ def _selection(config: Row) -> Iterator[Finding]:
 
 
 def _preemption(config: Row) -> Iterator[Finding]:
-    mode, kind = config.get("PreemptMode", "OFF"), config.get("PreemptType", "preempt/none")
+    mode, kind = config.get("PreemptMode", "OFF"), preempt_type(config)
     fault = time_slices(RmsSnapshot(jobs=(), preempt_mode=mode, preempt_type=kind))
     if fault:
         yield error(
