@@ -19,7 +19,8 @@ def test_only_the_job_whose_gate_is_opened_starts(world: World) -> None:
     world.rms.open_gate(second)
     world.rms.close_gate(second)
     assert world.stays(lambda: world.rms.job(first).state is JobState.PENDING)
-    assert world.rms.job(second).state is JobState.RUNNING
+    job = world.rms.job(second)
+    assert (job.state, job.gated) == (JobState.RUNNING, False)
 
 
 def test_licences_of_the_users_own_stay(world: World) -> None:
