@@ -126,7 +126,8 @@ class SimulatedWorld(World):
         self.time += 0.1
 
     def submit(self, *options: str, script: str = SCRIPT, gated: bool = True) -> int:
-        given: dict[str, Any] = {"partition": "plain", "script": script, "gated": gated, "memory_mib": 10}
+        given: dict[str, Any] = {"partition": "plain", "script": script, "gated": gated}
+        given.update(memory_mib=10, time_limit_s=600.0)
         for option in options:
             name, _, value = option.partition("=")
             if name == "--dependency":

@@ -92,7 +92,7 @@ def test_names_hold_anything(name: str) -> None:
         ("matlab:2", False, "matlab:2"),
         ("", False, ""),
         ("(null)", False, ""),  # 24.11, and of a job that was never asked
-        ("vjobgate|matlab", False, "vjobgate|matlab"),  # one of them is enough
+        ("vjobgate:1|matlab", False, "vjobgate:1|matlab"),  # one of them is enough
     ],
 )
 def test_licences(given: str, gated: bool, own: str) -> None:

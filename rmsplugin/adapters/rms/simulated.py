@@ -3,10 +3,10 @@
 What is like Slurm 22.05: a gated job is pending with all else that Slurm knows of it; an opened one starts a moment
 later, if a node of its partition has room, and is CONFIGURING while its prolog runs; a requeued job is COMPLETING
 first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is within the second in
-which the clean-up ended, on the same node; a suspended job that Slurm requeues ends up held; the dependencies of a held
-job are not looked at; elements of an array share a job id until they are split off; a job of a higher tier preempts
-jobs of partitions with PreemptMode=CANCEL, which last for their grace time; no job that is asked of Slurm overlaps a
-reservation, but a limit may be changed so that it does.
+which the clean-up ended, on the same node; a suspended job that Slurm requeues ends up held; elements of an array share
+a job id until they are split off; a job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which
+last for their grace time; no job that is asked of Slurm overlaps a reservation, but a limit may be changed so that it
+does.
 """
 
 from __future__ import annotations

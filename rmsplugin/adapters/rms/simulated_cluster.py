@@ -110,8 +110,7 @@ class SimulatedCluster:
         """
         with self._lock:
             job_id, now = self._new_id(), self._clock()
-            exclusive = bool(request.pop("exclusive", False)) or self._is_exclusive(partition)
-            asked = Request(script, partition, exclusive=exclusive, **request)
+            asked = Request(script, partition, **request)
             if array_limit:
                 self._array_limits[job_id] = array_limit
             for display_id in [f"{job_id}_{index}" for index in array] or [str(job_id)]:
@@ -321,9 +320,6 @@ class SimulatedCluster:
     def _at_array_limit(self, each: SimulatedJob) -> bool:
         under_way = sum(other.under_way and other.array_id == each.array_id for other in self._jobs.values())
         return bool(each.task) and 0 < self._array_limits.get(each.array_id, 0) <= under_way
-
-    def _is_exclusive(self, partition: str) -> bool:
-        return partition in self.partitions and self.partitions[partition].exclusive
 
     def _is_split(self, each: SimulatedJob) -> bool:
         return sum(other.job_id == each.job_id for other in self._jobs.values()) == 1

@@ -37,7 +37,6 @@ class Request:
     licenses: str = ""  # without the gate's
     time_limit_s: float = math.inf
     time_min_s: float = math.inf  # infinite: it takes no less than its limit
-    exclusive: bool = False
     requeue: bool = True
 
 
@@ -199,11 +198,11 @@ class SimulatedJob:
 
 
 def look_at_dependencies(jobs: Iterable[SimulatedJob]) -> None:
-    """Take off what is fulfilled; Slurm does not look at those of held jobs."""
+    """Take off what is fulfilled, and mark what never can be."""
     jobs = list(jobs)
     by_id = {each.job_id: each for each in jobs}
     for each in jobs:
-        if each.state is not JobState.PENDING or each.hold:
+        if each.state is not JobState.PENDING:
             continue
         left = []
         for kind, job_id in each.depends_on:

@@ -65,8 +65,7 @@ class SimulatedNodes:
         there = self.on(name)
         under_way = [each for each in there if each.under_way]
         cpus = sum(each.request.cpus for each in under_way if each.state is not JobState.SUSPENDED)
-        full = cpus >= node.cpus or any(each.request.exclusive for each in under_way)
-        words = ["ALLOCATED" if full else "MIXED" if cpus else "IDLE"]
+        words = ["ALLOCATED" if cpus >= node.cpus else "MIXED" if cpus else "IDLE"]
         words += ["COMPLETING"] if len(there) > len(under_way) else []
         words += ["DRAIN"] if node.draining else []
         return replace(node, state="+".join(words))
@@ -78,8 +77,6 @@ class SimulatedNodes:
         return [name for name in wanted if self.nodes[name].up and not self.nodes[name].draining]
 
     def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
-        if any(each.request.exclusive for each in there) or (job.request.exclusive and there):
-            return False
         # A suspended job frees its CPUs, its memory not.
         cpus = sum(each.request.cpus for each in there if each.state is not JobState.SUSPENDED)
         memory_mib = sum(each.request.memory_mib for each in there)
