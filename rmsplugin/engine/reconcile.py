@@ -108,7 +108,8 @@ def _sleeping(job: RmsJob) -> Directive | None:
     if job.state is JobState.RUNNING:
         return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
     if job.state is JobState.PENDING and not job.completing and not job.gated:
-        return Directive(RmsAct.GATE, "requeued while it sleeps: behind the gate until it is resumed")
+        # Not only gated: Slurm holds a suspended job that is requeued, and nobody else would release it.
+        return Directive(RmsAct.REQUEUE, "requeued while it sleeps: behind the gate until it is resumed")
     return None
 
 

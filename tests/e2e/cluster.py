@@ -123,6 +123,10 @@ class Cluster:
         ]
         return found[0] if found else None
 
+    def events(self, job: int | str) -> str:
+        """What ``rmsplugin events`` says of the vjob."""
+        return self.plugin("events", "--vjob", str(job)).out
+
     def wait_vjob(self, job: int | str, *states: str, timeout_s: float = 120) -> dict[str, Any]:
         """Wait until the vjob is in one of the states."""
 

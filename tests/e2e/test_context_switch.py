@@ -45,7 +45,7 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     others = [cluster.sbatch("#!/bin/sh\nhostname; sleep 3\n", "-c", "2", "--mem=1536") for _ in range(3)]
     for other in others:
         assert cluster.wait_job(other, timeout_s=180)["JobState"] == "COMPLETED"
-    ran_on = {node for other in others for node in re.findall(r"\bn\d\b", str(cluster.sacct(other, "NodeList")))}
+    ran_on = {node for other in others for node in re.findall(r"starts on (n\d)", cluster.events(other))}
     assert home_node in ran_on, "another job ran in the room of the sleeping one"
     assert numbers(cluster.output(job)) == printed, "nothing is printed while it sleeps"
 

@@ -212,6 +212,21 @@ def test_a_job_that_was_requeued_by_hand_does_not_start_again_in_the_second_of_i
     assert len(calls(world, "boot")) == 1
 
 
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed before", "not noticed"])
+def test_a_job_that_was_requeued_while_it_slept_is_resumed(world: World, noticed: bool) -> None:
+    job = sleeping(world, vms=1)
+    world.rms.requeue_by_admin(job)
+    if noticed:
+        for _ in range(4):
+            world.tick()
+        assert (world.rms.job(job).held, world.rms.job(job).gated) == (False, True)
+    assert world.state(job) is S.SLEEPING
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert world.rms.job(job).state == "RUNNING"
+    assert len(calls(world, "boot")) == 1
+
+
 def test_an_unreachable_controller_changes_nothing(world: World) -> None:
     job = running(world, vms=1)
     world.rms.fail_next("snapshot", UnavailableError("slurmctld does not answer"))

@@ -47,6 +47,8 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
         may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
         if may_start and (job.gated or now - opened >= _REPEAT_S):
             try:
+                if job.held and not job.gated and job.restarts:
+                    context.rms.requeue(task.job_id)  # it was suspended when it was requeued: Slurm itself holds it
                 context.rms.open_gate(task.job_id)
                 opened, first_opened = now, min(first_opened, now)
             except RefusedError as error:
