@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,16 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path)
+def directory() -> Iterator[Path]:
+    # Not in tmp_path: other users have to reach the socket, and each pytest that starts closes that to them.
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def served(directory: Path) -> Iterator[Served]:
+    served = Served(directory)
     yield served
     served.close()
 
@@ -323,9 +332,9 @@ def test_a_wrapper_that_asks_anew_ends_the_wait_of_its_lost_connection(served: S
 # --- connections ---
 
 
-def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int, total: int) -> Served:
+def limited(monkeypatch: pytest.MonkeyPatch, directory: Path, each: int, total: int) -> Served:
     monkeypatch.setattr(Limits, "of_this_process", classmethod(lambda cls: cls(each, total)))
-    return Served(tmp_path)
+    return Served(directory)
 
 
 IDLERS = """
@@ -363,9 +372,6 @@ class Idlers:
     """Another user with many connections."""
 
     def __init__(self, served: Served, count: int, close: int, request: str) -> None:
-        for path in (Path(served.socket).parent, *Path(served.socket).parents):
-            if path.stat().st_uid == ME and str(path).startswith("/tmp/"):
-                path.chmod(0o755)
         self._process = subprocess.Popen(
             ["/usr/bin/python3", "-c", IDLERS, served.socket, str(count), str(close), request],
             stdin=subprocess.PIPE,
@@ -421,8 +427,8 @@ def test_idle_pollers_of_one_user_disturb_nobody(served: Served) -> None:
 
 
 @as_root
-def test_one_user_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    served = limited(monkeypatch, tmp_path, each=20, total=50)
+def test_one_user_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    served = limited(monkeypatch, directory, each=20, total=50)
     idlers = Idlers(served, 20, 10, "")
     try:
         assert idlers.ask("GET", "/v1/status") == "HTTP/1.1 429"
@@ -436,8 +442,8 @@ def test_one_user_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, t
 
 
 @as_root
-def test_root_gets_in_when_all_connections_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    served = limited(monkeypatch, tmp_path, each=20, total=20)
+def test_root_gets_in_when_all_connections_are_taken(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    served = limited(monkeypatch, directory, each=20, total=20)
     idlers = Idlers(served, 20, 0, "")
     try:
         until(lambda: served.connections == 20, "all are taken")
