@@ -19,6 +19,7 @@ BENCHMARKS = {
     "e": "peer",
     "f": "deciding",
     "g": "signs",
+    "i": "latency",
 }
 
 
@@ -40,14 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run-benchmarks",
-        description="Measure decision, packing, placement, plans and the service, each next to something else;"
-        " docs/benchmarks.md says what the numbers mean.",
+        description="Measure decision, packing, placement, plans, service, wrapper and latency, each next to something"
+        " else; docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|b|c|d|e|f|g", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|i", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

@@ -16,8 +16,11 @@ from bench.measure import Report, aligned, gap, ratio
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
+#: i makes a minicluster.
+LETTERS = [pytest.param(each, marks=pytest.mark.e2e if each == "i" else ()) for each in sorted(command.BENCHMARKS)]
 
-@pytest.mark.parametrize("letter", sorted(command.BENCHMARKS))
+
+@pytest.mark.parametrize("letter", LETTERS)
 def test_each_benchmark_prints_a_table_and_a_ratio(
     letter: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
