@@ -11,9 +11,7 @@ from rmsplugin.engine.task import Task
 
 def migrate(task: Task) -> None:
     """Move each VM that has a destination in the ledger; a VM that fails to move runs on where it was."""
-    errors = task.each([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
-    for error in errors.values():
-        raise error
+    task.all([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
 
 
 def _migrate(task: Task, vm: VMRow) -> None:

@@ -12,9 +12,7 @@ from rmsplugin.engine.task import Task
 
 def relocate(task: Task) -> None:
     """Move the state of each VM that has a destination in the ledger; one that cannot be moved stays where it is."""
-    errors = task.each([vm for vm in task.vms() if vm.destination], lambda vm: _move(task, vm))
-    for error in errors.values():
-        raise error
+    task.all([vm for vm in task.vms() if vm.destination], lambda vm: _move(task, vm))
 
 
 def _move(task: Task, vm: VMRow) -> None:
