@@ -16,6 +16,7 @@ from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
+from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, missing_vms, observe
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
@@ -54,6 +55,7 @@ class Cycle:
         self._placing = placing
         self._first_sight = FirstSight(context)
         self._gate = Gate(context)
+        self._limits = Limits()
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
         self._missing_before: set[str] = set()
@@ -88,6 +90,7 @@ class Cycle:
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         jobs = {job.job_id: job for job in ours if job.split}
+        self._limits.look(seen)
         self._first_sight.meet(ours)
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only:
@@ -226,7 +229,7 @@ class Cycle:
         waiting = []
         for job in ours:
             row = rows.get(job.display_id) if job.split else None
-            if row is not None and (row.not_before > seen.taken or row.state_since >= seen.taken):
+            if row is not None and (self._limits.rests(row, seen.taken) or row.state_since >= seen.taken):
                 continue
             if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
                 if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:

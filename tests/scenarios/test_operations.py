@@ -159,6 +159,33 @@ def test_a_job_that_slurm_does_not_start_goes_back_to_waiting_with_slurms_reason
     world.until(job, S.RUNNING, ticks=200)
 
 
+@pytest.mark.parametrize(("user", "soon"), [("nobody", True), ("somebody", False)])
+def test_the_end_of_a_job_of_the_same_user_is_a_reason_to_try_a_limited_vjob_again(
+    world: World, user: str, soon: bool
+) -> None:
+    other = world.rms.submit(partition="plain", user=user, cpus=1, memory_mib=1)
+    world.tick()
+    job = world.submit()
+    world.rms.limit(job, "AssocGrpCpuLimit")
+    while world.context.ledger.failed_starts(job) < 2:  # its pause is longer now than what follows
+        world.tick()
+    assert (world.state(job), world.rms.job(job).gated) == (S.WAITING, True)
+    world.rms.limit(job, "")
+    world.rms.finish(other)
+    for _ in range(4):
+        world.tick()
+    assert (world.state(job) is S.RUNNING) is soon
+
+
+def test_a_limited_vjob_is_tried_again_within_a_minute(world: World) -> None:
+    job = world.submit()
+    world.rms.limit(job, "AssocGrpCpuLimit")
+    for _ in range(600):
+        world.tick()
+    world.rms.limit(job, "")
+    world.until(job, S.RUNNING, ticks=70)
+
+
 def test_memory_is_given_away_once(world: World) -> None:
     """Three nodes of 1024 MiB hold three VMs of 600 MiB, whatever is asked (I3)."""
     jobs = [world.submit(vms=1, memory_mib=600) for _ in range(5)]

@@ -18,6 +18,8 @@ _REVOKED_S = 2.0
 _JUDGED_S = 3.0
 #: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
 _LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
+#: What the reason of a vjob that Slurm did not start begins with.
+NOT_STARTED = "Slurm does not start it"
 
 
 class NotStartedError(OperationFailedError):
@@ -42,7 +44,7 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
             return job
         now = context.clock.now()
         if now >= deadline or (now - first_opened >= _JUDGED_S and not job.gated and job.reason.startswith(_LIMITS)):
-            raise NotStartedError(f"Slurm does not start it: {job.reason}")
+            raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
         clean_since = math.inf if job.completing else min(clean_since, now)
         may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
         if may_start and (job.gated or now - opened >= _REPEAT_S):

@@ -19,6 +19,8 @@ from rmsplugin.settings import Qcow2Image
 #: A vjob whose start failed n times in a row waits 15 s * 2^n, at most this long, before the next attempt.
 _BACKOFF_S = 15.0
 _BACKOFF_MAX_S = 900.0
+#: One that Slurm did not start has cost nothing but two requests; a limit may be raised, or others make room, any time.
+_NOT_STARTED_MAX_S = 60.0
 
 
 def start(task: Task) -> None:
@@ -29,11 +31,11 @@ def start(task: Task) -> None:
         await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _boot(task, vm))
     except NotStartedError as error:
-        _back_to_waiting(task, str(error))
+        _back_to_waiting(task, str(error), _NOT_STARTED_MAX_S)
         raise
     task.check_cancelled()
     if errors:
-        _back_to_waiting(task, first_sentence(errors))
+        _back_to_waiting(task, first_sentence(errors), _BACKOFF_MAX_S)
         raise next(iter(errors.values()))
     context.ledger.transition(task.job_id, VJobState.RUNNING, "all VMs answer", wrapper_seen=context.clock.now())
 
@@ -116,7 +118,7 @@ def _account(uid: int) -> pwd.struct_passwd:
         raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
-def _back_to_waiting(task: Task, reason: str) -> None:
+def _back_to_waiting(task: Task, reason: str, most_s: float) -> None:
     """Undo a start: nothing of the VMs is left, the job is behind the gate, at its old place in the queue."""
     context = task.context
     try:
@@ -125,7 +127,7 @@ def _back_to_waiting(task: Task, reason: str) -> None:
         task.event("requeue-failed", str(error))
     remove_all(task)
     failures = context.ledger.failed_starts(task.job_id)
-    pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2**failures)
+    pause_s = min(most_s, _BACKOFF_S * 2**failures)
     with context.ledger.transaction():
         context.ledger.set_vms(task.job_id, [])
         context.ledger.transition(
