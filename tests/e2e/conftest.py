@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -11,20 +12,28 @@ import pytest
 from e2e.cluster import Cluster
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A minicluster that is up. RMSPLUGIN_E2E_DIR names one that is up already and is left up."""
+def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
+    """A minicluster that is up, with rooms as told.
+
+    RMSPLUGIN_E2E_DIR names one that is up already and is left up; it serves tests of the same kind of rooms.
+    """
     kept = os.environ.get("RMSPLUGIN_E2E_DIR")
-    if kept:
+    if kept and json.loads((Path(kept) / "state" / "cluster.json").read_text())["rooms"] == rooms:
         yield Cluster(Path(kept))
         return
-    cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{os.getpid()}")
+    cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{rooms}-{os.getpid()}")
     try:
-        result = cluster.manage("up", "--nodes", "3", "--cycle-s", "1")
+        result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, "--cycle-s", "1", *options)
         assert result.code == 0, result.err
         yield cluster
     finally:
         cluster.manage("down")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The minicluster of all tests that need no other."""
+    yield from minicluster("hold")
 
 
 @pytest.fixture(autouse=True)
