@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from contract.rms_worlds import World
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.errors import RefusedError
 
 
@@ -32,6 +35,29 @@ def test_room_waits_for_a_busy_node(world: World) -> None:
     assert world.rms.job(room).nodes == ("n1",)
     world.rms.cancel(native)
     world.wait_for(room, JobState.RUNNING)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("world", ["cli"], indirect=True)
+def test_a_node_that_a_snapshot_shows_as_busy_has_its_job_in_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a room that starts while jobs and nodes are read would seem to be overtaken by another job."""
+    commands = world.rms
+    assert isinstance(commands, SlurmCli)
+    run, rooms = commands._run, []
+
+    def room_starts_after_first_look(*words: str, **options: Any) -> str:
+        text = run(*words, **options)
+        jobs_are_read = words[0] == "squeue" and "-O" not in words
+        if not rooms and (jobs_are_read or words[:3] == ("scontrol", "show", "node")):
+            rooms.append(0)
+            rooms[0] = world.room("n1")
+            world.wait_for(rooms[0], JobState.RUNNING)
+        return text
+
+    monkeypatch.setattr(commands, "_run", room_starts_after_first_look)
+    snapshot = commands.snapshot()
+    running = [job.job_id for job in snapshot.jobs if job.state is JobState.RUNNING]
+    assert rooms[0] in running or "ALLOC" not in snapshot.nodes["n1"].state
 
 
 def test_no_room_on_no_node(world: World) -> None:

@@ -112,7 +112,7 @@ class RmsReservation:
 
 @dataclass(frozen=True, slots=True)
 class RmsSnapshot:
-    """One reading of the RMS."""
+    """One reading of the RMS. Jobs are read after nodes: no job that is pending here has made a node busy."""
 
     jobs: tuple[RmsJob, ...]  # of all partitions; ended ones as long as the RMS remembers them
     nodes: dict[str, RmsNode] = field(default_factory=dict)

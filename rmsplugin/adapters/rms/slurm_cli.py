@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
@@ -56,14 +56,15 @@ class SlurmCli:
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
-        return self.snapshot_with(tuple(row.job for row in self._within_limits(self._rows())))
+        return self.snapshot_with(lambda: tuple(row.job for row in self._within_limits(self._rows())))
 
-    def snapshot_with(self, jobs: tuple[RmsJob, ...]) -> RmsSnapshot:
-        """Return a snapshot of these jobs, and of the rest as the commands say it."""
+    def snapshot_with(self, read_jobs: Callable[[], tuple[RmsJob, ...]]) -> RmsSnapshot:
+        """Return a snapshot of the jobs that are read so, and of the rest as the commands say it."""
         configuration = self._configuration()
+        nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
         return RmsSnapshot(
-            jobs=jobs,
-            nodes=slurm_records.nodes(self._run("scontrol", "show", "node", "-o")),
+            jobs=read_jobs(),
+            nodes=nodes,
             partitions=slurm_records.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
             reservations=slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o")),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),

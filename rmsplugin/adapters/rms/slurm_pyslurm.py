@@ -72,10 +72,9 @@ class SlurmPyslurm:
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
         try:
-            jobs = self._jobs()
+            return self._commands.snapshot_with(self._jobs)
         except self._pyslurm.RPCError as error:
             raise meaning(" ".join(str(error).split())) from None
-        return self._commands.snapshot_with(jobs)
 
     def _jobs(self) -> tuple[RmsJob, ...]:
         now = int(time.time())
