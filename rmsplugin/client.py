@@ -6,17 +6,12 @@ docs/protocols.md, section 2; the engine's half of it is ``rmsplugin/engine/seal
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import json
+import os
 import re
-import secrets
 import socket
-import urllib.parse
 from collections.abc import Mapping
-from typing import Any
 
-from rmsplugin.adapters import munge
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,
@@ -26,12 +21,23 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 
+# A front has a thousand wrappers: typing, and what only the way over TCP takes, is imported where it is needed.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SCHEME = "Munge"
 SEALED_TYPE = "application/x-munge"
 
+_CHUNK_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 16 << 10
 _MAX_ANSWER_BYTES = 4 << 20  # a credential holds 1 MiB; a plain list of a large cluster's vjobs a few
 # What an HTTP request line can carry as it is; both sides compare the path as it travels, so nobody may re-encode it.
+_STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |$)")
 _PATH = re.compile(r"/[!-~]*")
+
+# A wrapper sends nothing else for hours, and need not have hashlib for it.
+_SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 _ERRORS: dict[int, type[RmspluginError]] = {
     400: RefusedError,
@@ -40,6 +46,9 @@ _ERRORS: dict[int, type[RmspluginError]] = {
     404: NotFoundError,
     409: RefusedError,
 }
+
+#: How many words ``EngineClient.words`` makes.
+WORDS = 5
 
 
 class EngineClient:
@@ -70,6 +79,8 @@ class EngineClient:
         Raises:
             RefusedError: the URL is not of that form.
         """
+        import urllib.parse
+
         parts = urllib.parse.urlsplit(url)
         try:
             port = parts.port
@@ -78,6 +89,16 @@ class EngineClient:
         if parts.scheme != "http" or not parts.hostname or not port or parts.path not in ("", "/"):
             raise RefusedError(f"engine.url is {url!r}; it has to be of the form http://HOST:PORT")
         return cls(parts.hostname, port, unix_path="", engine_uid=engine_uid, munge_socket=munge_socket)
+
+    @classmethod
+    def from_words(cls, words: list[str]) -> EngineClient:
+        """Return the client that another process described by ``words``."""
+        unix_path, host, port, engine_uid, munge_socket = words
+        return cls(host, int(port), unix_path=unix_path, engine_uid=int(engine_uid), munge_socket=munge_socket)
+
+    def words(self) -> list[str]:
+        """What ``from_words`` takes; ``WORDS`` of them, none a secret."""
+        return [self._unix_path, self._host, str(self._port), str(self._engine_uid), self._munge_socket]
 
     def __str__(self) -> str:
         return self._unix_path or f"{self._host}:{self._port}"
@@ -105,7 +126,7 @@ class EngineClient:
         headers = {"Content-Type": "application/json"} if data else {}
         nonce = ""
         if not self._unix_path:
-            nonce = secrets.token_hex(16)
+            nonce = os.urandom(16).hex()
             headers["Authorization"] = f"{SCHEME} {self._credential(method, path, data, nonce)}"
         status, content_type, answer = self._exchange(method, path, data, headers, timeout_s)
         if self._unix_path:
@@ -118,33 +139,57 @@ class EngineClient:
         return self._checked(*self._unsealed(answer, nonce))
 
     def _credential(self, method: str, path: str, data: bytes, nonce: str) -> str:
-        claim = {"method": method, "path": path, "sha256": hashlib.sha256(data).hexdigest(), "nonce": nonce}
+        from rmsplugin.adapters import munge
+
+        claim = {"method": method, "path": path, "sha256": _sha256(data), "nonce": nonce}
         return munge.encode(json.dumps(claim).encode(), socket=self._munge_socket)
 
     def _exchange(
         self, method: str, path: str, data: bytes, headers: dict[str, str], timeout_s: float
     ) -> tuple[int, str, bytes]:
-        connection: http.client.HTTPConnection
-        if self._unix_path:
-            connection = _UnixConnection(self._unix_path, timeout_s)
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        # Without http.client: it takes more memory than all the rest of a wrapper's imports.
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {self._host}",
+            "Connection: close",
+            f"Content-Length: {len(data)}",
+        ]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
         try:
-            connection.request(method, path, body=data or None, headers=headers)
-            response = connection.getresponse()
-            answer = response.read(_MAX_ANSWER_BYTES + 1)
-            content_type = response.headers.get_content_type()
+            with self._connected(timeout_s) as connection:
+                connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
+                received = bytearray()
+                while len(received) <= _MAX_HEAD_BYTES + _MAX_ANSWER_BYTES:
+                    part = connection.recv(_CHUNK_BYTES)
+                    if not part:
+                        break
+                    received += part
         except TimeoutError:
             raise UnavailableError(f"the engine at {self} did not answer within {timeout_s:.0f} s") from None
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise UnavailableError(f"the engine at {self} cannot be reached: {error or type(error).__name__}") from None
-        finally:
-            connection.close()
-        if len(answer) > _MAX_ANSWER_BYTES:
+        answer = _parse_answer(bytes(received))
+        if answer is None:
+            raise UnavailableError(f"the engine at {self} cannot be reached: it broke off, or does not speak HTTP")
+        if len(answer[2]) > _MAX_ANSWER_BYTES:
             raise OperationFailedError(f"the answer of the engine at {self} is larger than {_MAX_ANSWER_BYTES} bytes")
-        return response.status, content_type, answer
+        return answer
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        if not self._unix_path:
+            return socket.create_connection((self._host, self._port), timeout=timeout_s)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout_s)
+            connection.connect(self._unix_path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _unsealed(self, answer: bytes, nonce: str) -> tuple[int, dict[str, Any]]:
+        from rmsplugin.adapters import munge
+
         credential = munge.decode(answer.decode("ascii", "replace"), socket=self._munge_socket)
         if credential.uid not in (self._engine_uid, 0):
             raise ForbiddenError(
@@ -165,17 +210,31 @@ class EngineClient:
         raise _ERRORS.get(status, UnavailableError)(message)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
+def _parse_answer(received: bytes) -> tuple[int, str, bytes] | None:
+    """Status, type and body of an HTTP answer after which the connection was closed; None if it is not whole."""
+    head, end, body = received.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    match = _STATUS_LINE.match(first)
+    if not end or match is None or len(head) > _MAX_HEAD_BYTES:
+        return None
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    length = headers.get("content-length", "")
+    if not length.isdecimal() or "transfer-encoding" in headers:
+        return None
+    if int(length) <= _MAX_ANSWER_BYTES and len(body) != int(length):
+        return None
+    return int(match[1]), headers.get("content-type", "").partition(";")[0].strip().lower(), body
 
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+def _sha256(data: bytes) -> str:
+    if not data:
+        return _SHA256_OF_NOTHING
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _json_object(data: bytes, sender: str) -> dict[str, Any]:

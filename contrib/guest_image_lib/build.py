@@ -19,8 +19,9 @@ from pathlib import Path
 from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
-TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash")
-PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert")
+TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash", "util-linux")
+# fallocate: busybox's punches no holes.
+PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert", "/usr/bin/fallocate")
 
 BOOT_MODULES = ("virtio_pci", "virtio_net", "qemu_fw_cfg", "virtio_balloon", "virtio_rng")
 """Loaded at once, with what they need, in this order."""
@@ -194,6 +195,7 @@ def fill_root(root: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)  # It may be a link to busybox.
     shutil.copyfile(source, target)
     target.chmod(0o755)
 

@@ -1,7 +1,6 @@
-"""The job wrapper: the interpreter that Slurm runs on the batch host in place of the user's script."""
+"""The job wrapper: the interpreter that Slurm runs on the batch host in place of the user's script.
 
-import sys
-
-# paramiko imports this package, if it can, for a function that is not used here: a tenth of the wrapper's memory, and a
-# fifth of the time until it is up. A batch host may have hundreds of wrappers.
-sys.modules.setdefault("invoke", None)  # type: ignore[arg-type]
+``main`` is what Slurm starts. It becomes ``attach``, which stays for as long as the job does: a front has up to a
+thousand of those, so that what it imports is counted (tests/unit/test_wrapper_weight.py). What needs more than that
+happens in ``main``, before, or in ``prepare``, a process that ends.
+"""

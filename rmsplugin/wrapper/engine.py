@@ -2,60 +2,34 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
-import pwd
+import os
 import socket
-import threading
 import time
-import tomllib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 from rmsplugin.client import EngineClient
-from rmsplugin.errors import (
-    NotFoundError,
-    RefusedError,
-    RmspluginError,
-    SettingsError,
-    UnavailableError,
-)
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.wrapper.session import Access, Ending
 
-DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
-DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
-DEFAULT_USER = "slurm"
+TYPE_CHECKING = False  # see rmsplugin/client.py
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
 
-_T = TypeVar("_T")
+    _T = TypeVar("_T")
 
 _ACCESS_WAIT_S = 25
 _ANSWER_TIMEOUT_S = 10.0
-_SIGN_OF_LIFE_S = 10.0  # over TCP each costs a munge and an unmunge on both sides
+# Over TCP each costs a munge and an unmunge on both sides. Spread, so that the wrappers of a front that was started
+# anew do not come all at once for ever.
+_SIGN_OF_LIFE_S = (11.0, 19.0)
 _LONGEST_PAUSE_S = 5.0
 # A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
 _REFUSALS = 4
 _REFUSED_PAUSE_S = 1.0
 # Slurm learns the ending from our exit; the engine's knowing it first only matters if we die in between.
 _FINISHED_PATIENCE_S = 60.0
-
-
-def client_from_settings(environ: Mapping[str, str]) -> EngineClient:
-    """Return a client of the engine that the settings name; the one on this host if they name no ``engine.url``.
-
-    Standard library only, not ``rmsplugin.settings``: a batch host may have hundreds of wrappers.
-
-    Raises:
-        SettingsError: the file cannot be read, or names an account that does not exist.
-    """
-    path = environ.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
-    try:
-        with open(path, "rb") as file:
-            settings = tomllib.load(file).get("engine", {})
-        url = settings.get("url", "")
-        if not url:
-            return EngineClient.unix(str(settings.get("socket", DEFAULT_SOCKET)))
-        return EngineClient.tcp(url, pwd.getpwnam(settings.get("user", DEFAULT_USER)).pw_uid)
-    except (OSError, tomllib.TOMLDecodeError, AttributeError, KeyError, RefusedError) as error:
-        raise SettingsError(f"{path}: {error}") from None
 
 
 class EngineLink:
@@ -101,14 +75,15 @@ class EngineLink:
 
     def show_signs_of_life(self) -> None:
         """Tell the engine from now on that somebody is attached to the script."""
-        threading.Thread(target=self._signs_of_life, name="signs of life", daemon=True).start()
+        _thread.start_new_thread(self._signs_of_life, ())
 
     def _signs_of_life(self) -> None:
         while True:
             # A lost one does not matter: the next one tells as much.
             with contextlib.suppress(RmspluginError, OSError):
                 self._post("attached")
-            time.sleep(_SIGN_OF_LIFE_S)
+            shortest, longest = _SIGN_OF_LIFE_S
+            time.sleep(shortest + (longest - shortest) * os.urandom(1)[0] / 255)
 
     def _post(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._client.request("POST", f"{self._path}/{verb}", body, timeout_s=_ANSWER_TIMEOUT_S)

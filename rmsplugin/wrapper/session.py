@@ -6,44 +6,52 @@ section 3). A lost connection raises UnavailableError, and everything can be sai
 
 from __future__ import annotations
 
+import binascii
 import contextlib
-import io
 import os
+import select
 import socket
-import tarfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
-import paramiko
+from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.wrapper.libssh2 import Channel, Connection
+from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
-from rmsplugin.adapters.guest import SSH_PORT, login, open_transport
-from rmsplugin.errors import OperationFailedError, UnavailableError
-from rmsplugin.wrapper.streams import Ack
+TYPE_CHECKING = False  # see rmsplugin/client.py
+if TYPE_CHECKING:
+    from typing import Any
 
+SSH_PORT = 22
 _GUEST = "/run/rmsplugin/bin/rmsplugin-guest"
 _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
+_NO_ROOM = 3  # exit status of `rmsplugin-guest room`
+
+# The guest holds back what is not acknowledged yet: often enough that a script that prints much does not wait for it.
+_ACKNOWLEDGE_BYTES = 1 << 20
+_ACKNOWLEDGE_S = 5.0
 
 # The kernel watches the connection: nothing has to wake up for it here, and it goes on while a suspend has this
 # process stopped. A VM that moves or sleeps longer than this is connected to anew.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _UNACKNOWLEDGED_MS = 20_000
-# paramiko's reader looks up from the socket that often, for keepalives that are not used here.
-_READER_WAKES_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+class NoRoomError(RefusedError):
+    """The VM cannot hold what the script's start needs, and never will."""
+
+
 class Access:
     """What the engine tells of a running vjob: how to get into its VMs."""
 
-    user: str
-    vm_names: tuple[str, ...]
-    address: str
-    host_key: str
-    private_key: str = field(repr=False)
+    __slots__ = ("address", "host_key", "private_key", "user", "vm_names")
+
+    def __init__(self, user: str, vm_names: tuple[str, ...], address: str, host_key: str, private_key: str) -> None:
+        """``address`` and ``host_key`` are those of the first VM; the host key is ``ssh-ed25519 AAAA...``."""
+        self.user, self.vm_names, self.address = user, vm_names, address
+        self.host_key, self.private_key = host_key, private_key
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> Access | None:
@@ -66,21 +74,82 @@ class Access:
         except (KeyError, TypeError) as error:
             raise UnavailableError(f"the engine's answer lacks {error}") from None
 
+    def host_key_bytes(self) -> bytes:
+        """The host key as it travels.
 
-@dataclass(frozen=True, slots=True)
+        Raises:
+            UnavailableError: it is not what an engine says.
+        """
+        try:
+            return binascii.a2b_base64(self.host_key.split()[1], strict_mode=True)
+        except (IndexError, ValueError):
+            raise UnavailableError("the engine's answer has no proper host key") from None
+
+
 class Ending:
     """How the script ended: by exit code, or by a signal (not 0)."""
 
-    exit_code: int
-    signal: int
+    __slots__ = ("exit_code", "signal")
+
+    def __init__(self, exit_code: int, signal: int) -> None:
+        self.exit_code, self.signal = exit_code, signal
+
+
+class GuestState:
+    """What the guest knows of the script: whether it was started, by whomever, and of each stream what came through."""
+
+    __slots__ = ("acks", "kept_from", "started")
+
+    def __init__(self) -> None:
+        self.started = False
+        self.acks: dict[str, Ack] = {}
+        self.kept_from: dict[str, int] = {}
+
+
+class Mailbox:
+    """Signals for the script, from the thread that takes them to the one that has the connection."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waiting: list[tuple[int, bool]] = []
+
+    def fileno(self) -> int:
+        """Readable when something may have come."""
+        return self._wakes
+
+    def put(self, number: int, *, everything: bool) -> None:
+        """Have a signal sent to the script's process, or to all of its session."""
+        self._waiting.append((number, everything))
+        with contextlib.suppress(BlockingIOError):  # Then it is readable anyway.
+            os.write(self._wake, b"!")
+
+    def get(self) -> tuple[int, bool] | None:
+        """The oldest one that has not been sent."""
+        return self._waiting[0] if self._waiting else None
+
+    def sent(self) -> None:
+        """The oldest one has reached the guest."""
+        del self._waiting[0]
+
+    def clear_wakes(self) -> None:
+        """What came is being looked at."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakes, _CHUNK_BYTES)
 
 
 class Session:
-    """One connection. Several threads may use it."""
+    """One connection."""
 
-    def __init__(self, transport: paramiko.Transport) -> None:
-        """Take a transport that is logged in; use ``connect``."""
-        self._transport = transport
+    def __init__(self, connection: Connection) -> None:
+        """Take a connection that is logged in; use ``connect``."""
+        self._connection = connection
+        self._control: Channel | None = None
+        self._answers = b""
+        # What to do at each answer that the guest owes.
+        self._owed: list[Callable[[], None]] = []
+        self._acknowledged: dict[str, Ack] = {}
+        self._acknowledged_at = 0.0
 
     @classmethod
     def connect(cls, access: Access, *, port: int = SSH_PORT) -> Session:
@@ -89,54 +158,61 @@ class Session:
         Raises:
             UnavailableError: it does not answer (any more, or yet).
             ForbiddenError: it shows another host key, or does not take the key.
+            OperationFailedError: this host has no libssh2.
         """
-        key = paramiko.Ed25519Key.from_private_key(io.StringIO(access.private_key))
-        transport = open_transport(access.address, port, access.host_key, timeout_s=_CONNECT_TIMEOUT_S)
         try:
-            login(transport, access.user, key, timeout_s=_CONNECT_TIMEOUT_S)
-        except Exception:
-            transport.close()
-            raise
-        connection = transport.sock
-        assert isinstance(connection, socket.socket)  # never a channel of another transport: we made it
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock = socket.create_connection((access.address, port), timeout=_CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise UnavailableError(f"the guest does not answer: {error}") from None
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
-        connection.settimeout(_READER_WAKES_S)
-        return cls(transport)
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(sock, access.host_key_bytes(), timeout_s=_CONNECT_TIMEOUT_S)
+        try:
+            connection.login(access.user, access.private_key)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection)
 
     def close(self) -> None:
-        """Drop the connection; what runs over it ends with UnavailableError."""
-        self._transport.close()
+        """Drop the connection."""
+        self._connection.close()
 
-    def acks(self) -> tuple[bool, dict[str, Ack]]:
-        """Whether the script was started, by whomever, and what was acknowledged of each stream."""
-        started, result = False, {}
+    def state(self) -> GuestState:
+        """What the guest knows of the script."""
+        result = GuestState()
         for line in self._run("acks").decode("ascii", "replace").splitlines():
             match line.split():
                 case ["started"]:
-                    started = True
+                    result.started = True
+                case ["kept", stream, offset]:
+                    result.kept_from[stream] = int(offset)
                 case [stream, offset, size]:
-                    result[stream] = Ack(int(offset), int(size))
-        return started, result
+                    result.acks[stream] = Ack(int(offset), int(size))
+        return result
 
-    def acknowledge(self, acks: Mapping[str, Ack]) -> None:
-        """Return when the guest has kept the acknowledgements."""
-        lines = "".join(f"{stream} {ack.offset} {ack.size}\n" for stream, ack in acks.items())
-        self._run("ack", lambda channel: channel.sendall(lines.encode()))
+    def room(self, count: int) -> None:
+        """Ask for room for the script's standard input.
 
-    def put(self, files: Mapping[str, bytes], stdin_fd: int | None) -> None:
-        """Leave the files that the script's start needs, and its standard input, if it is a file, among them."""
+        Raises:
+            NoRoomError: the VM has none; the message is for the user.
+        """
+        status, answer, _ = self._command(f"room {count}")
+        if status == _NO_ROOM:
+            raise NoRoomError(
+                f"the job's standard input ({count >> 20} MiB) does not fit into its VM, which has room for "
+                f"{_text(answer)} MiB: let the script read the file itself, or ask for more memory"
+            )
 
-        def send(channel: paramiko.Channel) -> None:
-            with channel.makefile("wb") as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
-                for name, data in files.items():
-                    archive.addfile(_member(name, len(data)), io.BytesIO(data))
-                if stdin_fd is not None:
-                    with open(f"/proc/self/fd/{stdin_fd}", "rb") as file:
-                        archive.addfile(_member("stdin", os.fstat(stdin_fd).st_size), file)
-                archive.addfile(_member("complete", 0))
+    def put(self, archive_fd: int) -> None:
+        """Leave the files that the script's start needs: a tar, read from ``archive_fd`` to its end."""
+
+        def send(channel: Channel) -> None:
+            while data := os.read(archive_fd, _CHUNK_BYTES):
+                channel.write(data)
 
         self._run("put", send)
 
@@ -146,24 +222,9 @@ class Session:
         if answer not in (b"started\n", b"already\n"):
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
 
-    def follow(self, stream: str, offset: int, feed: Callable[[bytes], None]) -> None:
-        """Feed the stream from ``offset`` on, until the script has ended and all of it is fed."""
-        try:
-            with self._command(f"follow {stream} {offset}") as channel:
-                # The other side takes the end of its standard input for the loss of the connection; so it stays open.
-                while data := channel.recv(_CHUNK_BYTES):
-                    _feed(feed, data)
-                self._check("follow", channel, b"", time.monotonic() + _COMMAND_TIMEOUT_S)
-        except _OutputError as failed:
-            raise failed.error from None
-
-    def kill(self, number: int, *, everything: bool) -> None:
-        """Send a signal to the script's process, or to all of its session."""
-        self._run(f"kill {number} all" if everything else f"kill {number}")
-
     def ending(self) -> Ending:
         """How the script ended; it must have."""
-        answer = self._run("wait", shut=False)
+        answer = self._run("wait", end_input=False)
         match answer.decode("ascii", "replace").split():
             case ["exit", code]:
                 return Ending(int(code), 0)
@@ -171,64 +232,143 @@ class Session:
                 return Ending(0, int(number))
         raise OperationFailedError(f"the guest does not tell how the script ended: {_text(answer)}")
 
-    @contextlib.contextmanager
-    def _command(self, words: str) -> Any:
-        """Run a command; a lost connection becomes an UnavailableError, whoever notices it."""
-        try:
-            channel = self._transport.open_session(timeout=_CONNECT_TIMEOUT_S)
-            try:
-                # The answer to the request: paramiko waits for it without a bound of its own.
-                channel.exec_command(f"{_GUEST} {words}")
-                yield channel
-            finally:
-                channel.close()
-        except TimeoutError:
-            raise UnavailableError("the guest does not answer") from None
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            # OSError: paramiko raises what its own thread saw of the socket, e.g. a reset.
-            raise UnavailableError(f"the connection to the guest broke: {error}") from None
-
-    def _run(self, words: str, send: Callable[[paramiko.Channel], None] | None = None, *, shut: bool = True) -> bytes:
+    def acknowledge(self, acks: dict[str, Ack]) -> None:
+        """Return when the guest has kept the acknowledgements."""
+        self._post_acks(acks)
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
-        with self._command(words) as channel:
-            channel.settimeout(_COMMAND_TIMEOUT_S)
-            if send is not None:
-                send(channel)
-            if shut:
-                channel.shutdown_write()
-            output = bytearray()
-            while data := channel.recv(_CHUNK_BYTES):
+        while self._owed:
+            if not self._take_answers():
+                self._wait(deadline)
+
+    def deliver(self, files: list[OutputFile], mailbox: Mailbox) -> None:
+        """Deliver the streams, and signals to the script, until it has ended and all its output is acknowledged.
+
+        Raises:
+            UnavailableError: the connection broke; each file knows how far it came.
+            OperationFailedError: a file takes no data, or the guest's tools fail.
+        """
+        streams = [(file, self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset}")) for file in files]
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        poll.register(mailbox.fileno(), select.POLLIN)
+        signalling = False
+
+        def signalled() -> None:
+            nonlocal signalling
+            signalling = False
+            mailbox.sent()
+
+        while streams:
+            mailbox.clear_wakes()
+            came = [self._pass_on(*stream) for stream in streams]
+            streams = [stream for stream, data in zip(streams, came, strict=True) if data != b""]
+            answered = self._take_answers()
+            if (request := mailbox.get()) and not signalling:
+                number, everything = request
+                self._post(f"kill {number} all" if everything else f"kill {number}", signalled)
+                signalling = True
+            due_s = self._acknowledge_if_due({file.name: file.ack for file in files})
+            idle = not answered and all(data is None for data in came)
+            if idle and not any(channel.pending() for channel in self._channels(streams)):
+                poll.poll(None if due_s is None else due_s * 1000)
+        self.acknowledge({file.name: file.ack for file in files})
+
+    def _channels(self, streams: list[tuple[OutputFile, Channel]]) -> list[Channel]:
+        return [channel for _, channel in streams] + ([self._control] if self._control else [])
+
+    def _pass_on(self, file: OutputFile, channel: Channel) -> bytes | None:
+        """Deliver what has come of a stream: returns it, None if there is nothing yet, nothing at its end."""
+        data = channel.read()
+        if data:
+            try:
+                file.feed(data, self.acknowledge)
+            except ReplayNeeded:
+                file.restart()
+                raise UnavailableError("the output file was begun anew") from None
+        elif data is not None:
+            _check(f"follow {file.name}", *channel.close())
+        return data
+
+    def _acknowledge_if_due(self, acks: dict[str, Ack]) -> float | None:
+        """Post acknowledgements unless there is time; returns how much, in seconds, None if there is nothing to say."""
+        if acks == self._acknowledged:
+            return None
+        before = self._acknowledged
+        new = max(ack.offset - (before[name].offset if name in before else 0) for name, ack in acks.items())
+        rest_s = self._acknowledged_at + _ACKNOWLEDGE_S - time.monotonic()
+        if self._owed:
+            return max(rest_s, 1.0)  # The answer wakes us up.
+        if new < _ACKNOWLEDGE_BYTES and rest_s > 0:
+            return rest_s
+        self._post_acks(acks)
+        return None
+
+    def _post_acks(self, acks: dict[str, Ack]) -> None:
+        for stream, ack in acks.items():
+            if self._acknowledged.get(stream) == ack:
+                continue
+            self._post(f"ack {stream} {ack.offset} {ack.size}", lambda: None)
+        self._acknowledged = {**self._acknowledged, **acks}
+        self._acknowledged_at = time.monotonic()
+
+    def _post(self, line: str, answered: Callable[[], None]) -> None:
+        """Say something to the control command, which is started when it is first needed."""
+        if self._control is None:
+            self._control = self._connection.open(f"{_GUEST} control")
+        self._owed.append(answered)
+        self._control.write(line.encode() + b"\n")
+
+    def _take_answers(self) -> bool:
+        """Take what the control command has answered, a line to each line; returns whether anything came."""
+        if self._control is None or (data := self._control.read()) is None:
+            return False
+        if not data:
+            _check("control", *self._control.close())
+            raise OperationFailedError("in the guest, 'control' ended")
+        *lines, self._answers = (self._answers + data).split(b"\n")
+        for line in lines:
+            if line != b"ok":
+                raise OperationFailedError(f"in the guest, 'control' failed: {_text(line)}")
+            self._owed.pop(0)()
+        return True
+
+    def _run(self, words: str, send: Callable[[Channel], None] | None = None, *, end_input: bool = True) -> bytes:
+        status, answer, said = self._command(words, send, end_input=end_input)
+        _check(words, status, said)
+        return answer
+
+    def _command(
+        self, words: str, send: Callable[[Channel], None] | None = None, *, end_input: bool = True
+    ) -> tuple[int, bytes, bytes]:
+        """Run a command; returns its exit status and what it printed on standard output and standard error."""
+        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        channel = self._connection.open(f"{_GUEST} {words}")
+        if send is not None:
+            send(channel)
+            deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        if end_input:
+            channel.end_input()
+        output = bytearray()
+        while (data := channel.read()) != b"":
+            if data is None:
+                self._wait(deadline)
+            else:
                 output += data
-            said = channel.recv_stderr(_CHUNK_BYTES) if channel.recv_stderr_ready() else b""
-            self._check(words, channel, said, deadline)
-            return bytes(output)
+        status, said = channel.close()
+        return status, bytes(output), said
 
-    def _check(self, words: str, channel: paramiko.Channel, said: bytes, deadline: float) -> None:
-        if not channel.status_event.wait(max(deadline - time.monotonic(), 0.1)) or channel.exit_status < 0:
-            raise UnavailableError("the connection to the guest broke")
-        if channel.exit_status != 0:
-            raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or channel.exit_status}")
-
-
-class _OutputError(Exception):
-    """Not the connection failed, but what was done with the data."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    def _wait(self, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        if not poll.poll(max(deadline - time.monotonic(), 0.0) * 1000):
+            raise UnavailableError("the guest does not answer")
 
 
-def _feed(feed: Callable[[bytes], None], data: bytes) -> None:
-    try:
-        feed(data)
-    except OSError as error:
-        raise _OutputError(error) from error
-
-
-def _member(name: str, size: int) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o700
-    return member
+def _check(words: str, status: int, said: bytes) -> None:
+    if status < 0:
+        raise UnavailableError("the connection to the guest broke")
+    if status != 0:
+        raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or status}")
 
 
 def _text(data: bytes) -> str:

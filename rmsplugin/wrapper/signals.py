@@ -6,13 +6,12 @@ Slurm sends SIGTERM for a cancellation, the time limit, a requeue, and when a us
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import enum
 import os
 import re
-import resource
 import signal
-import subprocess
-import threading
 from collections.abc import Callable
 
 # A suspend is SIGTSTP and then SIGSTOP: the VMs are saved, the script is to notice nothing. SIGCONT is its other end,
@@ -71,6 +70,8 @@ def parse_fate(line: str, restarts: int) -> Fate:
 
 def ask_slurm(job_id: str, restarts: int) -> Fate:
     """Ask Slurm what it is doing to the job; UNKNOWN if it does not say in time."""
+    import subprocess  # only a job that is ending, or is thought to be, pays for it
+
     try:
         answer = subprocess.run(
             ["scontrol", "show", "job", "-o", job_id],
@@ -85,7 +86,7 @@ def ask_slurm(job_id: str, restarts: int) -> Fate:
     return parse_fate(answer.stdout, restarts) if answer.returncode == 0 else Fate.UNKNOWN
 
 
-class SignalThread(threading.Thread):
+class SignalThread:
     """Takes signals as they come, and acts on one after the other."""
 
     def __init__(
@@ -105,11 +106,13 @@ class SignalThread(threading.Thread):
             detach: ends the wrapper and nothing else.
             pause: waits between two questions.
         """
-        super().__init__(name="signals", daemon=True)
         self._fate, self._send, self._end, self._detach, self._pause = fate, send, end, detach, pause
 
-    def run(self) -> None:
-        """Take signals for ever."""
+    def start(self) -> None:
+        """Begin to take signals, for ever. Not by ``threading``, for its memory."""
+        _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
         waited_for = taken()
         while True:
             self.handle(signal.sigwait(waited_for))
@@ -139,9 +142,12 @@ class SignalThread(threading.Thread):
 
 def die_by(number: int) -> None:
     """End this process by the signal, as the script ended by it; returns if that does not end a process."""
+    import resource
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Only the main thread may; to the others it is enough that nobody has set up anything for SIGTERM.
-    if number not in (signal.SIGKILL, signal.SIGSTOP) and threading.current_thread() is threading.main_thread():
-        signal.signal(number, signal.SIG_DFL)
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        # Only the main thread may; to the others it is enough that nobody has set up anything for SIGTERM.
+        with contextlib.suppress(ValueError):
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)

@@ -1,7 +1,8 @@
 """Output streams: each byte of the script's output reaches the job's output file once, whatever dies in between.
 
-The guest keeps the whole stream, and the last acknowledgement: "with OFFSET bytes delivered, the output file had SIZE
-bytes". A wrapper that takes over compares what the file has beyond SIZE with what the stream has beyond OFFSET.
+The guest keeps the last acknowledgement, "with OFFSET bytes delivered, the output file had SIZE bytes", and of the
+stream what comes after it and some of what came before. A wrapper that takes over compares what the file has beyond
+SIZE with what the stream has beyond OFFSET.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import errno
 import os
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rmsplugin.errors import OperationFailedError
 
@@ -24,16 +23,31 @@ _PROOF_BYTES = 4096
 # several slurmd share a host.)
 _FOREIGN = re.compile(rb"slurmstepd(-[^ :]{1,256})?: error: ")
 _FOREIGN_BYTES = 300
+_CUT_OFF = (
+    "rmsplugin: error: this file was truncated after the first {} bytes of the script's output had been written to it; "
+    "they are lost (with --open-mode=append, or JobFileAppend=1 in slurm.conf, a requeue keeps them)\n"
+)
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
 _FULL_DISK_PATIENCE_S = 600.0
 _FULL_DISK_RETRY_S = 2.0
 
 
-class Ack(NamedTuple):
+class Ack:
     """With ``offset`` bytes of the stream delivered, the output file had ``size`` bytes."""
 
-    offset: int
-    size: int
+    __slots__ = ("offset", "size")
+
+    def __init__(self, offset: int, size: int) -> None:
+        self.offset, self.size = offset, size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ack) and (self.offset, self.size) == (other.offset, other.size)
+
+    def __hash__(self) -> int:
+        return hash((self.offset, self.size))
+
+    def __repr__(self) -> str:
+        return f"Ack({self.offset}, {self.size})"
 
 
 class ReplayNeeded(Exception):  # not an error: the file was begun anew
@@ -41,15 +55,16 @@ class ReplayNeeded(Exception):  # not an error: the file was begun anew
 
 
 class OutputFile:
-    """Delivers one stream to one file descriptor. One thread feeds it; others may read ``ack``."""
+    """Delivers one stream to one file descriptor. For one thread."""
 
     def __init__(self, name: str, fd: int) -> None:
         """For stream ``name``, into ``fd``."""
         self.name = name
         self._fd = fd
         self._regular = _is_regular(fd)
-        self._lock = threading.Lock()
         self._ack = Ack(0, self._size())
+        # The guest has the stream from here on.
+        self._kept_from = 0
         # The part of the file that may hold bytes beyond the acknowledged ones, and has not been compared yet.
         self._unsure = (0, 0)
         self._must_match = False
@@ -60,11 +75,19 @@ class OutputFile:
     @property
     def ack(self) -> Ack:
         """What is delivered so far."""
-        with self._lock:
-            return self._ack
+        return self._ack
 
-    def take_over(self, ack: Ack) -> None:
-        """Go on where a former wrapper acknowledged ``ack``; how much further it came is found out on the way."""
+    def take_over(self, ack: Ack, kept_from: int) -> None:
+        """Go on where a former wrapper acknowledged ``ack``; how much further it came is found out on the way.
+
+        Args:
+            ack: the last acknowledgement.
+            kept_from: the guest still has the stream from this offset on.
+
+        Raises:
+            OperationFailedError: the file takes no data.
+        """
+        self._kept_from = kept_from
         size = self._size()
         self._unsure, self._must_match, self._unsettled = (0, 0), False, size != ack.size
         if not self._regular:
@@ -74,18 +97,27 @@ class OutputFile:
         elif ack.offset > ack.size - size:
             # Shorter than it was: truncated by a requeue, or the batch host crashed before the end was on its disk.
             offset = ack.offset - (ack.size - size)
-            back = min(offset, size, _PROOF_BYTES)
+            back = max(min(offset, size, _PROOF_BYTES, offset - kept_from), 0)
             offset, self._unsure, self._must_match = offset - back, (size - back, size), True
         else:
             offset = 0
-        with self._lock:
+        if offset < kept_from:
+            self.restart()
+        else:
             self._ack = Ack(offset, self._unsure[0] if self._unsure[1] else size)
 
     def restart(self) -> None:
-        """Deliver the stream from its beginning."""
+        """Deliver the stream from its beginning, or from where the guest still has it: then the file says so.
+
+        Raises:
+            OperationFailedError: the file takes no data.
+        """
         self._unsure, self._must_match, self._unsettled = (0, 0), False, True
-        with self._lock:
-            self._ack = Ack(0, self._size())
+        if self._kept_from and self._regular:
+            note = memoryview(_CUT_OFF.format(self._kept_from).encode())
+            while note:
+                note = note[self._write(note) :]
+        self._ack = Ack(self._kept_from, self._size())
 
     def feed(self, data: bytes, acknowledge: Callable[[dict[str, Ack]], None]) -> None:
         """Deliver the next bytes of the stream.
@@ -96,7 +128,7 @@ class OutputFile:
                 goes on at ``ack.offset`` with the next connection.
 
         Raises:
-            ReplayNeeded: call ``restart`` and feed the stream from its beginning.
+            ReplayNeeded: call ``restart`` and feed the stream from ``ack.offset`` on.
             OperationFailedError: the file takes no data.
         """
         if self._unsure[0] < self._unsure[1]:
@@ -136,8 +168,7 @@ class OutputFile:
         return mismatch
 
     def _advance(self, count: int, size: int) -> None:
-        with self._lock:
-            self._ack = Ack(self._ack.offset + count, size)
+        self._ack = Ack(self._ack.offset + count, size)
 
     def _size(self) -> int:
         return os.fstat(self._fd).st_size if self._regular else 0

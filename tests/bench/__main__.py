@@ -19,6 +19,7 @@ BENCHMARKS = {
     "e": "peer",
     "f": "deciding",
     "g": "signs",
+    "h": "attached",
     "i": "latency",
 }
 

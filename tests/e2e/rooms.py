@@ -337,7 +337,9 @@ def engine_pid(cluster: Cluster) -> int:
 
 
 @contextlib.contextmanager
-def engine_killed(cluster: Cluster, what: str, condition: Callable[[], object], timeout_s: float = 120) -> Iterator[None]:
+def engine_killed(
+    cluster: Cluster, what: str, condition: Callable[[], object], timeout_s: float = 120
+) -> Iterator[None]:
     """SIGKILL the engine the moment that the condition holds; in the block it is dead, after it it is up again."""
     pid = engine_pid(cluster)
     cluster.wait(what, condition, timeout_s, lambda: explain(cluster), every_s=0.005)

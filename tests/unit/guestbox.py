@@ -23,7 +23,8 @@ USER, UID = "alice.b", 12345
 CLONE_NEWNET = 0x40000000
 
 FLAVOURS = ("busybox", "openssh")
-_PROGRAMS = ("busybox", "dropbear", "dbclient", "dropbearconvert", "sshd", "unshare", "nsenter", "setpriv", "ip")
+_IN_BUSYBOX = ("busybox", "dropbear", "dbclient", "dropbearconvert", "fallocate")
+_PROGRAMS = (*_IN_BUSYBOX, "sshd", "unshare", "nsenter", "setpriv", "ip")
 
 
 def missing() -> str:
@@ -69,7 +70,8 @@ class Guest:
         command = ["nsenter", f"--target={self._inner()}", "--all", "--root", "--wd"]
         if user:
             command += [f"--setuid={UID}", f"--setgid={UID}"]
-        result = subprocess.run([*command, "/bin/sh", "-c", script], capture_output=True, timeout=30, check=True)
+        result = subprocess.run([*command, "/bin/sh", "-c", script], capture_output=True, timeout=30)
+        assert result.returncode == 0, f"{script}: exit {result.returncode}: {result.stderr.decode()}"
         return result.stdout.decode()
 
     def stop(self) -> None:
@@ -192,10 +194,11 @@ def _busybox_init(root: Path, address: str) -> str:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to("/bin/busybox")
-    for name in ("busybox", "dropbear", "dbclient", "dropbearconvert"):
+    for name in _IN_BUSYBOX:
         program = Path(shutil.which(name) or name)
         target = system / "bin" / name
-        target.unlink(missing_ok=True)
+        for link in (target, system / "usr/bin" / name):
+            link.unlink(missing_ok=True)
         shutil.copy2(program, target)
         for word in subprocess.run(["ldd", program], capture_output=True, text=True).stdout.split():
             if word.startswith("/") and Path(word).exists():
@@ -217,6 +220,8 @@ def _busybox_init(root: Path, address: str) -> str:
     return (
         f"mount --make-rprivate / && mount --bind {system} {system} && mount -t proc proc {system}/proc && "
         f"mount --rbind /dev {system}/dev && mount -t tmpfs run {system}/run && "
+        # As in the small guest, whose files lie in memory, output too.
+        f"mkdir -p {system}/run/rmsplugin/output && "
         f"exec env -i PATH=/sbin:/usr/sbin:/bin:/usr/bin chroot {system} /bin/sh /init\n"
     )
 

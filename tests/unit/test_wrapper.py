@@ -118,7 +118,9 @@ class Bench:
         """Forget the job before."""
         self.guest.run(
             "cd /run/rmsplugin/job/ && for f in pid started; do test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; "
-            "rm -rf ./* ./.[a-z]* ; true"
+            "rm -rf ./* ./.[a-z]* ; cd /run/rmsplugin/output && for f in *.relay *.reader; do "
+            "test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; rm -rf ./*; "
+            "exec /run/rmsplugin/bin/configure"
         )
         self.engine.requests.clear()
         self.engine.refusal = None
@@ -280,6 +282,97 @@ def test_much_output_stays_apart_and_whole(bench: Bench) -> None:
     assert bench.run(script) == 0
     assert bench.out.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 1300001))
     assert bench.err.read_bytes() == b"".join(b"%d\n" % n for n in range(2000000, 3000001))
+
+
+MUCH = "#!/bin/sh\nseq 1 6000000; echo end >&2\n"
+MUCH_OUTPUT = b"".join(b"%d\n" % n for n in range(1, 6000001))
+OUTPUT = "/run/rmsplugin/output"
+
+
+def test_more_output_than_the_guest_may_keep_is_whole_and_leaves_its_memory(small: Bench) -> None:
+    assert small.run(MUCH) == 0
+    assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+    assert small.err.read_bytes() == b"end\n"
+    kept_mib = int(small.guest.run(f"du -m {OUTPUT}/stdout").split()[0])
+    assert kept_mib <= 12, "4 MiB that were acknowledged, 4 that were not, 2 more, and what was about to be trimmed"
+
+
+def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench) -> None:
+    small.fresh()
+    small.script(MUCH)
+    process = small.start()
+    guestbox.wait_until(lambda: small.out.stat().st_size > 1 << 20)
+    process.send_signal(signal.SIGSTOP)
+    guestbox.wait_until(lambda: small.guest.run(f"ls {OUTPUT}").count("stdout.full") == 1, what="the relay waits")
+    acked, size = (
+        int(small.guest.run(f"{how} {OUTPUT}/{name}"))
+        for how, name in (("cat", "stdout.acked"), ("stat -c %s", "stdout"))
+    )
+    assert 4 << 20 <= size - acked <= 6 << 20
+    time.sleep(0.5)
+    assert int(small.guest.run(f"stat -c %s {OUTPUT}/stdout")) == size
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 0
+    assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+
+
+@pytest.mark.parametrize("manner", ["appended", "truncated"])
+def test_a_requeue_in_the_middle_of_much_output(small: Bench, manner: str) -> None:
+    small.fresh()
+    small.script(MUCH)
+    process = small.start()
+    guestbox.wait_until(lambda: int(small.guest.run(f"cat {OUTPUT}/stdout.kept 2>/dev/null || echo 0")) > 0, 30)
+    process.kill()
+    process.wait()
+    if manner == "truncated":
+        os.truncate(small.out, 0)
+    assert small.start().wait(60) == 0
+    result = small.out.read_bytes()
+    if manner == "truncated":
+        note, _, result = result.partition(b"\n")
+        assert note.startswith(b"rmsplugin: error: this file was truncated")
+        assert len(MUCH_OUTPUT) - len(result) > 0
+        assert f" {len(MUCH_OUTPUT) - len(result)} bytes ".encode() in note
+        assert _digest(result) == _digest(MUCH_OUTPUT[-len(result) :])
+    else:
+        assert _digest(result) == _digest(MUCH_OUTPUT)
+
+
+def test_what_a_script_prints_before_it_kills_all_of_its_user_is_delivered(small: Bench) -> None:
+    assert small.run("#!/bin/sh\nseq 1 10000\nkill -9 -1\n") == -signal.SIGKILL
+    assert small.out.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 10001))
+
+
+def test_a_child_that_goes_on_printing_does_not_hold_up_the_end(small: Bench) -> None:
+    assert small.run("#!/bin/sh\nseq 1 10000\nyes >&1 &\nexit 3\n") == 3
+    assert small.out.read_bytes().startswith(b"".join(b"%d\n" % n for n in range(1, 10001)))
+    small.guest.run("pkill yes; true")
+
+
+def test_an_input_that_the_vm_cannot_hold_ends_the_job_with_a_sentence(small: Bench) -> None:
+    feed = small.directory / "large"
+    with feed.open("wb") as file:
+        file.truncate(1 << 43)
+    assert small.run("#!/bin/sh\necho must not run\n", stdin=feed) == 1
+    assert small.out.read_bytes() == b""
+    assert "standard input (8388608 MiB) does not fit into its VM, which has room for " in small.err.read_text()
+    assert small.engine.names().count("access") == 1, "not tried again"
+
+
+def test_tools_that_fail_now_and_then_do_not_end_a_job(small: Bench) -> None:
+    small.fresh()
+    small.script("#!/bin/sh\nfor i in $(seq 1 20); do echo $i; sleep 0.5; done\n")
+    process = small.start()
+    cuts = 0
+    while process.poll() is None:
+        guestbox.wait_until(lambda: small.out.stat().st_size > 0 or process.poll() is not None)
+        # All that hangs on the connection but its server: the wrapper sees commands that fail.
+        small.guest.run("for p in $(pgrep -f 'rmsplugin-guest (control|follow)'); do kill -9 $p; done; true")
+        cuts += 1
+        time.sleep(0.7)
+    assert process.wait() == 0, small.err.read_text()
+    assert cuts >= 10
+    assert small.out.read_text() == "".join(f"{n}\n" for n in range(1, 21))
 
 
 def test_one_file_for_both_streams_keeps_their_order(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.wrapper import environment, signals
-from rmsplugin.wrapper.main import Job
+from rmsplugin.wrapper.main import check_command_line
 from rmsplugin.wrapper.signals import Fate
 
 GEOMETRY = Geometry(vms=2, cpus=4, memory_mib=512, ntasks=3, cpus_per_task=2)
@@ -96,7 +96,7 @@ def test_the_wrapper_takes_what_a_user_can_send_and_leaves_its_own_faults() -> N
 
 def test_a_command_line_that_is_not_slurms() -> None:
     geometry = "vms=1,cpus=1,memory=1,ntasks=1,cpus_per_task=1,image=default"
-    assert Job.parse(["w", geometry, "s", "a"], {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}).restarts == 2
+    check_command_line(["w", geometry, "s", "a"], {"SLURM_JOB_ID": "7"})
     for argv, environ in [
         (["w", geometry], {"SLURM_JOB_ID": "7"}),
         (["w", geometry, "s"], {}),
@@ -104,4 +104,4 @@ def test_a_command_line_that_is_not_slurms() -> None:
         (["w", "vms=1", "s"], {"SLURM_JOB_ID": "7"}),
     ]:
         with pytest.raises(ValueError, match=r"."):
-            Job.parse(argv, environ)
+            check_command_line(argv, environ)

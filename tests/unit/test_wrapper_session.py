@@ -1,82 +1,79 @@
-"""Whatever breaks a connection to a guest is a broken connection, and what breaks the output is not."""
+"""What the wrapper makes of the engine's words, and of a guest that is not there or is no guest."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from typing import Any
+import select
+import socket
+import threading
 
-import paramiko
 import pytest
 
 from rmsplugin.errors import UnavailableError
-from rmsplugin.wrapper.session import Session
+from rmsplugin.wrapper.session import Access, Mailbox, Session
+
+VM = {"name": "vjob12-0", "address": "127.0.0.1", "host_key": "ssh-ed25519 AAAA"}
+ANSWER = {"state": "running", "user": "alice", "vms": [VM], "private_key": "secret"}
 
 
-class Transport:
-    """A transport, and its only channel, that fails at one of its methods."""
-
-    def __init__(self, method: str = "", error: Exception | None = None) -> None:
-        self._method, self._error = method, error
-        self.closed = False
-
-    def _call(self, method: str) -> None:
-        if method == self._method and self._error is not None:
-            raise self._error
-
-    def open_session(self, timeout: float) -> Transport:
-        self._call("open_session")
-        return self
-
-    def exec_command(self, words: str) -> None:
-        self._call("exec_command")
-
-    def settimeout(self, seconds: float) -> None:
-        return
-
-    def sendall(self, data: bytes) -> None:
-        self._call("sendall")
-
-    def recv(self, size: int) -> bytes:
-        self._call("recv")
-        return b"data"
-
-    def close(self) -> None:
-        self.closed = True
+def test_access_is_what_the_engine_says() -> None:
+    access = Access.parse(ANSWER)
+    assert access is not None
+    assert (access.user, access.vm_names, access.address) == ("alice", ("vjob12-0",), "127.0.0.1")
+    assert "secret" not in repr(access)
+    assert Access.parse({"state": "suspending", "reason": "a context switch"}) is None
 
 
-@pytest.mark.parametrize("method", ["open_session", "exec_command", "sendall"])
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionResetError(104, "Connection reset by peer"),
-        OSError("Socket is closed"),
-        OSError(113, "No route to host"),
-        EOFError(),
-        paramiko.SSHException("Channel closed."),
-        TimeoutError(),
-    ],
-    ids=repr,
-)
-def test_a_broken_connection_is_one_that_may_be_made_again(method: str, error: Exception) -> None:
-    transport: Any = Transport(method, error)
-    with pytest.raises(UnavailableError):
-        Session(transport).acknowledge({})
-    assert transport.closed or method == "open_session"
+@pytest.mark.parametrize("without", ["user", "private_key"])
+def test_an_answer_that_lacks_something_is_none_of_an_engine(without: str) -> None:
+    with pytest.raises(UnavailableError, match=without):
+        Access.parse({name: value for name, value in ANSWER.items() if name != without})
 
 
-def test_output_that_cannot_be_written_is_no_broken_connection() -> None:
-    transport: Any = Transport()
-
-    def full(_: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space left"):
-        Session(transport).follow("stdout", 0, full)
-    assert transport.closed
+@pytest.mark.parametrize("host_key", ["", "ssh-ed25519", "ssh-ed25519 A", "ssh-ed25519 ****"])
+def test_a_host_key_that_is_none_is_not_connected_to(host_key: str) -> None:
+    access = Access("alice", ("vjob12-0",), "127.0.0.1", host_key, "secret")
+    with pytest.raises(UnavailableError, match="host key"):
+        access.host_key_bytes()
 
 
-def test_what_paramiko_says_of_a_connection_is_no_output_of_a_job() -> None:
-    said = "import rmsplugin.wrapper.session, logging; logging.getLogger('paramiko.transport').error('reset by peer')"
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
+def test_nobody_there_is_a_guest_that_does_not_answer() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        access = Access("alice", ("vjob12-0",), "127.0.0.1", "ssh-ed25519 AAAA", "secret")
+        with pytest.raises(UnavailableError, match="does not answer"):
+            Session.connect(access, port=taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n" + b"\0" * 100])
+def test_a_server_that_speaks_no_ssh_is_a_broken_connection(greeting: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(greeting)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1000):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        access = Access("alice", ("vjob12-0",), "127.0.0.1", "ssh-ed25519 AAAA", "secret")
+        with pytest.raises(UnavailableError):
+            Session.connect(access, port=server.getsockname()[1])
+        thread.join(10)
+        assert not thread.is_alive(), "the connection was closed"
+
+
+def test_a_signal_stays_in_the_mailbox_until_it_was_sent() -> None:
+    mailbox = Mailbox()
+    assert mailbox.get() is None
+    assert not select.select([mailbox], [], [], 0)[0]
+    mailbox.put(10, everything=False)
+    mailbox.put(15, everything=True)
+    assert select.select([mailbox], [], [], 0)[0]
+    mailbox.clear_wakes()
+    assert not select.select([mailbox], [], [], 0)[0]
+    assert [mailbox.get(), mailbox.get()] == [(10, False)] * 2
+    mailbox.sent()
+    assert mailbox.get() == (15, True)

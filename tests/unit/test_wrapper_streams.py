@@ -24,14 +24,14 @@ class Guest:
         self.ack = acks["stdout"]
 
 
-def run(path: Path, guest: Guest, *, until: int, chunk: int, acknowledge: bool = False) -> None:
+def run(path: Path, guest: Guest, *, until: int, chunk: int, acknowledge: bool = False, kept_from: int = 0) -> None:
     """One life of a wrapper: it delivers the stream up to ``until``, with an acknowledgement at the end or none."""
     with path.open("ab") as output:
         file = OutputFile("stdout", output.fileno())
         if guest.ack is None:
             guest.acknowledge({"stdout": file.ack})
         else:
-            file.take_over(guest.ack)
+            file.take_over(guest.ack, kept_from)
         try:
             deliver(file, guest, until, chunk)
         except ReplayNeeded:
@@ -101,6 +101,40 @@ def test_a_file_that_was_begun_anew_by_somebody_else_gets_all(tmp_path: Path, mo
     assert path.read_bytes() == other + STREAM
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 5000])
+def test_a_truncated_file_says_what_the_guest_has_not_kept_for_it(tmp_path: Path, chunk: int) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    run(path, guest, until=2000, chunk=64, acknowledge=True)
+    path.write_bytes(b"")
+    run(path, guest, until=2500, chunk=chunk, kept_from=1500)
+    run(path, guest, until=len(STREAM), chunk=chunk, kept_from=1500)
+    note, _, rest = path.read_bytes().partition(b"\n")
+    assert note.startswith(b"rmsplugin: error: ")
+    assert b"1500 bytes" in note
+    assert rest == STREAM[1500:]
+
+
+@pytest.mark.parametrize("kept_from", [0, 1500, 1990, 2000])
+def test_a_file_that_nobody_touched_goes_on_whatever_is_kept(tmp_path: Path, kept_from: int) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    run(path, guest, until=2000, chunk=64, acknowledge=True)
+    run(path, guest, until=len(STREAM), chunk=64, kept_from=kept_from)
+    assert path.read_bytes() == STREAM
+
+
+@pytest.mark.parametrize("lost", [1, 400])
+def test_a_file_that_lost_its_end_is_made_whole_from_what_is_kept(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "out"
+    guest = Guest()
+    path.write_bytes(b"x" * 50)
+    run(path, guest, until=2000, chunk=64, acknowledge=True)
+    os.truncate(path, 2050 - lost)
+    run(path, guest, until=len(STREAM), chunk=64, kept_from=1590)
+    assert path.read_bytes() == b"x" * 50 + STREAM
+
+
 def test_an_acknowledgement_in_the_middle_of_the_comparison_is_true(tmp_path: Path) -> None:
     path = tmp_path / "out"
     guest = Guest()
@@ -120,7 +154,7 @@ def test_an_acknowledgement_that_fails_is_made_up_for(tmp_path: Path) -> None:
         output.flush()
         file = OutputFile("stdout", output.fileno())
         assert guest.ack is not None
-        file.take_over(guest.ack)
+        file.take_over(guest.ack, 0)
 
         def broken(_: dict[str, Ack]) -> None:
             raise ConnectionError
@@ -135,7 +169,7 @@ def test_an_acknowledgement_that_fails_is_made_up_for(tmp_path: Path) -> None:
 def test_a_pipe_goes_on_where_it_was_acknowledged() -> None:
     reading, writing = os.pipe()
     file = OutputFile("stdout", writing)
-    file.take_over(Ack(10, 0))
+    file.take_over(Ack(10, 0), 0)
     guest = Guest()
     deliver(file, guest, 30, 7)
     assert os.read(reading, 1000) == STREAM[10:30]

@@ -1,0 +1,171 @@
+"""Attachment: the process that stays on the front as long as the job does.
+
+The script runs in the vjob's first VM, detached; this process is only attached to it: it delivers output, passes
+signals on and ends as the script ends. It may die at any instant and be started again by a requeue; nothing is run
+twice, nothing lost or repeated. Nothing ever runs outside a VM (I6).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+
+from rmsplugin.client import WORDS, EngineClient
+from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
+from rmsplugin.wrapper import process, signals
+from rmsplugin.wrapper.engine import EngineLink
+from rmsplugin.wrapper.session import Access, Ending, Mailbox, NoRoomError, Session
+from rmsplugin.wrapper.streams import OutputFile, same_file
+
+_RECONNECT_S = 0.5
+# The guest's tools fail for good only if something is badly wrong there; a VM that is just going down fails too. With
+# these pauses a job whose script may be running is given up after five minutes, any other after sixteen seconds.
+_FAILURES = 12
+_FAILURES_BEFORE_START = 6
+_LONGEST_PAUSE_S = 60.0
+# A connection that held this long was one, however it ended.
+_PROGRESS_S = 60.0
+
+
+class Wrapper:
+    """Runs one job: gets into its VM, and stays attached to the script over however many connections it takes."""
+
+    def __init__(self, job_words: list[str], engine: EngineLink) -> None:
+        """For one job: ``GEOMETRY SCRIPT ARGS...``."""
+        self._job_words = job_words
+        self._engine = engine
+        self._merged = same_file(1, 2)
+        self._files = [OutputFile("stdout", 1)] if self._merged else [OutputFile("stdout", 1), OutputFile("stderr", 2)]
+        self._taken_over = False
+        self._mailbox = Mailbox()
+
+    def run(self) -> Ending:
+        """Return how the script ended, with all its output delivered and the engine told.
+
+        Raises:
+            RmspluginError: it cannot be run, or what became of it cannot be known.
+        """
+        failures = 0
+        while True:
+            access = self._engine.access()
+            began, delivered = time.monotonic(), self._delivered()
+            try:
+                ending = self._attempt(access)
+                break
+            except UnavailableError:
+                time.sleep(_RECONNECT_S)
+            except RmspluginError as error:
+                if self._delivered() > delivered or time.monotonic() - began > _PROGRESS_S:
+                    failures = 0
+                failures += 1
+                most = _FAILURES if self._taken_over else _FAILURES_BEFORE_START
+                if failures >= most or isinstance(error, NoRoomError):
+                    raise self._last(error) from None
+                time.sleep(min(_RECONNECT_S * 2 ** (failures - 1), _LONGEST_PAUSE_S))
+        self._engine.finished(ending)
+        return ending
+
+    def end(self, number: int) -> None:
+        """End the script and all of its session by a signal, for the job is ending; without a script, this process."""
+        if not self._taken_over:
+            signals.die_by(number)
+        self._mailbox.put(number, everything=True)
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the script as soon as there is one to get it."""
+        self._mailbox.put(number, everything=False)
+
+    def _last(self, error: RmspluginError) -> RmspluginError:
+        if not self._taken_over:
+            return error
+        return OperationFailedError(
+            f"{error} (given up after {_FAILURES} failures in a row; the script may have been running)"
+        )
+
+    def _delivered(self) -> int:
+        return sum(file.ack.offset for file in self._files)
+
+    def _attempt(self, access: Access) -> Ending:
+        """Attach over one connection, and stay so until the script has ended."""
+        session = Session.connect(access)
+        try:
+            if not self._taken_over:
+                self._take_over(session, access)
+            process.give_back_memory()
+            session.deliver(self._files, self._mailbox)
+            return session.ending()
+        finally:
+            session.close()
+
+    def _take_over(self, session: Session, access: Access) -> None:
+        """Start the script unless it was started, and find out how far its output was delivered."""
+        state = session.state()
+        if unknown := {file.name: file.ack for file in self._files if file.name not in state.acks}:
+            session.acknowledge(unknown)
+        if not state.started:
+            self._start(session, access)
+        for file in self._files:
+            if file.name in state.acks:
+                file.take_over(state.acks[file.name], state.kept_from.get(file.name, 0))
+        self._taken_over = True
+
+    def _start(self, session: Session, access: Access) -> None:
+        self._engine.starting()
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            session.room(status.st_size)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        words = process.command(
+            "prepare", "1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words
+        )
+        child = os.posix_spawn(
+            words[0], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)], setsigmask=[]
+        )
+        os.close(writing)
+        try:
+            session.put(reading)
+        finally:
+            os.close(reading)
+            _, result = os.waitpid(child, 0)
+        if result != 0:
+            raise OperationFailedError("the start of the script could not be prepared")
+        session.start()
+
+
+def detach() -> None:
+    """End this process at once: the job is requeued, its next run takes the script over."""
+    os._exit(128 + signal.SIGTERM)
+
+
+def run_job(argv: list[str]) -> Ending:
+    """Run the job of this process; see ``Wrapper.run``."""
+    engine_words, job_words = argv[1 : 1 + WORDS], argv[1 + WORDS :]
+    job_id = os.environ["SLURM_JOB_ID"]
+    restarts = os.environ.get("SLURM_RESTART_COUNT", "")
+    engine = EngineLink(EngineClient.from_words(engine_words), job_id)
+    wrapper = Wrapper(job_words, engine)
+
+    def fate() -> signals.Fate:
+        return signals.ask_slurm(job_id, int(restarts) if restarts.isdecimal() else 0)
+
+    signals.SignalThread(fate, wrapper.send, wrapper.end, detach, time.sleep).start()
+    engine.show_signs_of_life()
+    return wrapper.run()
+
+
+def main(argv: list[str]) -> None:
+    """End as the script ends: by the same exit code, or the same signal."""
+    try:
+        process.set_name("rmsplugin-job")
+        process.share_one_heap()
+        ending = run_job(argv)
+    except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
+        process.complain(error)
+        os._exit(process.CANNOT_RUN)
+    if ending.signal:
+        signals.die_by(ending.signal)
+        os._exit(128 + ending.signal)
+    # Not sys.exit: threads that wait for the engine have nothing left to do.
+    os._exit(ending.exit_code)

@@ -1,0 +1,27 @@
+"""Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare ...``.
+
+Started without ``site``, it finds this package by its own place, wherever and however that was installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the program that the first argument names."""
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    program = sys.argv.pop(1)
+    if program == "prepare":
+        from rmsplugin.wrapper import prepare
+
+        prepare.main(sys.argv)
+    else:
+        from rmsplugin.wrapper import attach
+
+        attach.main(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

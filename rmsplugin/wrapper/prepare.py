@@ -1,0 +1,77 @@
+"""Preparation: writes, as one tar to standard output, what the start of the script needs in the guest.
+
+A process of its own that ends: what it takes to put this together would stay in the wrapper for the job's whole life.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+import tarfile
+
+from rmsplugin.model.vjob import Geometry
+from rmsplugin.wrapper import environment, process
+
+
+def start_files(argv: list[str]) -> dict[str, bytes]:
+    """The files, by name, but for the standard input.
+
+    Args:
+        argv: ``prepare MERGED USER VM,VM... GEOMETRY SCRIPT ARGS...``.
+    """
+    merged, user, vms, geometry, script, *arguments = argv[1:]
+    words = environment.script_environment(
+        dict(os.environ), Geometry.parse(geometry), vms.split(","), user=user, home=os.path.expanduser("~")
+    )
+    umask = os.umask(0o077)
+    return {
+        "script": without_first_line(script),
+        "env": environment.environment_file(words),
+        "args": environment.arguments_file(arguments),
+        "limits": environment.limits_file(),
+        "cwd": os.fsencode(os.getcwd()),
+        "umask": f"{umask:04o}\n".encode(),
+        "merged": f"{merged}\n".encode(),
+    }
+
+
+def without_first_line(path: str) -> bytes:
+    """Return the user's script: job_submit.lua put one line, this program's, before it."""
+    with open(path, "rb") as script:
+        script.readline()
+        return script.read()
+
+
+def write_archive(files: dict[str, bytes], output: io.BufferedWriter) -> None:
+    """Write them, the standard input if it is a file, and last ``complete``."""
+    with tarfile.open(fileobj=output, mode="w|") as archive:
+        for name, data in files.items():
+            archive.addfile(_member(name, len(data)), io.BytesIO(data))
+        if stat.S_ISREG(os.fstat(0).st_mode):
+            with open("/proc/self/fd/0", "rb") as file:
+                archive.addfile(_member("stdin", os.fstat(0).st_size), file)
+        archive.addfile(_member("complete", 0))
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o700
+    return member
+
+
+def main(argv: list[str]) -> None:
+    """Write the archive; one line on standard error if that fails."""
+    try:
+        process.die_with_parent()
+        files = start_files(argv)
+        with open(1, "wb") as output:
+            write_archive(files, output)
+    except BrokenPipeError:
+        # The connection broke. The wrapper prepares again for the next one.
+        os._exit(process.CANNOT_RUN)
+    except Exception as error:
+        process.complain(error)
+        os._exit(process.CANNOT_RUN)
+    sys.exit(0)

@@ -1,0 +1,50 @@
+"""Processes of the wrapper: they die with their parent, and are started as programs of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+from rmsplugin.errors import OperationFailedError
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_M_ARENA_MAX = -8
+CANNOT_RUN = 1
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
+
+
+def die_with_parent() -> None:
+    """Die when the parent does: a wrapper without slurmstepd would write into the output beside its successor."""
+    parent = os.getppid()
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OperationFailedError("prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        os._exit(CANNOT_RUN)
+
+
+def set_name(name: str) -> None:
+    """Be called so in the list of processes."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def share_one_heap() -> None:
+    """Let all threads take memory from one place; call it before there are any."""
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back_memory() -> None:
+    """Return what is free to the system: much is used to connect, and little after that."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def command(program: str, *words: str) -> list[str]:
+    """Command line of one of the wrapper's programs: no site-packages, and no heed of the user's variables."""
+    return [sys.executable, "-I", "-S", _LAUNCHER, program, *words]
+
+
+def complain(error: BaseException) -> None:
+    """Tell the user, in one line of the job's standard error."""
+    os.write(2, f"rmsplugin-job: {error or type(error).__name__}\n".encode("utf-8", "backslashreplace"))
