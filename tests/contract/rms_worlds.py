@@ -30,7 +30,7 @@ SCRIPT = "#!/bin/sh\nexec sleep 600\n"
 #: Ends only when it is killed, so that its job is COMPLETING for some seconds.
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n"
 GATE, GATE_RESERVATION = "vjobgate", "rmsplugin_gate"
-GRACE_S = 8
+GRACE_S = 30
 
 
 class World(Protocol):

@@ -64,7 +64,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
 def test_times_of_a_job(world: World) -> None:
     before = world.now()
     job_id = world.submit("--time=10")
-    assert abs(world.rms.job(job_id).submit_time - before) <= 5
+    assert before - 1 <= world.rms.job(job_id).submit_time <= world.now()
     world.rms.open_gate(job_id)
     job = world.wait_for(job_id, JobState.RUNNING)
     assert before - 1 <= job.start_time <= world.now()
@@ -168,7 +168,7 @@ def test_requeue_running_and_start_again(world: World) -> None:
     assert world.rms.job(job_id).restarts == 1
     assert world.stays(lambda: world.rms.job(job_id).state is JobState.PENDING, 3)
     world.rms.open_gate(job_id)
-    assert world.wait_for(job_id, JobState.RUNNING, seconds=20).licenses == "matlab:2"
+    assert world.wait_for(job_id, JobState.RUNNING).licenses == "matlab:2"
 
 
 def test_requeue_suspended(world: World) -> None:
