@@ -233,13 +233,13 @@ def _resident_mib(pid: int) -> int:
 
 
 class Watch:
-    """Looks at all nodes again and again while a test goes on: no VM where there is no room, and none beside a native job.
+    """Looks at all nodes again and again while a test goes on: no VM without a room, no more memory used than a node has.
 
     What Slurm says is asked before and after each look at the processes, and only what both say is held against a VM:
     what changed between the two proves nothing.
     """
 
-    def __init__(self, cluster: Cluster, every_s: float = 0.2) -> None:
+    def __init__(self, cluster: Cluster, every_s: float = 0.5) -> None:
         self._cluster = cluster
         self._every_s = every_s
         self._machine = Machine(cluster)

@@ -1,4 +1,4 @@
-"""Elastic rooms: vjobs fill idle nodes, native jobs have theirs back in time, and nothing is lost (issue 7, 6.a, 6.g)."""
+"""Elastic rooms: native jobs have their nodes back in time, and vjobs lose nothing (issue 7, 6.a and 6.g)."""
 
 from __future__ import annotations
 
