@@ -233,13 +233,13 @@ def _resident_mib(pid: int) -> int:
 
 
 class Watch:
-    """Looks at all nodes again and again while a test goes on: no VM where there is no room, and none beside a native job.
+    """Looks at all nodes again and again while a test goes on: no VM without a room, no node with more than it has.
 
     What Slurm says is asked before and after each look at the processes, and only what both say is held against a VM:
     what changed between the two proves nothing.
     """
 
-    def __init__(self, cluster: Cluster, every_s: float = 0.2) -> None:
+    def __init__(self, cluster: Cluster, every_s: float = 0.5) -> None:
         self._cluster = cluster
         self._every_s = every_s
         self._machine = Machine(cluster)
@@ -330,21 +330,18 @@ def _mib(text: str, cpus: int) -> int:
 
 
 def engine_pid(cluster: Cluster) -> int:
-    """Process id of the engine, to be killed without delay."""
-    pid = cluster.status()["hosts"]["head"]["daemons"]["engine"]["pid"]
-    assert pid
-    return int(pid)
+    """Process id of the engine, to be killed without delay later; 0 if it has ended."""
+    return int(cluster.status()["hosts"]["head"]["daemons"]["engine"]["pid"] or 0)
 
 
 @contextlib.contextmanager
 def engine_killed(
-    cluster: Cluster, what: str, condition: Callable[[], object], timeout_s: float = 120
+    cluster: Cluster, pid: int, what: str, condition: Callable[[], object], timeout_s: float = 120
 ) -> Iterator[None]:
     """SIGKILL the engine the moment that the condition holds; in the block it is dead, after it it is up again."""
-    pid = engine_pid(cluster)
     cluster.wait(what, condition, timeout_s, lambda: explain(cluster), every_s=0.005)
     os.kill(pid, signal.SIGKILL)
-    cluster.wait("the engine to be dead", lambda: not Path(f"/proc/{pid}").exists(), 10)
+    cluster.wait("the engine to be dead", lambda: not engine_pid(cluster), 30)
     yield
     cluster.restart_engine()
 
