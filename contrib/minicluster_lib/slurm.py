@@ -225,7 +225,9 @@ def start_accounting(cluster: Cluster) -> None:
             "add cluster minicluster",
             "add account users cluster=minicluster description=users organization=minicluster",
             f"add user {users} account=users cluster=minicluster",
-            "add user slurm account=users cluster=minicluster adminlevel=Admin",
+            # Rooms are SlurmUser's jobs: what they have must count for no account of users.
+            "add account rooms cluster=minicluster description=rooms organization=minicluster",
+            "add user slurm account=rooms cluster=minicluster adminlevel=Admin",
             "quit",
         ]
     )

@@ -1,0 +1,257 @@
+"""The gate: vjobs start in Slurm's order, by the engine's leave only, on hosts that suit them (issue 7, 6 c, e, i)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.queued import (
+    GATE,
+    LOOP,
+    SMALL,
+    WHOLE,
+    begun,
+    native,
+    nothing_left,
+    queue,
+    submit_all,
+    vjobs,
+    wait_begun,
+    wait_reason,
+    wait_rooms,
+)
+
+pytestmark = pytest.mark.e2e
+
+
+# --- the order (6 c) ---
+
+
+@pytest.fixture
+def urgent(cluster: Cluster) -> Iterator[str]:
+    """A QOS of a higher priority, which bob may use."""
+    cluster.ok("sacctmgr", "-i", "add", "qos", "urgent", "Priority=100")
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "qos+=urgent")
+    yield "--qos=urgent"
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "qos-=urgent")
+    cluster.ok("sacctmgr", "-i", "delete", "qos", "urgent")
+
+
+def next_to_start(cluster: Cluster, running: str) -> str:
+    """End the vjob that has the node, and see which one has it next: the first that Slurm's queue had just before."""
+    expected = next(each.job for each in queue(cluster) if not each.kept)
+    waiting = [each.job for each in queue(cluster)]
+    cluster.ok("scancel", running)
+    found = cluster.wait("another vjob to begin", lambda: begun(cluster, waiting), 120, lambda: vjobs(cluster))
+    assert found == {expected}, queue(cluster)
+    return expected
+
+
+def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str) -> None:
+    """One after the other has node n3, while users and admins change the queue as they can that of native jobs."""
+    there = (*WHOLE, "-w", "n3")
+    [running] = submit_all(cluster, there)
+    wait_begun(cluster, running)
+    plain, nice, held, freed, admins, kept = map(str, submit_all(
+        cluster, there, (*there, "--nice=70000"), (*there, "--hold"), there, there, there
+    ))  # fmt: skip
+    [bobs] = map(str, submit_all(cluster, (*there, urgent), user="bob"))
+    cluster.ok("scontrol", "hold", freed, user="alice")
+    cluster.ok("scontrol", "hold", kept)
+    cluster.ok("scontrol", "update", f"JobId={admins}", "Priority=900000")
+    assert next_to_start(cluster, str(running)) == admins
+    assert next_to_start(cluster, admins) == bobs
+    # Of equal priority, but nicer than `plain`; and `freed` is as it was before it was held.
+    cluster.ok("scontrol", "release", freed, user="alice")
+    cluster.ok("scontrol", "update", f"JobId={plain}", "Nice=80000", user="alice")
+    assert next_to_start(cluster, bobs) == freed
+    assert next_to_start(cluster, freed) == nice
+    cluster.ok("scontrol", "hold", plain, user="alice")
+    cluster.ok("scontrol", "release", held, user="alice")
+    assert next_to_start(cluster, nice) == held
+    left = {each.job: each.reason for each in queue(cluster)}
+    assert left == {plain: "JobHeldUser", kept: "JobHeldAdmin"}
+
+
+def test_whose_share_is_used_up_starts_later(cluster: Cluster) -> None:
+    """Fair share: what alice's vjobs use, and that bob is to have more, puts bob's vjobs first, though sent later."""
+    there = (*WHOLE, "-w", "n3")
+    [running] = submit_all(cluster, there)
+    wait_begun(cluster, running)
+    [alices] = map(str, submit_all(cluster, there))
+    [bobs] = map(str, submit_all(cluster, there, user="bob"))
+
+    def order() -> list[str]:
+        return [each.job for each in queue(cluster)]
+
+    # Slurm computes usage and shares once a minute; until then both may be the same.
+    cluster.wait("bob's share to count", lambda: order() == [bobs, alices], 150, lambda: cluster.ok("sprio", "-l"))
+    assert next_to_start(cluster, str(running)) == bobs
+
+
+@pytest.fixture
+def no_rooms(cluster: Cluster) -> Iterator[None]:
+    """The nodes are native jobs' alone for a while; called for by a test when its vjobs have ended."""
+    yield
+    cluster.ok("scontrol", "update", "PartitionName=vmhosts", "State=UP")
+
+
+@pytest.mark.usefixtures("no_rooms")
+def test_small_vjobs_pass_a_large_one_only_as_native_jobs_would(cluster: Cluster) -> None:
+    first = (*SMALL, "-w", "n1", "-t", "60")
+    large = ("-n", "3", "-N", "3", "-c", "2", "--mem=96", "-t", "60")
+    small, short = (*SMALL, "-t", "180"), (*SMALL, "-t", "5")
+    wait_rooms(cluster)
+    [ahead] = submit_all(cluster, first)
+    wait_begun(cluster, ahead)
+    jobs = submit_all(cluster, large, *[small] * 12, short)
+    wait_begun(cluster, jobs[-1])
+    wait_reason(cluster, jobs[1], f"would delay vjob {jobs[0]}")
+    assert begun(cluster, jobs) == {str(jobs[-1])}
+    cluster.ok("scancel", str(ahead), str(jobs[-1]))
+    wait_begun(cluster, jobs[0])
+    assert begun(cluster, jobs[:-1]) == {str(jobs[0])}
+    cluster.ok("scancel", *map(str, jobs))
+    nothing_left(cluster, [ahead, *jobs])
+    # The same of native jobs.
+    cluster.ok("scontrol", "update", "PartitionName=vmhosts", "State=DOWN")
+    cluster.ok("scancel", "-p", "vmhosts", user="slurm")
+    ahead = native(cluster, *first)
+    cluster.wait_job(ahead, "RUNNING")
+    jobs = [native(cluster, *options) for options in (large, *[small] * 12, short)]
+    cluster.wait_job(jobs[-1], "RUNNING")
+    assert running_natives(cluster) == {ahead, jobs[-1]}
+    cluster.ok("scancel", str(ahead), str(jobs[-1]))
+    cluster.wait_job(jobs[0], "RUNNING")
+    assert running_natives(cluster) == {jobs[0]}
+
+
+def running_natives(cluster: Cluster) -> set[int]:
+    return {int(word) for word in cluster.ok("squeue", "-h", "-p", "plain", "-t", "R", "-o", "%i").split()}
+
+
+# --- what Slurm keeps from starting is not started ---
+
+
+def test_an_array_runs_as_many_elements_as_its_limit_allows(cluster: Cluster) -> None:
+    [job] = submit_all(cluster, (*SMALL, "--array=1-5%2"))
+    elements = [f"{job}_{index}" for index in range(1, 6)]
+    cluster.wait("two elements", lambda: len(begun(cluster, elements)) == 2, 120, lambda: cluster.describe(job))
+    assert begun(cluster, elements) == set(elements[:2])
+    cluster.ok("scancel", elements[0])
+    wait_begun(cluster, elements[2])
+    assert begun(cluster, elements) == set(elements[:3])
+    assert {each.licences for each in queue(cluster)} == {GATE}
+
+
+def test_a_begin_time_and_a_chain_of_dependencies_are_waited_for(cluster: Cluster) -> None:
+    [begins] = submit_all(cluster, (*SMALL, "--begin=now+3600"))
+    [good] = submit_all(cluster, SMALL, script="#!/bin/sh\nexit 0\n")
+    [bad] = submit_all(cluster, (*SMALL, f"--dependency=afterok:{good}"), script="#!/bin/sh\nexit 1\n")
+    [never] = submit_all(cluster, (*SMALL, f"--dependency=afterok:{bad}"))
+    [then] = submit_all(cluster, (*SMALL, f"--dependency=afternotok:{bad}"))
+    assert cluster.wait_job(good, timeout_s=240)["JobState"] == "COMPLETED"
+    assert cluster.wait_job(bad, timeout_s=240)["JobState"] == "FAILED"
+    wait_begun(cluster, then)
+    reasons = {each.job: each.reason for each in queue(cluster)}
+    assert reasons == {str(begins): "BeginTime", str(never): "DependencyNeverSatisfied"}
+    assert begun(cluster, [begins, never]) == set()
+    end, start = (cluster.job(good)["EndTime"], cluster.job(bad)["StartTime"])
+    assert end <= start
+    cluster.ok("scontrol", "update", f"JobId={begins}", "StartTime=now", user="alice")
+    wait_begun(cluster, begins)
+
+
+def test_a_vjob_that_its_user_requeues_goes_on_and_its_script_runs_once(cluster: Cluster) -> None:
+    job = cluster.sbatch("#!/bin/sh\necho up\nwhile ! test -e enough; do sleep 1; done\necho done\n", *SMALL,
+                         "--open-mode=append", "-D", "/home/alice")  # fmt: skip
+    (cluster.home() / "enough").unlink(missing_ok=True)
+    cluster.wait_output(job, "up", timeout_s=240)
+    cluster.ok("scontrol", "requeue", str(job), user="alice")
+    again = cluster.wait(
+        "the job to run again",
+        lambda: (fields := cluster.job(job))["JobState"] == "RUNNING" and fields["Restarts"] == "1",
+        180,
+        lambda: cluster.describe(job),
+    )
+    assert again
+    (cluster.home() / "enough").touch()
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED"
+    assert cluster.output(job).split() == ["up", "done"]
+    assert cluster.vjob(job)["losses"] == 0
+
+
+# --- constraints (6 e), and who opens the gate ---
+
+
+@pytest.fixture
+def fast(cluster: Cluster) -> Iterator[str]:
+    """A feature of n3 alone."""
+    cluster.ok("scontrol", "update", "NodeName=n3", "AvailableFeatures=fast", "ActiveFeatures=fast")
+    yield "fast"
+    cluster.ok("scontrol", "update", "NodeName=n3", "AvailableFeatures=", "ActiveFeatures=")
+
+
+def test_constraints_choose_the_host_of_the_vm(cluster: Cluster, fast: str) -> None:
+    wanted = {("-C", fast): "n3", ("-w", "n2"): "n2", ("-x", "n1,n3"): "n2", ("-C", f"{fast}|other", "-x", "n1"): "n3"}
+    jobs = submit_all(cluster, *[(*SMALL, *options) for options in wanted])
+    for job, host in zip(jobs, wanted.values(), strict=True):
+        cluster.wait(f"a VM of {job}", lambda job=job: cluster.qemus(job), 120, lambda job=job: cluster.describe(job))
+        assert (cluster.qemus(job), cluster.vjob(job)["nodes"]) == ([host], [host])
+        assert cluster.job(job)["NodeList"].startswith("front"), "a VM's host is none of its job"
+    cluster.ok("scancel", *map(str, jobs))
+    for options, host in wanted.items():
+        job = native(cluster, *SMALL, *options)
+        assert cluster.wait_job(job, "RUNNING")["NodeList"] == host
+        cluster.ok("scancel", str(job))
+
+
+def test_a_job_that_root_starts_without_leave_is_sent_back_and_starts_when_it_may(cluster: Cluster) -> None:
+    wait_rooms(cluster)
+    job = cluster.sbatch(LOOP, *SMALL, "-C", "huge")
+    wait_reason(cluster, job, "huge")
+    cluster.ok("scontrol", "update", f"JobId={job}", "Licenses=", user="alice")
+    assert [(each.job, each.licences) for each in queue(cluster)] == [(str(job), GATE)], "its user cannot open the gate"
+    cluster.ok("scontrol", "update", f"JobId={job}", "Licenses=")
+
+    def sent_back() -> bool:
+        fields = cluster.job(job)
+        return fields["JobState"] == "PENDING" and fields["Restarts"] == "1" and fields["Licenses"] == GATE
+
+    cluster.wait("the job behind the gate", sent_back, 120, lambda: cluster.describe(job))
+    assert (begun(cluster, [job]), cluster.qemus(job), cluster.output(job)) == (set(), [], "")
+    cluster.ok("scontrol", "update", "NodeName=n2", "AvailableFeatures=huge", "ActiveFeatures=huge")
+    try:
+        wait_begun(cluster, job, timeout_s=200)
+        assert cluster.vjob(job)["nodes"] == ["n2"]
+    finally:
+        cluster.ok("scontrol", "update", "NodeName=n2", "AvailableFeatures=", "ActiveFeatures=")
+
+
+# --- slurmctld is lost (6 i) ---
+
+
+def test_a_new_slurmctld_lets_none_of_twenty_vjobs_start_without_leave(cluster: Cluster) -> None:
+    blocker = native(cluster, "-N", "3", "--exclusive")
+    cluster.wait_job(blocker, "RUNNING")
+    jobs = submit_all(cluster, *[(*SMALL, f"--nice={number % 7}") for number in range(20)], script="#!/bin/sh\n:\n")
+    before = queue(cluster)
+    assert sorted(int(each.job) for each in before) == jobs
+    cluster.kill("head", "slurmctld")
+    cluster.start("head", "slurmctld")
+    cluster.wait("slurmctld", lambda: cluster.run("squeue", "-h").code == 0, 120)
+    cluster.wait_nodes()
+    cluster.wait("the engine", lambda: set(vjobs(cluster)) >= set(map(str, jobs)), 60)
+    after = queue(cluster)
+    assert [(each.job, each.licences) for each in after] == [(each.job, GATE) for each in before]
+    assert begun(cluster, jobs) == set()
+    # They start as nodes become free, first come the first of the queue: six have room at a time.
+    cluster.ok("scancel", str(blocker))
+    first = {each.job for each in after[:6]}
+    cluster.wait("six vjobs", lambda: len(begun(cluster, jobs)) >= 6, 180, lambda: vjobs(cluster))
+    assert first <= begun(cluster, jobs)
+    for job in first:
+        assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED"
+    cluster.ok("scancel", *map(str, jobs))
+    nothing_left(cluster, jobs)
