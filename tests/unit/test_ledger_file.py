@@ -138,6 +138,7 @@ def test_an_engine_refuses_a_newer_ledger_with_exit_code_2(
         {
             "engine": {"state_dir": tmp_path, "user": pwd.getpwuid(os.geteuid()).pw_name},
             "slurm": {"partitions": ["vjob"], "adapter": "cli"},
+            "partition": {"vjob": {"hosts": "vmhosts"}},
             "network": {"pool": "10.0.0.10-10.0.0.20", "prefix_length": 24},
             "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
         }

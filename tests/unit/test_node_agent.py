@@ -334,6 +334,7 @@ def test_receive(node: Node) -> None:
         (CONTENT[:-1] + b"\0", "corrupt"),
         (b"x" + CONTENT[1:], "corrupt"),
     ],
+    ids=["shorter", "five bytes", "empty", "longer", "last byte", "first byte"],
 )
 def test_receive_of_something_else_leaves_nothing(node: Node, content: bytes, kind: str) -> None:
     assert node.call(receive(), content)["kind"] == kind
