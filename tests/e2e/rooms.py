@@ -233,7 +233,7 @@ def _resident_mib(pid: int) -> int:
 
 
 class Watch:
-    """Looks at all nodes again and again while a test goes on: no VM without a room, no node with more than it has.
+    """Looks at all nodes again and again while a test goes on: no VM without a room, no more memory than there is.
 
     What Slurm says is asked before and after each look at the processes, and only what both say is held against a VM:
     what changed between the two proves nothing.
