@@ -76,6 +76,15 @@ def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str)
     assert left == {plain: "JobHeldUser", kept: "JobHeldAdmin"}
 
 
+@pytest.fixture
+def bobs_share(cluster: Cluster) -> Iterator[None]:
+    """More for bob, whatever both have used."""
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1000")
+    yield
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1")
+
+
+@pytest.mark.usefixtures("bobs_share")
 def test_whose_share_is_used_up_starts_later(cluster: Cluster) -> None:
     """Fair share: what alice's vjobs use, and that bob is to have more, puts bob's vjobs first, though sent later."""
     there = (*WHOLE, "-w", "n3")
