@@ -183,8 +183,14 @@ class GuestConfig:
 class Guests(Protocol):
     """The insides of all VMs; see the module's contract."""
 
-    def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
-        """Return when the guest lets the engine in as root. Raises UnavailableError when time is up, ForbiddenError."""
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Return when the guest lets the engine in as root.
+
+        ``check`` is called before each attempt; what it raises ends the wait. Raises UnavailableError when time is up,
+        ForbiddenError.
+        """
         ...
 
     def configure(self, address: str, host_key: str, config: GuestConfig, *, timeout_s: float) -> None:
@@ -225,10 +231,13 @@ class SshGuests:
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
 
-    def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
         """See Guests."""
         deadline = time.monotonic() + timeout_s
         while True:
+            check()
             left = max(deadline - time.monotonic(), 0.1)
             try:
                 self._run(address, host_key, "true", b"", timeout_s=min(left, self._connect_timeout_s))
@@ -386,8 +395,11 @@ class SimulatedGuests:
         with self._lock:
             self._failures.setdefault((verb, address), []).extend([error] * times)
 
-    def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
         """See Guests."""
+        check()
         self._sleep(min(self.ready_s, timeout_s))
         self._guest("wait_ready", address, host_key)
         if self.ready_s > timeout_s:

@@ -32,8 +32,8 @@ class Queued:
 
 
 def queue(cluster: Cluster) -> list[Queued]:
-    """The pending vjobs in the order of their priority, which is Slurm's own."""
-    words = ("squeue", "-h", "-r", "-p", "vjob", "-t", "PD", "--sort=-p", "-o", "%i|%r|%W")
+    """The pending vjobs in the order of their priority and then their ids, which is Slurm's own."""
+    words = ("squeue", "-h", "-r", "-p", "vjob", "-t", "PD", "--sort=-p,i", "-o", "%i|%r|%W")
     return [Queued(*line.split("|")) for line in cluster.ok(*words).splitlines()]
 
 

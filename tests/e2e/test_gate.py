@@ -40,11 +40,13 @@ def urgent(cluster: Cluster) -> Iterator[str]:
 
 def next_to_start(cluster: Cluster, running: str) -> str:
     """End the vjob that has the node, and see which one has it next: the first that Slurm's queue had just before."""
-    expected = next(each.job for each in queue(cluster) if not each.kept)
-    waiting = [each.job for each in queue(cluster)]
+    waiting = [each for each in queue(cluster) if each.job != running]  # its gate may not be open yet
+    expected = next(each.job for each in waiting if not each.kept)
     cluster.ok("scancel", running)
-    found = cluster.wait("another vjob to begin", lambda: begun(cluster, waiting), 120, lambda: vjobs(cluster))
-    assert found == {expected}, queue(cluster)
+    found = cluster.wait(
+        "another vjob to begin", lambda: begun(cluster, [each.job for each in waiting]), 120, lambda: vjobs(cluster)
+    )
+    assert found == {expected}, waiting
     return expected
 
 
@@ -54,7 +56,7 @@ def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str)
     [running] = submit_all(cluster, there)
     wait_begun(cluster, running)
     plain, nice, held, freed, admins, kept = map(str, submit_all(
-        cluster, there, (*there, "--nice=70000"), (*there, "--hold"), there, there, there
+        cluster, there, (*there, "--nice=2000"), (*there, "--hold"), there, there, there
     ))  # fmt: skip
     [bobs] = map(str, submit_all(cluster, (*there, urgent), user="bob"))
     cluster.ok("scontrol", "hold", freed, user="alice")
@@ -64,7 +66,7 @@ def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str)
     assert next_to_start(cluster, admins) == bobs
     # Of equal priority, but nicer than `plain`; and `freed` is as it was before it was held.
     cluster.ok("scontrol", "release", freed, user="alice")
-    cluster.ok("scontrol", "update", f"JobId={plain}", "Nice=80000", user="alice")
+    cluster.ok("scontrol", "update", f"JobId={plain}", "Nice=4000", user="alice")
     assert next_to_start(cluster, bobs) == freed
     assert next_to_start(cluster, freed) == nice
     cluster.ok("scontrol", "hold", plain, user="alice")
@@ -74,6 +76,15 @@ def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str)
     assert left == {plain: "JobHeldUser", kept: "JobHeldAdmin"}
 
 
+@pytest.fixture
+def bobs_share(cluster: Cluster) -> Iterator[None]:
+    """More for bob, whatever both have used."""
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1000")
+    yield
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1")
+
+
+@pytest.mark.usefixtures("bobs_share")
 def test_whose_share_is_used_up_starts_later(cluster: Cluster) -> None:
     """Fair share: what alice's vjobs use, and that bob is to have more, puts bob's vjobs first, though sent later."""
     there = (*WHOLE, "-w", "n3")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.task import CancelledError
 from rmsplugin.errors import NoSpaceError, OperationFailedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -145,6 +148,31 @@ def test_a_vm_that_cannot_boot_puts_its_vjob_back_with_the_reason_and_a_pause(wo
     assert world.leftovers() == []
     assert world.rms.job(job).gated
     world.until(job, S.RUNNING, ticks=120)
+
+
+def test_a_cancelled_job_does_not_wait_for_its_guest_to_come_up(world: World) -> None:
+    waits, gave_up = threading.Event(), threading.Event()
+
+    def never_ready(address: str, host_key: str, *, timeout_s: float, check: Callable[[], None]) -> None:
+        waits.set()
+        for _ in range(2000):
+            try:
+                check()
+            except CancelledError:
+                gave_up.set()
+                raise
+            time.sleep(0.005)
+
+    world.guests.wait_ready = never_ready  # type: ignore[method-assign, assignment]
+    job = world.submit(vms=1)
+    while not waits.is_set():
+        world.alive(world.cycle.run)
+        world.pass_time(1)
+        waits.wait(0.1)
+    world.rms.cancel(job)
+    world.until(job, S.TERMINATED)
+    assert gave_up.is_set()
+    assert world.leftovers() == []
 
 
 def test_a_job_that_slurm_does_not_start_goes_back_to_waiting_with_slurms_reason(world: World) -> None:

@@ -101,11 +101,13 @@ class MortalLedger(Ledger):
 class AnsweringGuests(SimulatedGuests):
     """Guests of whatever VM was booted."""
 
-    def wait_ready(self, address: str, host_key: str, *, timeout_s: float) -> None:
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
         """See Guests."""
         if address not in self.guests or self.guests[address].host_key != host_key:
             self.add(address, host_key)
-        super().wait_ready(address, host_key, timeout_s=timeout_s)
+        super().wait_ready(address, host_key, timeout_s=timeout_s, check=check)
 
 
 class World:

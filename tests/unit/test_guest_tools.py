@@ -75,6 +75,9 @@ def test_errors_are_told_apart_and_bounded(box: guestbox.Guestbox) -> None:
             box.ssh().configure(vm.address, vm.host_key, box.config(mounts=(mount,)), timeout_s=20)
         with pytest.raises(UnavailableError):
             box.ssh().wait_ready("127.0.0.99", vm.host_key, timeout_s=1)
+        attempts = iter(("first", "second"))
+        with pytest.raises(StopIteration):  # what `check` raises ends the wait
+            box.ssh().wait_ready("127.0.0.99", vm.host_key, timeout_s=60, check=lambda: next(attempts) and None)
         with pytest.raises(ForbiddenError, match="does not take the key"):
             SshGuests(generate_keypair().private_openssh).wait_ready(vm.address, vm.host_key, timeout_s=5)
         began = time.monotonic()

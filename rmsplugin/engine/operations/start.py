@@ -44,11 +44,13 @@ def _boot(task: Task, vm: VMRow) -> None:
     context, vjob = task.context, task.vjob()
     bound = context.settings.hypervisor.boot_timeout_s
     with task.action("run", vm, destination=vm.host):
+        task.check_cancelled()
         context.ledger.touch(vm.name, vm.host)
         if vm.name not in context.hypervisor.list_vms(vm.host):
             _put_files(task, vm)
             context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=bound)
-        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound)
+        # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
+        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
         context.guests.configure(vm.address, vm.host_key_public, _guest_config(task, vm), timeout_s=bound)
 
 
