@@ -32,8 +32,8 @@ SEALED_TYPE = "application/x-munge"
 _CHUNK_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 16 << 10
 _MAX_ANSWER_BYTES = 4 << 20  # a credential holds 1 MiB; a plain list of a large cluster's vjobs a few
-# What an HTTP request line can carry as it is; both sides compare the path as it travels, so nobody may re-encode it.
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |$)")
+# What an HTTP request line can carry as it is; both sides compare the path as it travels, so nobody may re-encode it.
 _PATH = re.compile(r"/[!-~]*")
 
 # A wrapper sends nothing else for hours, and need not have hashlib for it.

@@ -12,7 +12,6 @@ import ctypes
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rmsplugin.errors import ForbiddenError, OperationFailedError, UnavailableError
 
@@ -41,13 +40,16 @@ _OPTION_SOCKET = 8
 _OPTION_UID_RESTRICTION = 9
 
 
-@dataclass(frozen=True, slots=True)
 class Credential:
-    """What a decoded credential proves: who made it, and what it says."""
+    """What a decoded credential proves: who made it, and what it says.
 
-    uid: int
-    gid: int
-    payload: bytes
+    No dataclass: a wrapper would pay for the import.
+    """
+
+    __slots__ = ("gid", "payload", "uid")
+
+    def __init__(self, uid: int, gid: int, payload: bytes) -> None:
+        self.uid, self.gid, self.payload = uid, gid, payload
 
 
 def encode(payload: bytes, *, restrict_uid: int | None = None, socket: str = "") -> str:

@@ -38,6 +38,15 @@ def test_the_attached_wrapper_imports_nothing_dear() -> None:
     assert {name for name in found if name.startswith("rmsplugin")} == OURS
 
 
+def test_talking_to_an_engine_on_another_host_brings_nothing_dear() -> None:
+    found = modules("from rmsplugin.wrapper import attach; from rmsplugin.adapters import munge")
+    assert found & set(TOO_DEAR) == set()
+    assert {name for name in found if name.startswith("rmsplugin")} - OURS == {
+        "rmsplugin.adapters",
+        "rmsplugin.adapters.munge",
+    }
+
+
 def test_it_is_started_without_site_packages_and_the_users_variables() -> None:
     words = process.command("attach", "more")
     assert words[1:3] == ["-I", "-S"]
