@@ -254,6 +254,7 @@ class Watch:
         self._error: BaseException | None = None
         self.looks = 0
         self.mixed = 0  # looks at which native jobs and VMs ran in the cluster at the same time
+        self.peak_mib = 0  # the most memory that native jobs and VMs were seen to have of one node
         self.violations: list[str] = []
 
     def __enter__(self) -> Watch:
@@ -314,6 +315,7 @@ class Watch:
         for node, memory_mib in self._memory_mib.items():
             used = sum(mib for _, name, mib in natives if name == node)
             vms = [max(guest.memory_mib, guest.resident_mib) for guest in guests if guest.node == node]
+            self.peak_mib = max(self.peak_mib, used + sum(vms))
             if used + sum(vms) > memory_mib:
                 self.violations.append(f"{when}: {node} has {used} MiB of native jobs and VMs of {vms}: {guests}")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
+from e2e.mixed import mix
 from e2e.rooms import (
     Log,
     Machine,
@@ -131,6 +132,12 @@ def test_the_engine_is_killed_at_each_step_of_acquiring_and_giving_back(cluster:
     with engine_killed(cluster, victim, "a room to be given back", lambda: log.search("REQUEST_KILL_JOB")):
         pass
     wait_held(cluster)
+
+
+def test_native_jobs_and_vjobs_mixed_at_random_share_nodes_and_never_their_memory(cluster: Cluster) -> None:
+    outcome = mix(cluster, natives=6, vjobs=6, seed=7)
+    assert outcome.looks_at_both > 0, "they did share nodes"
+    assert outcome.rooms["room-requested"] > 0
 
 
 def is_leaving(cluster: Cluster, job: int) -> bool:
