@@ -170,7 +170,14 @@ make_venv() {
     echo "$wanted" >"$root/$venv/.installed"
 }
 
+# Every wrapper and hook of a minicluster would compile what it imports anew: users cannot write beside the sources.
+compile_sources() {
+    "$root/.venv/bin/python" -m compileall -q "$root/rmsplugin" ||
+        give_up "rmsplugin/ cannot be compiled (see above)"
+}
+
 install_everything() {
     install_packages
     make_venv
+    compile_sources
 }
