@@ -16,7 +16,7 @@ from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.views import operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vjob import VJobState, parse_vm_name
 
 
 class Requests:
@@ -70,11 +70,19 @@ class Requests:
         ledger = self._context.ledger
         with ledger.transaction():
             ledger.add_room_report(report)
-            said = report.problem or (f"it ended {', '.join(report.ended)}" if report.ended else "")
-            if said:
-                ledger.event(f"room-{report.hook}", f"room {report.room} on {report.node}: {said}", node=report.node)
+            kind, where = f"room-{report.hook}", f"room {report.room} on {report.node}"
+            if report.problem:
+                ledger.event(kind, f"{where}: {report.problem}", node=report.node)
+            for vm in report.ended:
+                ledger.event(kind, f"{where} ended {vm}", vjob=self._display_id(vm), vm=vm, node=report.node)
         self._wake()
         return {"ok": True}
+
+    def _display_id(self, vm: str) -> str:
+        """Of the vjob that a VM belongs to; empty if the ledger does not know it."""
+        parsed = parse_vm_name(vm)
+        known = self._context.ledger.vjobs_among([parsed[0]]) if parsed else {}
+        return next((vjob.display_id for vjob in known.values()), "")
 
     def state(self, job_id: int) -> dict[str, Any]:
         """State of the vjob; a job that was not met yet is waiting."""

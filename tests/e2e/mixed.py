@@ -37,14 +37,13 @@ class Outcome:
     def __str__(self) -> str:
         return (
             f"{self.seconds:.0f} s; {self.rooms['room-requested']} rooms requested, {self.taken} of them taken by "
-            f"native jobs; {self.migrated} VMs migrated, {self.suspended} vjobs suspended, none lost; of {self.looks} "
-            f"looks at all nodes {self.looks_at_both} saw native jobs and VMs at once; at most {self.peak_mib} MiB of "
-            "one node in use"
+            f"native jobs; {self.migrated} VMs migrated, {self.suspended} vjobs suspended, none lost; natives and VMs "
+            f"seen at once in {self.looks_at_both} of {self.looks} looks; at most {self.peak_mib} MiB of a node in use"
         )
 
 
 def mix(cluster: Cluster, natives: int, vjobs: int, seed: int, say: Callable[[str], object] = print) -> Outcome:
-    """Run them. Raises AssertionError for VMs beside too much, lost work, and native jobs that do not end well."""
+    """Run them. AssertionError: more memory used than there is, lost work, native jobs that do not end well."""
     chance = random.Random(seed)
     begun = time.monotonic()
     [(last_event,)] = ledger(cluster, "select coalesce(max(id), 0) from events")

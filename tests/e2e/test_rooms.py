@@ -211,7 +211,7 @@ def test_what_the_epilog_of_a_room_ends_is_told_and_its_vjob_starts_again(cluste
     vm = f"vjob{job}-0"
     said = [each for each in room_reports(cluster, room) if each["hook"] == "epilog"]
     assert said == [{"node": home, "hook": "epilog", "problem": "", "ended": [vm]}]
-    assert f"it ended {vm}" in cluster.plugin("events", "-n", "200").out
+    assert f"room {room} on {home} ended {vm}" in cluster.events(job)
     assert re.search(rf"lost: .*{vm}", cluster.events(job))
     printed_again(cluster, job)
 

@@ -56,6 +56,20 @@ def test_access_is_for_the_owner(served: Served) -> None:
     assert (status, answer["private_key"]) == (200, "SECRET") if ME == 0 else (status, "error" in answer) == (403, True)
 
 
+def test_a_vjob_is_told_which_room_ended_its_vm(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    body = {"hook": "epilog", "node": "n1", "problem": "vjob99-0 could not be ended", "ended": ["vjob12-0", "vjob99-0"]}
+    assert served.ask("POST", "/v1/rooms/7/report", body)[0] == 200
+    told = [(each.vjob, each.vm, each.node, each.message) for each in served.ledger.events() if "room" in each.kind]
+    assert told == [
+        ("", "", "n1", "room 7 on n1: vjob99-0 could not be ended"),
+        ("12", "vjob12-0", "n1", "room 7 on n1 ended vjob12-0"),
+        ("", "vjob99-0", "n1", "room 7 on n1 ended vjob99-0"),
+    ]
+    [report] = served.ledger.room_reports([7])
+    assert (report.problem, report.ended) == ("vjob99-0 could not be ended", ("vjob12-0", "vjob99-0"))
+
+
 def test_what_does_not_exist_is_404(served: Served) -> None:
     for path in ("/v1/jobs/99/access", "/v1/operations/99", "/v2/jobs", "/", "/v1/jobs/12"):
         status, answer = served.ask("GET", path)
