@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -259,12 +260,13 @@ def test_a_new_slurmctld_lets_none_of_twenty_vjobs_start_without_leave(cluster: 
     blocker = native(cluster, "-N", "3", "--exclusive")
     cluster.wait_job(blocker, "RUNNING")
     tiny = [(*SMALL, f"--nice={number % 7}") for number in range(19)]
-    jobs = submit_all(cluster, *tiny, (*SMALL, "-J", "last-of-twenty"), script="#!/bin/sh\n:\n")
+    last = f"last-{time.monotonic_ns()}"
+    jobs = submit_all(cluster, *tiny, (*SMALL, "-J", last), script="#!/bin/sh\n:\n")
     before = queue(cluster)
     assert sorted(int(each.job) for each in before) == jobs
     # A killed slurmctld has lost whatever it has not saved yet, native jobs as well: that takes it up to five seconds.
     state = cluster.host_path("head", "/var/spool/slurm/ctld/job_state")
-    cluster.wait("slurmctld to save", lambda: b"last-of-twenty" in state.read_bytes(), 60)
+    cluster.wait("slurmctld to save", lambda: last.encode() in state.read_bytes(), 60)
     cluster.kill("head", "slurmctld")
     cluster.start("head", "slurmctld")
     cluster.wait("slurmctld", lambda: cluster.run("squeue", "-h").code == 0, 120)
