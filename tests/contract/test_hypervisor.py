@@ -141,8 +141,9 @@ class LibvirtWorld:
             "qemu+tls://{node}/system",
             domain_type="qemu",
             machine_type=MACHINE,
-            connect_timeout_s=2,
-            call_timeout_s=2,
+            # A busy machine may take seconds to answer; a silent one is given up in time all the same.
+            connect_timeout_s=8,
+            call_timeout_s=8,
         )
         self.nodes = NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts")
 

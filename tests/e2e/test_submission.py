@@ -282,7 +282,7 @@ def test_root_submits_for_users_only(cluster: Cluster) -> None:
     assert "jobs of root do not run in VMs" in result.err
     result = submit(cluster, "--uid=alice", "--begin=now+1hour", user="root")
     assert result.code == 0, result.err
-    assert cluster.ok("squeue", "-h", "-o", "%u %W").split() == ["alice", "vjobgate"]
+    assert cluster.ok("squeue", "-h", "-p", "vjob", "-o", "%u %W").split() == ["alice", "vjobgate"]
 
 
 def test_what_changes_nothing_is_accepted(cluster: Cluster) -> None:
@@ -298,7 +298,7 @@ def test_what_changes_nothing_is_accepted(cluster: Cluster) -> None:
     ]
     said = each(cluster, "sbatch --parsable -p vjob --begin=now+1hour $word --wrap true", harmless)
     assert [options for options in harmless if "exit 0" not in said[options]] == []
-    assert set(cluster.ok("squeue", "-h", "-o", "%W").split()) == {"vjobgate"}
+    assert set(cluster.ok("squeue", "-h", "-p", "vjob", "-o", "%W").split()) == {"vjobgate"}
 
 
 # --- constraints ---
