@@ -453,7 +453,9 @@ def _operation(domain: libvirt.virDomain) -> int | None:
 
 def _job_bytes(conn: libvirt.virConnect, name: str) -> tuple[int, int]:
     statistics = conn.lookupByName(name).jobStats()
-    return int(statistics.get("data_processed", 0)), int(statistics.get("data_total", 0))
+    total = int(statistics.get("data_total", 0))
+    # What was sent counts headers, and pages that were sent again, which the total of newer QEMUs does not.
+    return min(int(statistics.get("data_processed", 0)), total), total
 
 
 def _power(state: int, reason: int, operation: int | None) -> VMPower:
