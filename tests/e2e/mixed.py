@@ -20,6 +20,9 @@ from e2e.rooms import COUNT, Watch, ended_whole, ledger, native
 #: What vjobs took a VM off its node for, as events say it.
 _TAKEN = "Slurm takes it back for a job of a higher tier"
 
+#: A native job waits no longer for vjobs to start before it is submitted.
+_PACE_S = 60.0
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -50,10 +53,19 @@ def mix(cluster: Cluster, natives: int, vjobs: int, seed: int, say: Callable[[st
     order = ["native"] * natives + ["vjob"] * vjobs
     chance.shuffle(order)
     jobs: dict[str, list[int]] = {"native": [], "vjob": []}
+    started = "select count(distinct vjob) from events where kind = 'script-started' and id > ?"
     with Watch(cluster) as watch:
         for kind in order:
-            jobs[kind].append(_native(cluster, chance) if kind == "native" else _vjob(cluster, chance))
-            time.sleep(chance.uniform(0, 4))
+            if kind == "vjob":
+                jobs[kind].append(_vjob(cluster, chance))
+                continue
+            # Vjobs boot slowly: native jobs come as they start, or all would be over before most VMs run.
+            due = min(len(jobs["vjob"]), vjobs * len(jobs["native"]) // natives) - 2
+            deadline = time.monotonic() + _PACE_S
+            while ledger(cluster, started, last_event)[0][0] < due and time.monotonic() < deadline:
+                time.sleep(0.5)
+            time.sleep(chance.uniform(0, 3))
+            jobs[kind].append(_native(cluster, chance))
         say(f"all are submitted after {time.monotonic() - begun:.0f} s")
         for job in jobs["native"]:
             fields = cluster.wait_job(job, timeout_s=60 * (natives + vjobs))
