@@ -115,7 +115,7 @@ def main() -> int:
         parser.error("--native and --vjobs are numbers of jobs")
     try:
         for cluster in minicluster("elastic"):
-            print(mix(cluster, arguments.native, arguments.vjobs, arguments.seed))
+            print(mix(cluster, arguments.native, arguments.vjobs, arguments.seed), flush=True)
     except AssertionError as error:
         print(f"FAILED: {error}", file=sys.stderr)
         return 1

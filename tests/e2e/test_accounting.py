@@ -9,7 +9,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.queued import GATE, LOOP, SMALL, native, queue, submit_all, wait_begun, wait_reason
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 #: An entity of sacctmgr's, what is set and how it is undone, what Slurm calls it, and whether other users go on.
 LIMITS = {

@@ -27,7 +27,7 @@ from e2e.rooms import (
     wait_number,
 )
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 GRACE_S = 60
 #: After which a native job that waits for a node is surely forgotten, on a loaded machine too.

@@ -12,7 +12,7 @@ from e2e.cluster import Cluster
 from e2e.conftest import minicluster
 from e2e.rooms import Machine, count, finish, last_number, wait_number
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

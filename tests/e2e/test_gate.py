@@ -23,7 +23,7 @@ from e2e.queued import (
     wait_rooms,
 )
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 
 # --- the order (6 c) ---

@@ -30,7 +30,7 @@ from e2e.rooms import (
     wait_number,
 )
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 NODES = ("n1", "n2", "n3")
 PATIENCE_S = 180
