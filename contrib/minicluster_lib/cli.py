@@ -30,9 +30,9 @@ examples:
   contrib/minicluster status --json
   contrib/minicluster down
 
-HOST is head, n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head. DAEMON is slurmctld,
-slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or munged on a node,
-slurmd or munged on another front.
+HOST is head (front1 to Slurm), n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head.
+DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
+munged on a node, slurmd or munged on another front.
 """
 
 

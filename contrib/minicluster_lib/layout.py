@@ -107,10 +107,10 @@ class Cluster:
         return [self.head, *list(self.front_hosts.values())[1:], *self.node_hosts]
 
     def host(self, name: str) -> Host:
-        """Return the host of that name."""
-        for host in self.hosts:
-            if host.name == name:
-                return host
+        """Return the host of that name, its own or Slurm's."""
+        named = {host.name: host for host in self.hosts} | self.front_hosts
+        if name in named:
+            return named[name]
         raise RefusedError(f"no host {name!r} in this minicluster; it has {', '.join(h.name for h in self.hosts)}")
 
     @property

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.adapters.rms.base import RmsJob, RmsPartition
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import unsafe_stores
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rooms import HostUse, Room, RoomState, next_reservation, plan_rooms
+from rmsplugin.engine.rooms import HostUse, Room, RoomState, next_reservation, plan_rooms, shortest_room_s
 from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -69,7 +69,7 @@ class Borrowing:
                 if node in partition.nodes
             }
             plan = plan_rooms(hosts, rooms, uses)
-            said += [self._request(node, name) for node in plan.request]
+            said += [self._request(node, partition) for node in plan.request]
             for node, why in plan.give_back.items():
                 said += self._give_back(seen, rooms[node], why)
             for room in rooms.values():
@@ -137,12 +137,11 @@ class Borrowing:
         self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
 
-    def _request(self, node: str, partition: str) -> str:
-        limit_s = self._context.settings.hosts_of(partition).room_time_limit_s
+    def _request(self, node: str, partition: RmsPartition) -> str:
+        limit_s = self._context.settings.hosts_of(partition.name).room_time_limit_s
+        least_s = min(limit_s, shortest_room_s(partition.grace_time_s))
         try:
-            job_id = self._context.rms.request_room(
-                node, partition, time_limit_s=limit_s, time_min_s=min(limit_s, 600.0)
-            )
+            job_id = self._context.rms.request_room(node, partition.name, time_limit_s=limit_s, time_min_s=least_s)
         except RmspluginError as error:
             self._rest(node, self._context.clock.now())
             return f"no room on {node}: {error}"

@@ -14,7 +14,17 @@ from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, Rm
 from rmsplugin.settings import Hosts, Settings
 
 #: So long before a node has to be free (a reservation, the end of a room) its VMs begin to leave, at least.
-EVACUATION_S = 300.0
+_EVACUATION_S = 300.0
+
+
+def evacuation_s(grace_s: float) -> float:
+    """How long before a node has to be free its VMs begin to leave, where the GraceTime is ``grace_s``."""
+    return max(_EVACUATION_S, grace_s)
+
+
+def shortest_room_s(grace_s: float) -> float:
+    """A shorter room is not worth to be had: its VMs would hardly arrive before they have to leave."""
+    return 2 * evacuation_s(grace_s)
 
 
 class RoomState(enum.StrEnum):
@@ -99,9 +109,9 @@ def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now:
         reason = "Slurm takes it back for a job of a higher tier"
     elif node.draining:
         reason = f"it is being drained: {node.reason or 'no reason given'}"
-    elif blocked := _reservation_ahead(settings, rms, node.name, now, max(EVACUATION_S, grace_s)):
+    elif blocked := _reservation_ahead(settings, rms, node.name, now, evacuation_s(grace_s)):
         reason = blocked
-    elif until - now < max(EVACUATION_S, grace_s):
+    elif until - now < evacuation_s(grace_s):
         reason = "its time is up, and Slurm does not extend it"
     elif job.state is not JobState.RUNNING:
         return Room(node.name, job.partition, job.job_id, RoomState.STARTING, reason="Slurm prepares the node")

@@ -20,7 +20,9 @@ def test_room_has_the_whole_node_until_it_is_cancelled(world: World) -> None:
     room = world.room("n1", time_limit_s=3600)
     job = world.wait_for(room, JobState.RUNNING)
     assert (job.name, job.user, job.partition, job.nodes) == (ROOM_NAME, "slurm", "vmhosts", ("n1",))
-    assert (job.time_limit_s, (job.end_time - job.start_time) // 60, job.preempt_time) == (3600, 60, 0)
+    # Slurm starts it shorter, down to the least time, where its backfill sees other plans for the node.
+    assert 600 <= job.time_limit_s <= 3600
+    assert (job.end_time - job.start_time, job.preempt_time) == (job.time_limit_s, 0)
     assert "ALLOC" in state_of(world, "n1")
     world.rms.cancel(room)
     world.wait("the node", lambda: state_of(world, "n1") == "IDLE")

@@ -168,6 +168,11 @@ def ended_whole(cluster: Cluster, job: int, losses: int = 0, timeout_s: float = 
     """See that a counting vjob ends well, with whole output; with no losses its script ran once."""
     fields = cluster.wait_job(job, timeout_s=timeout_s)
     assert fields["JobState"] == "COMPLETED", cluster.describe(job)
+    output_is_whole(cluster, job, losses)
+
+
+def output_is_whole(cluster: Cluster, job: int, losses: int = 0) -> None:
+    """See that a counting vjob that has ended printed each number once, and that its script ran once but for losses."""
     text = cluster.output(job)
     lines = text.splitlines()
     assert lines and (last := re.fullmatch(r"counted to (\d+)", lines[-1])), text

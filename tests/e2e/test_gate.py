@@ -171,7 +171,7 @@ def test_a_begin_time_and_a_chain_of_dependencies_are_waited_for(cluster: Cluste
     [then] = submit_all(cluster, (*SMALL, f"--dependency=afternotok:{bad}"))
     assert cluster.wait_job(good, timeout_s=240)["JobState"] == "COMPLETED"
     assert cluster.wait_job(bad, timeout_s=240)["JobState"] == "FAILED"
-    wait_begun(cluster, then)
+    cluster.wait_job(then, "RUNNING", timeout_s=240)
     reasons = {each.job: each.reason for each in queue(cluster)}
     assert reasons == {str(begins): "BeginTime", str(never): "DependencyNeverSatisfied"}
     assert begun(cluster, [begins, never]) == set()

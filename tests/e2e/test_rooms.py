@@ -20,6 +20,7 @@ from e2e.rooms import (
     engine_pid,
     explain,
     finish,
+    held,
     host_of,
     ledger,
     native,
@@ -92,7 +93,7 @@ def test_a_maintenance_reservation_has_its_node_free_before_it_begins(cluster: C
         start = begins(cluster, "upgrade")
         cluster.wait(
             f"{home} to be given back",
-            lambda: rooms(cluster)[home].state == "PENDING" if home in rooms(cluster) else True,
+            lambda: home not in held(cluster),
             PATIENCE_S,
             lambda: explain(cluster),
         )

@@ -239,6 +239,19 @@ def test_a_room_that_slurm_does_not_extend_is_left_before_it_ends(directory: Pat
     unharmed(world, job)
 
 
+def test_no_room_is_so_short_that_vms_would_have_to_leave_at_once(directory: Path) -> None:
+    """Slurm makes a room as short as its least time where that lets it start earlier."""
+    world = World(directory, grace_s=900)
+    start = int(world.time) + 1200
+    world.rms.reservations["upgrade"] = RmsReservation(
+        "upgrade", start, start + 600, ("n1",), "", ("root-admin",), ("MAINT", "IGNORE_JOBS")
+    )
+    for _ in range(20):
+        world.tick()
+    assert {room.nodes[0] for room in rooms(world).values() if room.state is JobState.RUNNING} == {*NODES} - {"n1"}
+    assert rooms(world)["n1"].state is JobState.PENDING
+
+
 def test_saved_states_do_not_stay_on_a_node_whose_store_keeps_nothing(directory: Path) -> None:
     world = World(directory, store_survives=False)
     jobs = [running(world, cpus=2) for _ in NODES]

@@ -113,8 +113,8 @@ class AnsweringGuests(SimulatedGuests):
 class World:
     """The cluster; it outlives the engine."""
 
-    def __init__(self, directory: Path, **hosts: Any) -> None:
-        """Make it; ``hosts``: settings of its hosts partition."""
+    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, **hosts: Any) -> None:
+        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``."""
         self.settings = make_settings(**hosts)
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
@@ -135,7 +135,7 @@ class World:
             [
                 RmsPartition("plain", True, NODES, "OFF", 10, 0),
                 RmsPartition("vjob", True, FRONTS, "REQUEUE", 1, 0),
-                RmsPartition("vmhosts", True, NODES, "CANCEL", 1, GRACE_S, exclusive=True, hidden=True),
+                RmsPartition("vmhosts", True, NODES, "CANCEL", 1, grace_s, exclusive=True, hidden=True),
             ],
             configuring_s=0.0,
             user="root",

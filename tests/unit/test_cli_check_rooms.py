@@ -138,6 +138,7 @@ def test_fronts_that_slurm_would_call_invalid_are_a_warning() -> None:
         ({"MaxTime": "12:00:00"}, Level.ERROR, "less than room_time_limit"),
         ({"PreemptMode": "REQUEUE"}, Level.ERROR, "which they do not"),
         ({"PreemptMode": "OFF"}, Level.ERROR, "which they do not"),
+        ({"GraceTime": "46800"}, Level.ERROR, "VMs would leave as soon as they have come"),
         ({"GraceTime": "20"}, Level.WARNING, "GraceTime=20 s; to save a full node of 4096 MiB takes 51 s"),
     ],
 )

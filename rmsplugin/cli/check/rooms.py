@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rmsplugin.cli.check.facts import Row, SlurmFacts, modes, number, partitions_of, some, tier, time_limit_s, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import partition_is_up
+from rmsplugin.engine.rooms import shortest_room_s
 from rmsplugin.settings import Settings
 
 _PREEMPTED = "preempt/partition_prio"
@@ -94,6 +96,14 @@ def _time_limit(settings: Settings, name: str, row: Row) -> Iterator[Finding]:
             f"has MaxTime={row['MaxTime']}, less than room_time_limit ({hosts.room_time_limit}) of [hosts.{name}]: "
             "Slurm starts no room",
             f'PartitionName={name} ... MaxTime=INFINITE in slurm.conf, or room_time_limit = "{row["MaxTime"]}"',
+        )
+    shortest_s = shortest_room_s(number(row.get("GraceTime", "0")))
+    if hosts.room_time_limit_s < shortest_s:
+        yield error(
+            f"partition {name}",
+            f"has GraceTime={row['GraceTime']}, too much for room_time_limit ({hosts.room_time_limit}) of "
+            f"[hosts.{name}]: VMs would leave as soon as they have come",
+            f'room_time_limit = "{math.ceil(shortest_s / 60)}" or more (minutes), or a lower GraceTime',
         )
 
 
