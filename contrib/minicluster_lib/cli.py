@@ -213,11 +213,8 @@ def _status(arguments: argparse.Namespace, directory: Path) -> int:
 def _exec(arguments: argparse.Namespace, directory: Path) -> int:
     requirements.check_root()
     cluster = _loaded(directory)
-    host = cluster.host(arguments.host)
-    # After a reboot of the machine the recorded PID may be another process's.
-    if not teardown.is_init(cluster.init_pids.get(host.name, 0), directory):
-        raise MiniclusterError(f"host {host.name} is not up")
-    command = hosts.enter_command(cluster, host, arguments.argv or ["bash", "-i"], user=arguments.user)
+    words = arguments.argv or ["bash", "-i"]
+    command = hosts.enter_command(cluster, cluster.host(arguments.host), words, user=arguments.user)
     sys.stdout.flush()
     os.execvp(command[0], command)
 

@@ -23,6 +23,7 @@ from minicluster_lib.layout import (
     Host,
     MiniclusterError,
 )
+from minicluster_lib.teardown import is_init
 
 _LEFT_OUT_OF_ETC = {"ssh", "munge", "libvirt", "slurm", "mysql", "ssl", "pki", "rmsplugin", "ganesha", "apparmor.d"}
 _LEFT_OUT_OF_ETC |= {"systemd", "init.d", "alternatives.d", "sudoers", "sudoers.d", "gshadow"}
@@ -209,8 +210,9 @@ def enter_command(cluster: Cluster, host: Host, command: Sequence[str], *, user:
         "TERM": os.environ.get("TERM", "dumb"),
         MEMBER_VARIABLE: str(cluster.directory),
     }
-    pid = cluster.init_pids.get(host.name)
-    if pid is None:
+    pid = cluster.init_pids.get(host.name, 0)
+    # After a reboot of the machine the recorded PID may be another process's.
+    if not is_init(pid, cluster.directory):
         raise MiniclusterError(f"host {host.name} is not up")
     identity = [] if user == "root" else ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
     return [

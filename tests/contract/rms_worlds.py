@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from minicluster_lib import hosts
+from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
@@ -271,10 +273,11 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         def as_user(user: str) -> list[str]:
             return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
     else:
-        directory = str(request.getfixturevalue("minicluster"))
+        cluster = Layout.load(request.getfixturevalue("minicluster"))
+        assert cluster is not None
 
         def as_user(user: str) -> list[str]:
-            return [MINICLUSTER, "exec", "--dir", directory, "--user", user, "head", "--"]
+            return hosts.enter_command(cluster, cluster.head, [], user=user)
 
     commands = SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
     return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from minicluster_lib import hosts
+from minicluster_lib.layout import Cluster as Layout
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINICLUSTER = REPOSITORY / "contrib" / "minicluster"
 PROGRAM = REPOSITORY / ".venv" / "bin" / "rmsplugin"
@@ -41,13 +44,22 @@ class Cluster:
 
     def manage(self, *words: str, timeout_s: float = 300) -> Result:
         """Run ``contrib/minicluster WORDS --dir DIR``."""
-        argv = [str(MINICLUSTER), words[0], "--dir", str(self.directory), *words[1:]]
+        return self._run([str(MINICLUSTER), words[0], "--dir", str(self.directory), *words[1:]], timeout_s)
+
+    @staticmethod
+    def _run(argv: list[str], timeout_s: float) -> Result:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def run(self, *argv: str, host: str = "head", user: str = "root", timeout_s: float = 120) -> Result:
         """Run a command on a host; its failure is the caller's to judge."""
-        return self.manage("exec", "--user", user, host, "--", *argv, timeout_s=timeout_s)
+        return self._run(self.entering(*argv, host=host, user=user), timeout_s)
+
+    def entering(self, *argv: str, host: str = "head", user: str = "root") -> list[str]:
+        """What ``contrib/minicluster exec`` runs: tests run too many commands to start a Python for each."""
+        known = Layout.load(self.directory)
+        assert known is not None, f"no minicluster in {self.directory}"
+        return hosts.enter_command(known, known.host(host), argv, user=user)
 
     def ok(self, *argv: str, host: str = "head", user: str = "root", timeout_s: float = 120) -> str:
         """Run a command that must succeed; returns what it printed."""
@@ -222,7 +234,7 @@ class Cluster:
 
     def unable_nodes(self) -> list[str]:
         """A line for each node that Slurm starts no job on, with Slurm's reason."""
-        lines = self.ok("sinfo", "-h", "-N", "-p", "plain,vjob", "-o", "%n is %T: %E").splitlines()
+        lines = self.ok("sinfo", "-h", "-N", "-p", "plain,vjob", "-o", "%N is %T: %E").splitlines()
         return [line for line in lines if re.search(r"\*|down|drain|fail", line.partition(":")[0])]
 
     # -- faults ------------------------------------------------------------------------------------------------------

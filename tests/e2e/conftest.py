@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     if kept and json.loads((Path(kept) / "state" / "cluster.json").read_text())["rooms"] == rooms:
         yield Cluster(Path(kept))
         return
-    cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{rooms}-{os.getpid()}")
+    # The session's may be up beside a module's.
+    cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{os.getpid()}-{secrets.token_hex(2)}")
     try:
         result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, "--cycle-s", "1", *options)
         assert result.code == 0, result.err

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from e2e.cluster import MINICLUSTER, PROGRAM, Cluster
+from e2e.cluster import PROGRAM, Cluster
 
 pytestmark = pytest.mark.e2e
 
@@ -80,7 +80,7 @@ def pollers(cluster: Cluster, host: str, where: tuple[str, str, str], jobs: list
     """Alice's polls for her jobs, opened on ``host``."""
     python = str(PROGRAM.parent / "python")
     words = [python, "-c", _POLL, *where, str(_POLLERS), *map(str, jobs)]
-    argv = [str(MINICLUSTER), "exec", "--dir", str(cluster.directory), "--user", "alice", host, "--", *words]
+    argv = cluster.entering(*words, host=host, user="alice")
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield Pollers(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -14,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minicluster_lib import requirements, teardown
+from minicluster_lib.layout import RefusedError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPOSITORY / "contrib"))
-
-from minicluster_lib import requirements, teardown  # noqa: E402
-from minicluster_lib.layout import RefusedError  # noqa: E402
-
 MINICLUSTER = str(REPOSITORY / "contrib/minicluster")
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
