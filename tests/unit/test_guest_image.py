@@ -7,16 +7,13 @@ import io
 import lzma
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from guest_image_lib import build
+from guest_image_lib.cpio import CpioWriter
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPOSITORY / "contrib"))
-
-from guest_image_lib import build  # noqa: E402
-from guest_image_lib.cpio import CpioWriter  # noqa: E402
 
 MODULES_DEP = """\
 kernel/drivers/virtio/virtio_ring.ko: kernel/drivers/virtio/virtio.ko

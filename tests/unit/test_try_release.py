@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from try_release_lib import apt, root
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPOSITORY / "contrib"))
-
-from try_release_lib import apt, root  # noqa: E402
 
 TARGETS = """\
 Google|Google|https://packages.example.org/apt/

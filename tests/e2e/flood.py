@@ -1,0 +1,100 @@
+"""More output than anything could keep, through a VM of 128 MiB (issue 7, 3): gigabytes, as many as one likes by hand.
+
+``contrib/run-campaign flood --gigabytes 10``: see the developer guide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from e2e.cluster import Cluster
+from e2e.conftest import minicluster
+
+_MIB = 1 << 20
+
+#: Numbered blocks of a mebibyte: a piece that is lost or repeated, of whatever length, is seen. To make them costs next
+#: to nothing, so that the output's way is what takes time.
+SCRIPT = """#!/bin/sh
+block=$(mktemp)
+trap 'rm "$block"' EXIT
+seq 100000 999999 | head -c 1048576 >"$block"
+number=0
+while [ "$number" -lt "$1" ]; do
+    number=$((number + 1))
+    echo "block $number"
+    cat "$block"
+done
+"""
+_BLOCK = b"".join(b"%d\n" % number for number in range(100_000, 250_000))[:_MIB]
+
+#: No part takes longer than this without KVM.
+_PATIENCE_S = 4 * 3600.0
+
+
+def flood(cluster: Cluster, blocks: int, switches: int, say: Callable[[str], object] = print) -> float:
+    """Deliver so many blocks across so many context switches, suspends and migrations in turn; returns MB/s.
+
+    Raises:
+        AssertionError: a byte of it is missing, repeated or wrong, or the job does not end well.
+    """
+    job = cluster.sbatch(SCRIPT, "-c", "2", "--open-mode=append", arguments=(str(blocks),))
+    path = cluster.home() / f"slurm-{job}.out"
+
+    def delivered() -> int:
+        return path.stat().st_size if path.exists() else 0
+
+    cluster.wait("the first output", delivered, 600, lambda: cluster.describe(job))
+    began = time.monotonic()
+    for switch in range(1, switches + 1):
+        wanted = blocks * _MIB * switch // (switches + 1)
+        cluster.wait(f"{wanted} bytes", lambda wanted=wanted: delivered() >= wanted, _PATIENCE_S, every_s=2)
+        words = ["migrate"] if switch % 2 == 0 else ["suspend"]
+        say(f"{delivered() // 1_000_000} MB after {time.monotonic() - began:.0f} s: {words[0]}")
+        for word in [*words, *(["resume"] if words == ["suspend"] else [])]:
+            done = cluster.plugin(word, str(job), timeout_s=600)
+            assert done.code == 0, done.err
+    # By accounting, and not by Slurm's list of jobs, which forgets them.
+    cluster.wait("the job to end", lambda: not cluster.ok("squeue", "-h", "-u", "alice"), _PATIENCE_S, every_s=2)
+    took_s = time.monotonic() - began
+    assert cluster.sacct(job, "state")[-1]["State"] == "COMPLETED", cluster.describe(job)
+    compare(path, blocks)
+    return blocks * _MIB / 1e6 / took_s
+
+
+def compare(path: Path, blocks: int) -> None:
+    """See that a file is so many blocks, byte for byte."""
+    with path.open("rb") as file:
+        for number in range(1, blocks + 1):
+            expected = b"block %d\n" % number + _BLOCK
+            assert file.read(len(expected)) == expected, f"block {number} differs"
+        assert file.read(1) == b"", "there is more than the script wrote"
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="run-campaign flood",
+        description="Gigabytes of output through a VM of 128 MiB on a minicluster of their own, across suspends and "
+        "migrations, compared byte for byte. Without KVM a gigabyte takes two minutes.",
+    )
+    parser.add_argument("--gigabytes", type=int, default=10, help="how much (default: %(default)s)")
+    parser.add_argument("--switches", type=int, default=4, help="suspends and migrations (default: %(default)s)")
+    arguments = parser.parse_args()
+    if arguments.gigabytes < 1 or arguments.switches < 0:
+        parser.error("--gigabytes is 1 or more, --switches 0 or more")
+    try:
+        for cluster in minicluster("hold"):
+            rate = flood(cluster, arguments.gigabytes * 1000, arguments.switches)
+            print(f"{arguments.gigabytes} GB, byte for byte, at {rate:.1f} MB/s", flush=True)
+    except AssertionError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
