@@ -35,7 +35,7 @@ _METHODS = (
 )
 
 # What may be on its way of each stream: the more, the more lies in this process when a disk is slow.
-_WINDOW_BYTES = 256 << 10
+_WINDOW_BYTES = 128 << 10
 _PACKET_BYTES = 32 << 10
 _CHUNK_BYTES = 32 << 10
 
