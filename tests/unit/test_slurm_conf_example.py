@@ -7,11 +7,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from unit.check_facts import CONFIG, FRONT, GATE, HOLD, NODE, SLURM, faults, settings
+from unit.munged import Munged
 
 from rmsplugin.cli.check.facts import SlurmFacts
 from rmsplugin.cli.check.slurm import judge_slurm
@@ -66,17 +69,26 @@ def test_the_first_way_is_not_for_shared_nodes() -> None:
 
 @pytest.mark.skipif(SLURMCTLD is None, reason="Slurm is not installed")
 @pytest.mark.parametrize("way", [1, 2])
-def test_slurmctld_takes_the_example(tmp_path: Path, way: int) -> None:
-    assert "Running as primary controller" in started(tmp_path, example(way))
+def test_slurmctld_takes_the_example(tmp_path: Path, munged: Munged, way: int) -> None:
+    assert "Running as primary controller" in started(tmp_path, example(way), munged)
 
 
 @pytest.mark.skipif(SLURMCTLD is None, reason="Slurm is not installed")
-def test_slurmctld_says_so_when_it_does_not_take_a_file(tmp_path: Path) -> None:
-    said = started(tmp_path, example(2).replace("PreemptMode=CANCEL", "PreemptMode=CANSEL"))
+def test_slurmctld_says_so_when_it_does_not_take_a_file(tmp_path: Path, munged: Munged) -> None:
+    said = started(tmp_path, example(2).replace("PreemptMode=CANCEL", "PreemptMode=CANSEL"), munged)
     assert "fatal" in said and "Running as primary controller" not in said
 
 
-def started(directory: Path, text: str) -> str:
+@pytest.fixture(scope="module")
+def munged() -> Iterator[Munged]:
+    """Slurmctld asks for a credential before it says anything else, since Slurm 24."""
+    with tempfile.TemporaryDirectory() as name:
+        daemon = Munged(Path(name))
+        yield daemon
+        daemon.stop()
+
+
+def started(directory: Path, text: str, munged: Munged) -> str:
     """What slurmctld says until it runs with this configuration, or ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -91,7 +103,7 @@ def started(directory: Path, text: str) -> str:
     (directory / "slurm.conf").write_text(
         f"{text}\nClusterName=example\nSlurmctldHost={socket.gethostname().partition('.')[0]}(127.0.0.1)\n"
         f"SlurmUser={Path.home().owner()}\nSlurmctldPort={port}\nStateSaveLocation={state}\n"
-        f"SlurmctldPidFile={directory}/pid\n"
+        f"SlurmctldPidFile={directory}/pid\nAuthInfo=socket={munged.socket}\n"
     )
     words = [str(SLURMCTLD), "-D", "-i", "-f", str(directory / "slurm.conf")]
     daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
