@@ -158,20 +158,23 @@ def _plan(arguments: argparse.Namespace) -> int:
     with _display() as show:
         from rmsplugin.cli.plan import answer as answers
         from rmsplugin.cli.plan import solve, text
+        from rmsplugin.decision.parameters import Parameters
         from rmsplugin.instance import read
+        from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         _warn_of_unknown_nodes(arguments.command, configuration)
-        answer = solve.plan(
-            configuration,
+        search = search_of(arguments)
+        parameters = ProposalParameters(
             policy=arguments.policy,
+            decision=Parameters(search=search),
             objective=arguments.objective,
             heuristic=arguments.heuristic,
-            search=search_of(arguments),
+            search=search,
             durations=solve.durations(arguments.config),
-            show=show,
         )
+        answer = solve.plan(configuration, parameters, show)
     if graph is not None:
         graph.write(solve.graph(answer))
     if arguments.json:

@@ -18,11 +18,23 @@ ALLOWED = {
     "packing": {"model"},
     "decision": {"model", "packing"},
     "planning": {"model", "packing"},
+    "proposing": {"model", "packing", "decision", "planning"},
     "adapters": {"model", "settings"},
     "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
-    "cli": {"adapters", "client", "decision", "engine", "instance", "model", "packing", "planning", "settings"},
+    "cli": {
+        "adapters",
+        "client",
+        "decision",
+        "engine",
+        "instance",
+        "model",
+        "packing",
+        "planning",
+        "proposing",
+        "settings",
+    },
     "client": {"adapters"},
     "hook": {"client", "room_hook"},
     "room_hook": {"client"},
@@ -31,7 +43,7 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "decision", "planning")
+PURE = ("model", "packing", "decision", "planning", "proposing")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {

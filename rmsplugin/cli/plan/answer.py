@@ -12,42 +12,31 @@ from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
 from rmsplugin.planning.cost import local_cost
-from rmsplugin.planning.plan import Plan
+from rmsplugin.proposing.proposal import Proposal
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One decision, one target configuration, one plan; and how good the plan is known to be."""
+    """A proposal that was checked, what it is for, and what it took."""
 
     source: Configuration
-    decision: Decision
-    target: Mapping[str, Location]
-    plan: Plan
-    needs: Sequence[Sequence[int]]  # by action, in the order of the plan: the numbers of those it waits for
-    makespan_by_pools_s: float
-    makespan_by_dependencies_s: float
-    lower_bound: int
-    nodes_used: int
-    nodes_lower_bound: int
+    proposal: Proposal
     seconds: Mapping[str, float]  # of the clock, by step
-
-    @property
-    def optimal(self) -> bool:
-        """Whether no plan for the decided states can cost less."""
-        return self.plan.cost == self.lower_bound
 
 
 def document(answer: Answer) -> dict[str, Any]:
     """The answer as JSON; the same answer gives the same bytes, but for `seconds`."""
+    proposal = answer.proposal
+    decision, vjobs = proposal.decision, answer.source.vjobs
     return {
-        "decision": {vjob.name: _decided(answer.decision, vjob.name) for vjob in answer.source.vjobs},
-        "target": {vm.name: _place(answer.target[vm.name]) for vjob in answer.source.vjobs for vm in vjob.vms},
-        "plan": _plan(answer),
-        "nodes_used": answer.nodes_used,
-        "nodes_lower_bound": answer.nodes_lower_bound,
+        "decision": {vjob.name: _decided(decision, vjob.name) for vjob in vjobs},
+        "target": {vm.name: _place(proposal.target[vm.name]) for vjob in vjobs for vm in vjob.vms},
+        "plan": _plan(proposal),
+        "nodes_used": proposal.nodes_used,
+        "nodes_lower_bound": proposal.nodes_lower_bound,
         "seconds": {step: round(seconds, 4) for step, seconds in answer.seconds.items()},
-        "policy": answer.decision.policy,
-        "sentence": answer.decision.sentence,
+        "policy": decision.policy,
+        "sentence": decision.sentence,
     }
 
 
@@ -66,16 +55,16 @@ def _place(location: Location) -> dict[str, str]:
     return {"state": str(location.state), **({key: location.node or ""} if key else {})}
 
 
-def _plan(answer: Answer) -> dict[str, Any]:
-    needs = iter(enumerate(answer.needs))
+def _plan(proposal: Proposal) -> dict[str, Any]:
+    needs = iter(enumerate(proposal.order.needs))
     return {
-        "pools": [[_action(action, *next(needs)) for action in pool] for pool in answer.plan.pools],
-        "cost": answer.plan.cost,
-        "lower_bound": answer.lower_bound,
-        "optimal": answer.optimal,
+        "pools": [[_action(action, *next(needs)) for action in pool] for pool in proposal.plan.pools],
+        "cost": proposal.plan.cost,
+        "lower_bound": proposal.lower_bound,
+        "optimal": proposal.optimal,
         "makespan_s": {
-            "pools": round(answer.makespan_by_pools_s, 2),
-            "dependencies": round(answer.makespan_by_dependencies_s, 2),
+            "pools": round(proposal.estimate.by_pools_s, 2),
+            "dependencies": round(proposal.estimate.by_dependencies_s, 2),
         },
     }
 
