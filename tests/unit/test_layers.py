@@ -19,6 +19,7 @@ ALLOWED = {
     "decision": {"model", "packing"},
     "planning": {"model", "packing"},
     "proposing": {"model", "packing", "decision", "planning"},
+    "proposer": {"model", "proposing"},
     "adapters": {"model", "settings"},
     "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
     "node_agent": {"model"},
