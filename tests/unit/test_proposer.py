@@ -85,6 +85,9 @@ def until(condition: object, patience_s: float = 30.0) -> bool:
 def test_the_answer_is_that_of_the_pure_function_and_passes_the_check() -> None:
     with Proposer(replace(LIMITS, memory_mib=2048)) as made:
         proposed = made.propose(SOURCE, RJSP)
+        assert made._process is not None
+        threads = os.listdir(f"/proc/{made._process.pid}/task")
+        assert len(threads) == 1, "a library has threads, and memory for each, on every CPU"
     from rmsplugin.proposing.propose import propose
 
     assert proposed.found == propose(SOURCE, RJSP)
