@@ -18,6 +18,7 @@ ALLOWED = {
     "packing": {"model"},
     "decision": {"model", "packing"},
     "planning": {"model", "packing"},
+    "assessment": {"model"},
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing"},
     "adapters": {"model", "settings"},
@@ -44,7 +45,7 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "decision", "planning", "proposing")
+PURE = ("model", "packing", "assessment", "decision", "planning", "proposing")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {
