@@ -13,9 +13,9 @@ from rmsplugin.model.vjob import Geometry
 class RoomUse(enum.StrEnum):
     """Whether VMs may be on a node by the room that the engine has there."""
 
-    NONE = "none"  # no room, or one that has not begun
+    NONE = "none"  # no room, or one that has not begun; and nobody else has the node
     HELD = "held"
-    LEAVING = "leaving"  # to be given back
+    LEAVING = "leaving"  # VMs have to leave: the room is to be given back, or another job has the node
 
 
 @dataclass(frozen=True, slots=True)

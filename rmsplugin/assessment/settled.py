@@ -3,7 +3,8 @@
 - A vjob that is left out holds what it holds: the demand of its VMs is subtracted from every node on which they hold
   memory or are about to, both ends of a migration.
 - A node has its size less what its host keeps, while the engine has a room there; nothing without one, and nothing
-  from the moment that the room is to be given back: the VMs on it should leave.
+  from the moment that the room is to be given back: the VMs on it should leave. Where a room is missing and nobody else
+  has the node (an admin cancelled the room), the VMs stay as they are until there is one (docs/decisions/0015).
 - Nodes out of reach are quarantined. Whoever has a VM or a saved state there is left out, and nobody comes.
 - A vjob whose facts contradict each other is left out, too: it hurts only itself.
 """
@@ -26,6 +27,7 @@ class Why(enum.StrEnum):
 
     UNSETTLED = "unsettled"  # an operation is under way, or it may not run now
     QUARANTINED = "quarantined"  # a VM or a saved state of it is where nobody can act
+    ROOMLESS = "roomless"  # a VM of it is where the engine has no room, and nobody else wants the node
     NO_HOST = "no-host"  # no VM host is left by what its user said
     CONTRADICTION = "contradiction"  # what is known of it cannot be
 
@@ -92,6 +94,8 @@ def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts]) -> LeftOut | Non
                 return LeftOut(Why.CONTRADICTION, f"{what} is on {name}, which is no VM host (any more)")
             if nodes[name].out_of_reach:
                 return LeftOut(Why.QUARANTINED, f"{what} is on {name}: {nodes[name].out_of_reach}")
+            if name in each.holds and nodes[name].room is RoomUse.NONE:
+                return LeftOut(Why.ROOMLESS, f"{what} is on {name}, and stays while the engine has no room there")
     states = {each.location.state for each in vjob.vms}
     if len(states) > 1:
         return LeftOut(Why.CONTRADICTION, f"its VMs are in different states: {', '.join(sorted(states))}")
@@ -115,22 +119,21 @@ def _configuration(
         for each in vjob.vms:
             for name in each.holds:
                 taken[name] = taken.get(name, NOTHING) + each.vm.demand
-    occupied = {each.location.node for vjob in inside for each in vjob.vms if each.location.state is VMState.RUNNING}
     return Configuration(
-        tuple(_node(node, taken.get(node.name, NOTHING), node.name in occupied) for node in nodes),
+        tuple(_node(node, taken.get(node.name, NOTHING)) for node in nodes),
         tuple(_vjob(vjob) for vjob in inside),
         {each.vm.name: each.location for vjob in inside for each in vjob.vms},
     )
 
 
-def _node(node: NodeFacts, taken: Resources, occupied: bool) -> Node:
-    if node.out_of_reach or node.room is RoomUse.LEAVING or (node.room is RoomUse.NONE and occupied):
+def _node(node: NodeFacts, taken: Resources) -> Node:
+    if node.out_of_reach or node.room is RoomUse.LEAVING:
         return Node(node.name, NOTHING, NodeState.DRAINING)
     if node.room is RoomUse.NONE:
         return Node(node.name, NOTHING)
     left = node.size - node.reserved - taken
-    # Where more is held than there is, nothing is left; sums of hundredths are hundredths again.
-    return Node(node.name, Resources(max(0.0, round(left.cpus, 2)), max(0, left.memory_mib)))
+    # Where more is held than there is, nothing is left.
+    return Node(node.name, Resources(max(0.0, left.cpus), max(0, left.memory_mib)))
 
 
 def _vjob(vjob: VJobFacts) -> VJob:

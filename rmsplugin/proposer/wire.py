@@ -6,10 +6,12 @@ account, so a pickle opens no door; the digest tells a whole message from what a
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import pickle
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rmsplugin.model.configuration import Configuration
@@ -66,7 +68,8 @@ class GarbageError(Exception):
 
 def encode(message: Message) -> bytes:
     """One frame."""
-    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    with _no_collection():
+        data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _HEADER.pack(_MARK, len(data), _digest(data)) + data
 
 
@@ -105,7 +108,8 @@ class Decoder:
         if _digest(data) != digest:
             raise GarbageError("a frame with another digest than its own")
         try:
-            message = pickle.loads(data)
+            with _no_collection():
+                message = pickle.loads(data)
         except Exception as error:
             raise GarbageError(f"a message that cannot be read: {error}") from None
         if not isinstance(message, Message):
@@ -131,6 +135,22 @@ def receive(decoder: Decoder, read: Callable[[int], bytes]) -> Message | None:
             raise GarbageError("the stream ends in a frame")
         decoder.feed(data)
     return message
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile.
+
+    Pickling lets other threads have their turn, a collection does not: a message of 30,000 VMs sets off so many that an
+    engine's other threads would wait for 150 ms at a time. What is made here has no cycles.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _digest(data: bytes) -> bytes:

@@ -69,8 +69,8 @@ def test_one_in_transition_holds_its_part_on_every_node_that_it_needs() -> None:
 
 
 def test_what_is_about_to_come_has_its_place() -> None:
-    starts = facts("m", WAITING, WAITING, holds="n2", unsettled="is starting")
-    assert capacity(settled([N1, N2], [starts]), "n2") == (2, 6144)
+    starts = facts("m", *[WAITING] * 3, holds="n2", cpus=0.1, unsettled="is starting")
+    assert capacity(settled([N1, N2], [starts]), "n2") == (3.7, 5120)
 
 
 def test_one_that_waits_for_something_else_is_left_out_and_holds_nothing() -> None:
@@ -93,7 +93,7 @@ def test_the_host_keeps_its_part() -> None:
         (RoomUse.HELD, True, NodeState.UP),
         (RoomUse.LEAVING, True, NodeState.DRAINING),
         (RoomUse.LEAVING, False, NodeState.DRAINING),
-        (RoomUse.NONE, True, NodeState.DRAINING),
+        (RoomUse.NONE, True, NodeState.UP),
         (RoomUse.NONE, False, NodeState.UP),
     ],
 )
@@ -103,6 +103,15 @@ def test_a_node_has_something_only_while_the_engine_has_a_room_there(
     found = settled([replace(N1, room=room), N2], [facts("r", running_on("n1"))] if with_vms else [])
     node = found.configuration.node_by_name["n1"]
     assert node == Node("n1", N1.size if room is RoomUse.HELD else NOTHING, state)
+
+
+def test_vms_stay_where_a_room_is_missing_and_nobody_else_wants_the_node() -> None:
+    found = settled([replace(N1, room=RoomUse.NONE), N2], [facts("r", running_on("n1"), running_on("n2"))])
+    assert found.left_out["r"].why is Why.ROOMLESS
+    assert str(found.left_out["r"]) == "r-0 is on n1, and stays while the engine has no room there"
+    assert capacity(found, "n2") == (3, 7168)
+    state_there = settled([replace(N1, room=RoomUse.NONE), N2], [facts("s", sleeping_on("n1"))])
+    assert state_there.left_out == {}, "a saved state needs no room"
 
 
 def test_vms_leave_a_node_whose_room_is_to_be_given_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -377,3 +378,25 @@ def test_a_stream_that_ends_in_a_frame_is_garbage_and_one_that_ends_after_it_is_
     cut = iter([data[:-1], b""])
     with pytest.raises(wire.GarbageError, match="ends in a frame"):
         wire.receive(wire.Decoder(), lambda _: next(cut))
+
+
+def test_no_garbage_is_collected_while_a_message_is_read_or_written() -> None:
+    """A collection keeps all other threads waiting, the longer the more there is."""
+    collections: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    source = big(3000)
+    gc.callbacks.append(note)
+    try:
+        data = wire.encode(wire.Request(source, RJSP))
+        decoder = wire.Decoder()
+        decoder.feed(data)
+        message = decoder.message()
+        seen = list(collections)
+    finally:
+        gc.callbacks.remove(note)
+    assert isinstance(message, wire.Request) and message.configuration == source
+    assert seen.count("start") <= 2, "one after each of the two, at most"
+    assert gc.isenabled()
