@@ -156,10 +156,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
 
     with _display() as show:
-        from rmsplugin.cli.plan import answer as answers
         from rmsplugin.cli.plan import solve, text
         from rmsplugin.decision.parameters import Parameters
         from rmsplugin.instance import read
+        from rmsplugin.proposing.document import document
         from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
@@ -178,7 +178,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if graph is not None:
         graph.write(solve.graph(answer))
     if arguments.json:
-        print(json.dumps(answers.document(answer), indent=1, allow_nan=False))
+        print(json.dumps(document(answer.source, answer.proposal, answer.seconds), indent=1, allow_nan=False))
     elif arguments.dot == "-":
         print(solve.graph(answer), end="")
     else:

@@ -81,8 +81,9 @@ def _keep_to_ourselves() -> tuple[int, int]:
 
 def _limit(memory_mib: int, nice: int) -> None:
     """Bound what this process can take from its neighbours, slurmctld among them."""
-    limit = memory_mib << 20
     # Not RLIMIT_AS: solvers reserve address space that they never use.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own, which nobody can raise
+    limit = memory_mib << 20 if hard == resource.RLIM_INFINITY else min(memory_mib << 20, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(nice)

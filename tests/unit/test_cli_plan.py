@@ -26,7 +26,7 @@ from rmsplugin import settings
 from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.plan import packing, solve, text
-from rmsplugin.cli.plan.answer import Answer, document
+from rmsplugin.cli.plan.answer import Answer
 from rmsplugin.cli.plan.graph_file import GraphFile
 from rmsplugin.cli.plan.interrupt import ends_at_once
 from rmsplugin.cli.plan.text import lines
@@ -44,6 +44,7 @@ from rmsplugin.planning.makespan import Makespan
 from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.proposing import check, propose
+from rmsplugin.proposing.document import document
 from rmsplugin.proposing.proposal import Proposal, sentence
 from rmsplugin.settings import Durations
 
@@ -322,7 +323,7 @@ ODD = Answer(
 
 
 def test_the_json_of_what_is_odd() -> None:
-    found = document(ODD)
+    found = document(ODD.source, ODD.proposal, ODD.seconds)
     assert found["decision"]["a"] == {
         "state": "running",
         "reason": "because a",

@@ -136,6 +136,24 @@ def test_it_is_nice_and_the_first_to_go_where_memory_runs_out() -> None:
         assert "Max core file size        0 " in Path(f"/proc/{pid}/limits").read_text()
 
 
+_TIGHT = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))
+from unit import test_proposer as t
+with t.proposer("sleeps") as made:
+    print(repr(made.propose(t.SOURCE, t.RJSP.without_solver()).failure))
+    limits = t.Path(f"/proc/{made._process.pid}/limits").read_text()
+    print(next(line for line in limits.splitlines() if line.startswith("Max data")))
+"""
+
+
+def test_under_an_engine_that_may_have_less_it_has_no_more() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", _TIGHT], capture_output=True, text=True, check=True, env=environment)
+    failure, limit = done.stdout.splitlines()
+    assert failure == "''" and limit.split()[3:5] == [str(400 << 20)] * 2
+
+
 @pytest.mark.parametrize(
     "field, value", [("deadline_s", 0), ("fallback_s", -1), ("start_s", 0), ("memory_mib", 0), ("nice", 20)]
 )
