@@ -117,8 +117,12 @@ class Process:
         Raises:
             ProcessFailedError: there is none.
         """
+        if self._lifeline < 0:
+            raise ProcessFailedError("has been ended")
         if not self._ready:
             self._expect_ready()
+        self._hear()
+        self._said = b""  # what it said before has nothing to do with this request
         message = self._exchange(request, deadline_s, f"had no answer within {deadline_s:g} s")
         match message:
             case wire.Answer():

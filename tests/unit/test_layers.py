@@ -22,7 +22,10 @@ ALLOWED = {
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing"},
     "adapters": {"model", "settings"},
-    "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
+    "engine": {
+        *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
+        *("adapters", "settings", "client"),
+    },
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {

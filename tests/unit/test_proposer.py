@@ -195,6 +195,12 @@ def test_one_that_fails_costs_its_answer_and_the_next_is_right(bad: str, why: st
         assert again.failure == "" and isinstance(again.found, Proposal)
 
 
+def test_what_it_said_before_is_not_told_with_a_later_failure() -> None:
+    with proposer("warns_once") as made:
+        assert made.propose(SOURCE, RJSP).failure == ""
+        assert fell_back(made.propose(SOURCE, RJSP)) == "ended with status 0"
+
+
 def test_one_that_drowns_us_in_diagnostics_is_killed_at_the_deadline() -> None:
     with proposer("drowns_in_diagnostics", SHORT) as made:
         assert fell_back(made.propose(SOURCE, RJSP)).startswith("had no answer within 0.5 s, and was killed (xxx")
@@ -353,7 +359,7 @@ def test_a_process_that_was_ended_is_not_asked() -> None:
     process.end()
     process.end()
     assert not process.is_usable
-    with pytest.raises((ProcessFailedError, ValueError)):
+    with pytest.raises(ProcessFailedError, match="has been ended"):
         process.ask(request, 30)
 
 
