@@ -156,26 +156,29 @@ def _plan(arguments: argparse.Namespace) -> int:
     graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
 
     with _display() as show:
-        from rmsplugin.cli.plan import answer as answers
         from rmsplugin.cli.plan import solve, text
+        from rmsplugin.decision.parameters import Parameters
         from rmsplugin.instance import read
+        from rmsplugin.proposing.document import document
+        from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         _warn_of_unknown_nodes(arguments.command, configuration)
-        answer = solve.plan(
-            configuration,
+        search = search_of(arguments)
+        parameters = ProposalParameters(
             policy=arguments.policy,
+            decision=Parameters(search=search),
             objective=arguments.objective,
             heuristic=arguments.heuristic,
-            search=search_of(arguments),
+            search=search,
             durations=solve.durations(arguments.config),
-            show=show,
         )
+        answer = solve.plan(configuration, parameters, show)
     if graph is not None:
         graph.write(solve.graph(answer))
     if arguments.json:
-        print(json.dumps(answers.document(answer), indent=1, allow_nan=False))
+        print(json.dumps(document(answer.source, answer.proposal, answer.seconds), indent=1, allow_nan=False))
     elif arguments.dot == "-":
         print(solve.graph(answer), end="")
     else:

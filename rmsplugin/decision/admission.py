@@ -117,7 +117,8 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
         if stuck is None:
             return room
         by_target = draft.reasons[stuck.name].code is ReasonCode.TARGET
-        exact = repack(site, draft.musts, parameters.search_of_one_check) if by_target or not pinned else None
+        worth_a_check = parameters.exact_checks > 0 and (by_target or not pinned)
+        exact = repack(site, draft.musts, parameters.search_of_one_check) if worth_a_check else None
         if exact is not None:
             return exact
         if by_target:

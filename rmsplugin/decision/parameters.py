@@ -44,7 +44,7 @@ class Parameters:
 
     #: Limits of all exact checks of one decision together; each gets an equal share, so that the sum is bounded.
     search: Search = field(default_factory=Search)
-    exact_checks: int = 10  # so many per decision at most
+    exact_checks: int = 10  # so many per decision at most; 0: First Fit Decreasing alone, and no solver is started
     exempt_s: float = 300.0  # a vjob is not suspended for so long after it was started or resumed
     patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
     horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
@@ -61,11 +61,11 @@ class Parameters:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
         if not (self.horizon_s > 0 and math.isfinite(self.horizon_s)):
             raise ValueError(f"horizon_s must be a number of seconds above 0, not {self.horizon_s}")
-        for name in ("exact_checks", "packed_vms", "rounds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, least in (("exact_checks", 0), ("packed_vms", 1), ("rounds", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
     @property
     def search_of_one_check(self) -> Search:
         """The share of the limits that one exact check gets."""
-        return self.search.part(1 / self.exact_checks)
+        return self.search.part(1 / max(1, self.exact_checks))

@@ -21,6 +21,7 @@ BENCHMARKS = {
     "g": "signs",
     "h": "attached",
     "i": "latency",
+    "j": "proposing",
 }
 
 
@@ -42,14 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run-benchmarks",
-        description="Measure decision, packing, placement, plans, service, wrapper and latency, each next to something"
-        " else; docs/benchmarks.md says what the numbers mean.",
+        description="Measure decision, packing, placement, plans, service, wrapper, latency and proposing, each next to"
+        " something else; docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|i", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|j", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

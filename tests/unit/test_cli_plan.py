@@ -26,7 +26,7 @@ from rmsplugin import settings
 from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.plan import packing, solve, text
-from rmsplugin.cli.plan.answer import Answer, document
+from rmsplugin.cli.plan.answer import Answer
 from rmsplugin.cli.plan.graph_file import GraphFile
 from rmsplugin.cli.plan.interrupt import ends_at_once
 from rmsplugin.cli.plan.text import lines
@@ -40,7 +40,12 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import Rule, Violation
+from rmsplugin.planning.makespan import Makespan
+from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.proposing import check, propose
+from rmsplugin.proposing.document import document
+from rmsplugin.proposing.proposal import Proposal, sentence
 from rmsplugin.settings import Durations
 
 PROGRAM = Path(sys.executable).parent / "rmsplugin"
@@ -272,6 +277,25 @@ def test_an_action_costs_what_table_1_says_and_the_plan_their_sum(capsys: pytest
 
 #: What no small instance has: a bypass, a requeue, shared storage, numbers without end. Not a plan that would be right.
 _VMS = {name: VM(name, Resources(1, 512)) for name in ("a-0", "b-0", "c-0")}
+_PLAN = Plan(
+    (
+        (
+            migrate(_VMS["a-0"], "n1", "n2", bypass=True),
+            suspend(_VMS["b-0"], "n1", SHARED),
+            stop(_VMS["c-0"], "n1", requeue=True),
+        ),
+        (migrate(_VMS["a-0"], "n2", "n1"),),
+    )
+)
+_DECISION = Decision(
+    "easy",
+    {"a": VJobState.RUNNING, "b": VJobState.SLEEPING, "c": VJobState.WAITING},
+    {
+        name: Reason(ReasonCode.KEPT, f"because {name}", {"shadow_s": math.inf, "cpus": 1.5, "head": "x"})
+        for name in ("a", "b", "c")
+    },
+    {"a-0": "n2"},
+)
 ODD = Answer(
     Configuration(
         (Node("n1", Resources(4, 4096)), Node("n2", Resources(4, 4096))),
@@ -282,38 +306,24 @@ ODD = Answer(
         ),
         {"a-0": running_on("n1"), "b-0": running_on("n1"), "c-0": running_on("n1")},
     ),
-    Decision(
-        "easy",
-        {"a": VJobState.RUNNING, "b": VJobState.SLEEPING, "c": VJobState.WAITING},
-        {
-            name: Reason(ReasonCode.KEPT, f"because {name}", {"shadow_s": math.inf, "cpus": 1.5, "head": "x"})
-            for name in ("a", "b", "c")
-        },
-        {"a-0": "n2"},
+    Proposal(
+        _DECISION,
+        {"a-0": running_on("n1"), "b-0": sleeping_on(SHARED), "c-0": WAITING},
+        _PLAN,
+        Order(tuple(_PLAN.actions()), ((), (), (), (2, 0)), ()),
+        Makespan(65.5, 60.25, ()),
+        lower_bound=512,
+        nodes_used=1,
+        nodes_lower_bound=1,
+        fingerprint="",
+        sentence=sentence(_DECISION, _PLAN),
     ),
-    {"a-0": running_on("n1"), "b-0": sleeping_on(SHARED), "c-0": WAITING},
-    Plan(
-        (
-            (
-                migrate(_VMS["a-0"], "n1", "n2", bypass=True),
-                suspend(_VMS["b-0"], "n1", SHARED),
-                stop(_VMS["c-0"], "n1", requeue=True),
-            ),
-            (migrate(_VMS["a-0"], "n2", "n1"),),
-        )
-    ),
-    ((), (), (), (2, 0)),
-    65.5,
-    60.25,
-    512,
-    1,
-    1,
     {"decision": 0.123456},
 )
 
 
 def test_the_json_of_what_is_odd() -> None:
-    found = document(ODD)
+    found = document(ODD.source, ODD.proposal, ODD.seconds)
     assert found["decision"]["a"] == {
         "state": "running",
         "reason": "because a",
@@ -644,7 +654,7 @@ def test_a_plan_that_the_checker_rejects_is_not_shown(
         seen.append(arguments)
         return [Violation(Rule.COST, None, None, "it costs 2"), Violation(Rule.TARGET, None, None, "no")]
 
-    monkeypatch.setattr(solve, "check_plan", reject)
+    monkeypatch.setattr(check, "check_plan", reject)
     status, out, err = call(capsys, "plan", "--instance", "switch.json", "--json", "--dot", "g.dot")
     assert (status, out) == (1, "")
     assert err == (
@@ -659,7 +669,7 @@ def test_a_plan_that_the_checker_rejects_is_not_shown(
 def test_no_plan_is_status_1_with_the_explanation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve, "place", lambda *_, **__: Unreachable("n1 and n2 are full"))
+    monkeypatch.setattr(propose, "place", lambda *_, **__: Unreachable("n1 and n2 are full"))
     status, out, err = call(capsys, "plan", "--instance", "switch.json")
     assert (status, out, err) == (1, "", "rmsplugin plan: no plan: n1 and n2 are full\n")
 

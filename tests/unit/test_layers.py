@@ -18,11 +18,28 @@ ALLOWED = {
     "packing": {"model"},
     "decision": {"model", "packing"},
     "planning": {"model", "packing"},
+    "assessment": {"model"},
+    "proposing": {"model", "packing", "decision", "planning"},
+    "proposer": {"model", "proposing"},
     "adapters": {"model", "settings"},
-    "engine": {"model", "packing", "decision", "planning", "adapters", "settings", "client"},
+    "engine": {
+        *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
+        *("adapters", "settings", "client"),
+    },
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
-    "cli": {"adapters", "client", "decision", "engine", "instance", "model", "packing", "planning", "settings"},
+    "cli": {
+        "adapters",
+        "client",
+        "decision",
+        "engine",
+        "instance",
+        "model",
+        "packing",
+        "planning",
+        "proposing",
+        "settings",
+    },
     "client": {"adapters"},
     "hook": {"client", "room_hook"},
     "room_hook": {"client"},
@@ -31,7 +48,7 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "decision", "planning")
+PURE = ("model", "packing", "assessment", "decision", "planning", "proposing")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {

@@ -1,4 +1,4 @@
-"""Solve: decide, place, plan and check, with a clock beside it; everything that is pure is called from here."""
+"""Solve: propose a context switch and have it checked, with a clock beside it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rmsplugin.cli.plan.answer import Answer
-from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.policies import decide
-from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.packing.search import Search
-from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
-from rmsplugin.planning.makespan import Durations, makespan
-from rmsplugin.planning.order import dependency_order
-from rmsplugin.planning.placement import Objective, Placed, place, place_sample
-from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.makespan import Durations
+from rmsplugin.proposing.check import check
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import Missing, NoProposal
+from rmsplugin.proposing.propose import propose
 from rmsplugin.settings import load, settings_path
 
 Show = Callable[[str], None]
@@ -28,76 +24,42 @@ Show = Callable[[str], None]
 class _Clock:
     """Seconds of each step, and what is being done for who watches."""
 
-    def __init__(self, show: Show) -> None:
+    def __init__(self, show: Show, policy: str) -> None:
         self.seconds: dict[str, float] = {}
         self._show = show
+        self._doing = {"decision": f"deciding by {policy}", "placement": "placing", "planning": "checking the plan"}
 
     @contextmanager
-    def step(self, name: str, doing: str) -> Iterator[None]:
-        self._show(doing)
+    def step(self, name: str) -> Iterator[None]:
+        self._show(self._doing[name])
         started = time.perf_counter()
         yield
-        self.seconds[name] = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
-def plan(
-    source: Configuration,
-    *,
-    policy: str,
-    objective: Objective,
-    heuristic: str | None,
-    search: Search,
-    durations: Durations,
-    show: Show = lambda _: None,
-) -> Answer:
+def plan(source: Configuration, parameters: ProposalParameters, show: Show = lambda _: None) -> Answer:
     """Decide, place, plan; and have the plan checked by somebody who did not make it.
 
     Raises:
         OperationFailedError: there is no decision or no plan, or a fault of ours in it.
     """
-    clock = _Clock(show)
-    with clock.step("decision", f"deciding by {policy}"):
-        decision = decide(policy, source, Parameters(search=search))
-    if isinstance(decision, Infeasible):
-        raise OperationFailedError(f"no decision: {decision.explanation}")
-    with clock.step("placement", "placing"):
-        placed = _place(source, decision, objective, heuristic, search)
-    if isinstance(placed, Unreachable):
-        raise OperationFailedError(f"no plan: {placed.explanation}")
-    with clock.step("planning", "checking the plan"):
-        _check(source, placed)
-        order = dependency_order(source, placed.plan)
-        estimate = makespan(placed.plan, order, durations)
-    return Answer(
-        source,
-        decision,
-        placed.target,
-        placed.plan,
-        order.needs,
-        estimate.by_pools_s,
-        estimate.by_dependencies_s,
-        placed.lower_bound,
-        placed.nodes_used,
-        placed.nodes_lower_bound,
-        clock.seconds,
-    )
+    clock = _Clock(show, parameters.policy)
+    found = propose(source, parameters, clock.step)
+    if isinstance(found, NoProposal):
+        if found.missing is Missing.ORDER:
+            _refuse([found.explanation])
+        raise OperationFailedError(found.sentence)
+    with clock.step("planning"):
+        _refuse(check(source, found))
+    return Answer(source, found, clock.seconds)
 
 
-def _place(
-    source: Configuration, decision: Decision, objective: Objective, heuristic: str | None, search: Search
-) -> Placed | Unreachable:
-    if heuristic is None:
-        return place(source, decision.states, sample=decision.placement, objective=objective, search=search)
-    return place_sample(source, decision.states, decision.placement)
-
-
-def _check(source: Configuration, placed: Placed) -> None:
+def _refuse(faults: list[str]) -> None:
     """Refuse a plan with a fault; it would be one of this program."""
-    found = check_plan(source, placed.target, placed.plan.pools, placed.plan.cost)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise OperationFailedError(
-            f"internal error: the plan is wrong: {found[0]}{more}; please report it, with the file"
+            f"internal error: the plan is wrong: {faults[0]}{more}; please report it, with the file"
         )
 
 
@@ -116,4 +78,4 @@ def durations(config: str | None) -> Durations:
 
 def graph(answer: Answer) -> str:
     """The reconfiguration graph in Graphviz's language."""
-    return to_dot(reconfiguration_graph(answer.source, answer.plan.actions()), answer.plan)
+    return to_dot(reconfiguration_graph(answer.source, answer.proposal.plan.actions()), answer.proposal.plan)

@@ -10,6 +10,7 @@ from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.elements import SHARED
 from rmsplugin.planning.cost import local_cost, pool_cost
 from rmsplugin.planning.graph import roman
+from rmsplugin.proposing.proposal import Proposal, counted
 
 _VJOBS = (
     Field("vjob", "its name", text_of("vjob")),
@@ -30,27 +31,13 @@ _ACTIONS = (
 
 def lines(answer: Answer) -> Iterator[str]:
     """One sentence; the vjobs; the pools; what the plan is worth."""
-    yield _sentence(answer)
+    yield answer.proposal.sentence
     if answer.source.vjobs:
         yield ""
         yield from _table(_VJOBS).lines(_vjobs(answer))
     yield from _pools(answer)
     yield ""
-    yield from _worth(answer)
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _sentence(answer: Answer) -> str:
-    decided = answer.decision.sentence or f"{counted(len(answer.source.vjobs), 'vjob')} decided"
-    count = sum(1 for _ in answer.plan.actions())
-    if not count:
-        return f"{decided}; there is nothing to do."
-    pools = counted(len(answer.plan.pools), "pool")
-    return f"{decided}; {counted(count, 'action')} in {pools}, cost {answer.plan.cost} MiB."
+    yield from _worth(answer.proposal)
 
 
 def _vjobs(answer: Answer) -> list[Row]:
@@ -58,19 +45,19 @@ def _vjobs(answer: Answer) -> list[Row]:
         {
             "vjob": vjob.name,
             "now": f"{answer.source.state(vjob)}{', lost' if vjob.lost else ''}",
-            "state": str(answer.decision.states[vjob.name]),
-            "reason": answer.decision.reasons[vjob.name].sentence,
+            "state": str(answer.proposal.decision.states[vjob.name]),
+            "reason": answer.proposal.decision.reasons[vjob.name].sentence,
         }
         for vjob in answer.source.vjobs
     ]
 
 
 def _pools(answer: Answer) -> Iterator[str]:
-    rows = [[_row(action) for action in pool] for pool in answer.plan.pools]
+    rows = [[_row(action) for action in pool] for pool in answer.proposal.plan.pools]
     # One table, so that the columns of all pools stand below each other.
     printed = _table(_ACTIONS).lines(row for pool in rows for row in pool)
     titles = next(printed)
-    for number, pool in enumerate(answer.plan.pools, start=1):
+    for number, pool in enumerate(answer.proposal.plan.pools, start=1):
         yield ""
         yield f"pool {roman(number)}: {counted(len(pool), 'action')}, cost {pool_cost(pool)} MiB"
         if number == 1:
@@ -99,12 +86,12 @@ def _row(action: Action) -> Row:
     }
 
 
-def _worth(answer: Answer) -> Iterator[str]:
-    cost, bound = answer.plan.cost, answer.lower_bound
-    known = "optimal" if answer.optimal else f"gap {100 * (cost - bound) / cost:.1f} %"
+def _worth(proposal: Proposal) -> Iterator[str]:
+    cost, bound = proposal.plan.cost, proposal.lower_bound
+    known = "optimal" if proposal.optimal else f"gap {100 * (cost - bound) / cost:.1f} %"
     yield f"cost      {cost} MiB, proven lower bound {bound} MiB: {known}"
-    yield f"nodes     {answer.nodes_used} in use, proven lower bound {answer.nodes_lower_bound}"
-    by_pools, by_needs = duration(answer.makespan_by_pools_s), duration(answer.makespan_by_dependencies_s)
+    yield f"nodes     {proposal.nodes_used} in use, proven lower bound {proposal.nodes_lower_bound}"
+    by_pools, by_needs = duration(proposal.estimate.by_pools_s), duration(proposal.estimate.by_dependencies_s)
     yield f"makespan  about {by_pools} pool by pool, {by_needs} by dependencies alone"
 
 

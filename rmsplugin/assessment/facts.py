@@ -1,0 +1,91 @@
+"""Facts: what one cycle knows of nodes and vjobs, reduced to what an assessment needs."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rmsplugin.model.elements import VM, WAITING, Location
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import Geometry
+
+
+class RoomUse(enum.StrEnum):
+    """Whether VMs may be on a node by the room that the engine has there."""
+
+    NONE = "none"  # no room, or one that has not begun; and nobody else has the node
+    HELD = "held"
+    LEAVING = "leaving"  # VMs have to leave: the room is to be given back, or another job has the node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One VM host.
+
+    Attributes:
+        name: in the RMS.
+        size: its CPUs and memory in the RMS.
+        room: the engine's room there.
+        reserved: what of ``size`` the host keeps for itself.
+        out_of_reach: why nobody can act there ("its libvirt does not answer", "Slurm says that it is DOWN"); empty if
+            one can.
+    """
+
+    name: str
+    size: Resources
+    room: RoomUse
+    reserved: Resources = NOTHING
+    out_of_reach: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VMFacts:
+    """One VM: what it demands, where it is, and all nodes on which it holds memory or is about to.
+
+    A VM that runs holds memory on its host, one that migrates on both ends, one that boots or is being restored on the
+    node where it will run; one that waits or sleeps on none.
+    """
+
+    vm: VM
+    location: Location = WAITING
+    holds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class VJobFacts:
+    """One vjob.
+
+    Attributes:
+        name: as users know it.
+        vms: all its VMs; while it waits, those that it will have.
+        unsettled: why nothing is to be decided about it now ("is starting", "is held by its user"); empty if something
+            is.
+        nodes: the VM hosts that it may use.
+        preemptible: whether it may be suspended for others (the PreemptMode of its partition).
+        priority: PriorityTier of its partition.
+        time_limit_s: as its user asked; None: no limit.
+        ran_s: how much of the limit is used up, suspends left out.
+        state_s: how long it has been in its state; None: for ever.
+    """
+
+    name: str
+    vms: tuple[VMFacts, ...]
+    nodes: frozenset[str]
+    unsettled: str = ""
+    preemptible: bool = True
+    priority: int = 0
+    time_limit_s: float | None = None
+    ran_s: float = 0.0
+    state_s: float | None = None
+
+
+def vm_demand(geometry: Geometry, overhead_mib: int, observed_cpus: float | None = None) -> Resources:
+    """What one VM demands, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
+
+    Args:
+        geometry: what was asked for at submission.
+        overhead_mib: memory of the hypervisor for each VM.
+        observed_cpus: of a VM that runs, see ``rmsplugin.decision.cpu_demand``; None: what was asked for.
+    """
+    cpus = geometry.cpus if observed_cpus is None else observed_cpus
+    return Resources(cpus, geometry.memory_mib + overhead_mib)

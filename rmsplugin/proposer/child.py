@@ -1,0 +1,137 @@
+"""Child: the program of a proposing process. It answers requests until its engine closes the pipe, or is no more.
+
+Whatever libraries print goes nowhere (standard output) or to the engine as diagnostics (standard error). The kernel
+ends this process when the engine's end of the lifeline closes, also while C code holds the interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import rmsplugin
+from rmsplugin.proposer import wire
+from rmsplugin.proposing.proposal import NoProposal, Proposal
+
+Propose = Callable[..., Proposal | NoProposal]
+
+
+def main(words: list[str]) -> int:
+    """Run until there are no more requests.
+
+    Args:
+        words: the file descriptor of the lifeline, the memory limit in MiB, by how much to be nicer than the engine,
+            and what to call, as ``module:function``.
+    """
+    lifeline, memory_mib, nice, entry = int(words[0]), int(words[1]), int(words[2]), words[3]
+    _end_with(lifeline)
+    requests, answers = _keep_to_ourselves()
+    _limit(memory_mib, nice)
+    module, _, function = entry.partition(":")
+    propose: Propose = getattr(importlib.import_module(module), function)
+    _write(answers, wire.encode(wire.Ready(rmsplugin.__version__)))
+    decoder = wire.Decoder()
+    while (request := wire.receive(decoder, lambda size: os.read(requests, size))) is not None:
+        if not isinstance(request, wire.Request):
+            raise wire.GarbageError("not a request")
+        answer = _answer(propose, request, memory_mib)
+        _write(answers, wire.encode(answer))
+        if isinstance(answer, wire.Failure) and answer.over:
+            return 1
+        del request, answer
+    return 0
+
+
+def _end_with(lifeline: int) -> None:
+    """Have the kernel kill this process as soon as nobody holds the other end of the lifeline.
+
+    Nothing is ever written to it, so that its end is all that can happen there. PR_SET_PDEATHSIG would do it when the
+    *thread* that started this process ends, which in an engine of many threads is another thing. SIGKILL reaches code
+    that holds the interpreter or blocks signals.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        if os.read(lifeline, 1) == b"":  # the engine had ended before
+            os._exit(0)
+    # A service manager sends these to all processes of a service: the engine decides when it is over.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _keep_to_ourselves() -> tuple[int, int]:
+    """Move the pipes to descriptors that no library knows: HiGHS prints a line on standard output now and then."""
+    requests, answers = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return requests, answers
+
+
+def _limit(memory_mib: int, nice: int) -> None:
+    """Bound what this process can take from its neighbours, slurmctld among them."""
+    # Not RLIMIT_AS: solvers reserve address space that they never use.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own, which nobody can raise
+    limit = memory_mib << 20 if hard == resource.RLIM_INFINITY else min(memory_mib << 20, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # where the machine runs out of memory, nothing can be spared more easily
+
+
+def _answer(propose: Propose, request: wire.Request, memory_mib: int) -> wire.Answer | wire.Failure:
+    clock = _Clock()
+    try:
+        found = propose(request.configuration, request.parameters, clock.stage)
+    except MemoryError:
+        return wire.Failure(f"it ran out of memory ({memory_mib} MiB are allowed)", over=True)
+    except Exception as error:
+        return wire.Failure(f"internal error: {type(error).__name__}: {error}"[:500])
+    peak_memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return wire.Answer(found, clock.seconds, _data_mib(), peak_memory_mib)
+
+
+def _data_mib() -> int:
+    """What counts for the limit of memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[5]) * resource.getpagesize() >> 20
+
+
+@dataclass
+class _Clock:
+    """Seconds of each stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+if __name__ == "__main__":
+    try:
+        status = main(sys.argv[1:])
+    except BrokenPipeError:  # the engine is gone, or has no use for the answer
+        status = 0
+    # No destructors: threads that a library may have left are none of our business.
+    os._exit(status)

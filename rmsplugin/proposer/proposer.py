@@ -1,0 +1,154 @@
+"""Proposer: keeps one proposing process warm, and answers by First Fit Decreasing where that process fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from rmsplugin.errors import UnavailableError
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.proposer import wire
+from rmsplugin.proposer.process import Limits, Process, ProcessFailedError
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
+
+#: What a process calls.
+ENTRY = "rmsplugin.proposing.propose:propose"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What came of a request.
+
+    Attributes:
+        found: the proposal, or why there is none.
+        failure: what the process did that was asked first, in a sentence; empty if it answered.
+        seconds: of each stage of the answer, by its name.
+        peak_memory_mib: what the answering process held at most.
+    """
+
+    found: Proposal | NoProposal
+    failure: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    peak_memory_mib: int = 0
+
+
+class Proposer:
+    """Proposes in a process of its own. Requests of several threads are answered one after the other.
+
+    Each answer is there within ``deadline_s``; where the process fails, within ``deadline_s + start_s + fallback_s``
+    (and ``start_s`` more if the failed one was new). Nothing is left behind when this process ends, however it ends.
+    """
+
+    def __init__(self, limits: Limits | None = None, entry: str = ENTRY) -> None:
+        """Start nothing yet: see ``warm_up``.
+
+        Args:
+            limits: bounds of the process.
+            entry: what it calls, as ``module:function``.
+        """
+        self._limits = limits or Limits()
+        self._entry = entry
+        self._turn = threading.Lock()  # held while a request is answered
+        self._state = threading.Lock()  # guards the two below, for a moment only
+        self._process: Process | None = None
+        self._closed = False
+
+    def warm_up(self) -> None:
+        """Start the process if there is none, and wait for nothing: it loads the solvers meanwhile."""
+        with self._turn:
+            self._prepare()
+
+    def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+        """Propose one context switch; by First Fit Decreasing if what was asked for fails, and then it says so.
+
+        The answer has not been checked.
+
+        Raises:
+            UnavailableError: the proposer was closed, before or meanwhile.
+        """
+        with self._turn:
+            try:
+                answer = self._ask(configuration, parameters, self._limits.deadline_s)
+            except ProcessFailedError as error:
+                return self._fall_back(configuration, parameters, f"the proposer {error}")
+            finally:
+                self._prepare()  # the next request finds a process that has loaded everything
+            return Proposed(answer.found, "", answer.seconds, answer.peak_memory_mib)
+
+    def close(self) -> None:
+        """End the process, and any request that is under way. Returns at once; may be called twice."""
+        with self._state:
+            self._closed = True
+            process = self._process
+        if process is not None:
+            process.kill()
+        with self._turn:
+            self._drop()
+
+    def _fall_back(self, configuration: Configuration, parameters: ProposalParameters, failure: str) -> Proposed:
+        try:
+            answer = self._ask(configuration, parameters.without_solver(), self._limits.fallback_s)
+        except ProcessFailedError as error:
+            why = f"{failure}; asked for First Fit Decreasing alone, it {error}"
+            return Proposed(NoProposal(Missing.ANSWER, why), failure)
+        found = answer.found
+        if isinstance(found, Proposal):
+            words = f"{failure}; First Fit Decreasing alone: {found.sentence}"
+            found = replace(found, fallback=failure, sentence=words)
+        return Proposed(found, failure, answer.seconds, answer.peak_memory_mib)
+
+    def _ask(self, configuration: Configuration, parameters: ProposalParameters, deadline_s: float) -> wire.Answer:
+        """Raises ProcessFailedError; UnavailableError where that is because of ``close``."""
+        request = wire.encode(wire.Request(configuration, parameters))
+        process = self._running()
+        try:
+            answer = process.ask(request, deadline_s)
+        except ProcessFailedError:
+            if not process.is_usable:
+                self._drop()
+            self._refuse_if_closed()
+            raise
+        if answer.memory_mib > self._limits.memory_mib / 2:
+            self._drop()  # what libraries hold on to shall not end the next request
+        return answer
+
+    def _running(self) -> Process:
+        """A process that is there; another one if the last one has ended since."""
+        if self._process is not None and not self._process.is_usable:
+            self._drop()
+        with self._state:
+            if self._closed:
+                raise UnavailableError("the proposer is closed")
+            if self._process is None:
+                self._process = Process(self._limits, self._entry)
+            return self._process
+
+    def _prepare(self) -> None:
+        """Start a process, if that can be; whoever asks next tries again and is told."""
+        try:
+            self._running()
+        except (ProcessFailedError, UnavailableError):
+            return
+
+    def _drop(self) -> None:
+        with self._state:
+            process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    def _refuse_if_closed(self) -> None:
+        with self._state:
+            if self._closed:
+                raise UnavailableError("the proposer was closed meanwhile")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

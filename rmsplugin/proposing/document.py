@@ -1,0 +1,85 @@
+"""Document: a proposal as JSON (docs/operator-guide.md, Planning offline)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rmsplugin.decision.result import Decision
+from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, VMState
+from rmsplugin.planning.cost import local_cost
+from rmsplugin.proposing.proposal import Proposal
+
+
+def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, float]) -> dict[str, Any]:
+    """The JSON of a proposal; the same proposal gives the same bytes, but for ``seconds``.
+
+    Args:
+        source: the configuration that it is for.
+        proposal: what is told.
+        seconds: of the clock, by stage.
+    """
+    decision, vjobs = proposal.decision, source.vjobs
+    return {
+        "decision": {vjob.name: _decided(decision, vjob.name) for vjob in vjobs},
+        "target": {vm.name: _place(proposal.target[vm.name]) for vjob in vjobs for vm in vjob.vms},
+        "plan": _plan(proposal),
+        "nodes_used": proposal.nodes_used,
+        "nodes_lower_bound": proposal.nodes_lower_bound,
+        "seconds": {stage: round(value, 4) for stage, value in seconds.items()},
+        "policy": decision.policy,
+        "sentence": decision.sentence,
+    }
+
+
+def _decided(decision: Decision, vjob: str) -> dict[str, Any]:
+    reason = decision.reasons[vjob]
+    return {
+        "state": str(decision.states[vjob]),
+        "reason": reason.sentence,
+        "code": str(reason.code),
+        "numbers": {key: _finite(value) for key, value in reason.numbers.items()},
+    }
+
+
+def _place(location: Location) -> dict[str, str]:
+    key = {VMState.RUNNING: "host", VMState.SLEEPING: "image"}.get(location.state)
+    return {"state": str(location.state), **({key: location.node or ""} if key else {})}
+
+
+def _plan(proposal: Proposal) -> dict[str, Any]:
+    needs = iter(enumerate(proposal.order.needs))
+    return {
+        "pools": [[_action(action, *next(needs)) for action in pool] for pool in proposal.plan.pools],
+        "cost": proposal.plan.cost,
+        "lower_bound": proposal.lower_bound,
+        "optimal": proposal.optimal,
+        "makespan_s": {
+            "pools": round(proposal.estimate.by_pools_s, 2),
+            "dependencies": round(proposal.estimate.by_dependencies_s, 2),
+        },
+    }
+
+
+def _action(action: Action, number: int, needs: Sequence[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"action": str(action.kind), "vm": action.vm.name}
+    if action.source is not None:
+        found["from"] = action.source
+    if action.kind is ActionKind.SUSPEND:
+        found["image"] = action.destination  # where the saved state will be: there, or "shared"
+    elif action.destination is not None:
+        found["to"] = action.destination
+    if action.kind is ActionKind.RESUME:
+        found["local"] = action.is_local
+    for mark in ("bypass", "requeue"):
+        if getattr(action, mark):
+            found[mark] = True
+    return found | {"cost": local_cost(action), "id": number, "needs": sorted(needs)}
+
+
+def _finite(value: float | int | str) -> float | int | str | None:
+    """A value that JSON has; it has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

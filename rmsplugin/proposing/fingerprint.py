@@ -1,0 +1,82 @@
+"""Fingerprint: a digest of what a plan depends on, so that whoever applies it can refuse it when that has moved.
+
+A plan depends on the nodes that its actions leave or enter (their state and capacity, and which VMs run there with
+which demands), and on the vjobs whose VMs it touches (where each VM is, what it demands, what the vjob may). It does
+not depend on the rest of the cluster, nor on how long a vjob has been in its state: a job that arrives meanwhile, or
+the mere passing of time, makes no plan stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import SHARED, VJob, VMState
+from rmsplugin.planning.plan import Plan
+
+_DIGEST_BYTES = 16
+
+
+def fingerprint(configuration: Configuration, plan: Plan) -> str:
+    """The digest, in hexadecimal; the same in every process and release that has the same facts."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for name, fact in sorted(facts(configuration, plan).items()):
+        for text in (name, fact):  # with its length: no name can pass for a part of another fact
+            data = text.encode(errors="surrogatepass")
+            digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def moved(then: Configuration, now: Configuration, plan: Plan) -> list[str]:
+    """What a plan that was made for ``then`` depends on and is otherwise ``now``: a sentence each, by name."""
+    before, after = facts(then, plan), facts(now, plan)
+    return [
+        f"{name}: was {before.get(name, 'not there')}, is {after.get(name, 'not there')}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
+    """All that a plan depends on, in words by name of node, vjob and VM; what is gone has none."""
+    nodes = _nodes(plan)
+    moving = {action.vm.name for action in plan.actions()}
+    found: dict[str, str] = {}
+    for name in nodes:
+        node = configuration.node_by_name.get(name)
+        if node is not None:
+            found[f"node {name}"] = f"{node.state}, {node.capacity.centi_cpus} cCPU and {node.capacity.memory_mib} MiB"
+    for vjob in configuration.vjobs:
+        touched = any(vm.name in moving for vm in vjob.vms)
+        if touched:
+            found[f"vjob {vjob.name}"] = _vjob(vjob)
+        for vm in vjob.vms:
+            at = configuration.locations[vm.name]
+            if touched or (at.state is VMState.RUNNING and at.node in nodes):
+                found[f"VM {vm.name}"] = f"{at}, demands {vm.demand.centi_cpus} cCPU and {vm.demand.memory_mib} MiB"
+    return found
+
+
+def _nodes(plan: Plan) -> set[str]:
+    """The nodes that its actions leave or enter."""
+    ends = (end for action in plan.actions() for end in (action.source, action.destination))
+    return {end for end in ends if end is not None and end != SHARED}
+
+
+def _vjob(vjob: VJob) -> str:
+    parts: list[str] = [f"VMs {_listed(vm.name for vm in vjob.vms)}"]
+    parts += [] if vjob.preemptible else ["not preemptible"]
+    parts += ["lost"] if vjob.lost else []
+    parts += [] if vjob.target is None else [f"target {vjob.target}"]
+    parts += [] if vjob.nodes is None else [f"only on {_listed(vjob.nodes)}"]
+    parts += [f"not on {_listed(vjob.exclude)}"] if vjob.exclude else []
+    return ", ".join(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    def quoted() -> Iterator[str]:
+        for name in sorted(names):
+            yield repr(name)
+
+    return " ".join(quoted())

@@ -1,0 +1,53 @@
+"""Parameters of a proposal: everything that it depends on besides the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.makespan import Durations
+
+if TYPE_CHECKING:
+    from rmsplugin.planning.placement import Objective
+
+#: The policies that start a solver to find out who fits, and those that decide the same by First Fit Decreasing.
+_WITHOUT_SOLVER = {"rjsp-exact": "rjsp"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalParameters:
+    """How to decide, to place and to estimate.
+
+    Attributes:
+        policy: a name from ``rmsplugin.decision.policies.POLICIES``.
+        decision: tunables of the policy.
+        objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
+        heuristic: ``ffd``: take the decision's own First Fit Decreasing sample as the target, and search nothing.
+        search: limits of the search for hosts (those of the decision are in ``decision``).
+        durations: how long each kind of action takes, for the estimate of the makespan.
+        previous: the hosts of the last proposal, node by VM name: a start for the search.
+        shared_store: whether suspended VMs are saved on storage that all nodes mount.
+    """
+
+    policy: str
+    decision: Parameters = field(default_factory=Parameters)
+    objective: Objective = "cost"
+    heuristic: Literal["ffd"] | None = None
+    search: Search = field(default_factory=Search)
+    durations: Durations = field(default_factory=Durations)
+    previous: Mapping[str, str] | None = None
+    shared_store: bool = False
+
+    def without_solver(self) -> ProposalParameters:
+        """The same policy by First Fit Decreasing alone: cheap, and no solver that could hang or eat memory."""
+        return replace(
+            self,
+            policy=_WITHOUT_SOLVER.get(self.policy, self.policy),
+            decision=replace(self.decision, exact_checks=0),
+            objective="cost",
+            heuristic="ffd",
+            previous=None,
+        )

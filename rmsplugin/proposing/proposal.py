@@ -1,0 +1,85 @@
+"""Proposal: one context switch that could be made, with everything that is known about it; or why there is none."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rmsplugin.decision.result import Decision
+from rmsplugin.model.elements import Location
+from rmsplugin.planning.makespan import Makespan
+from rmsplugin.planning.order import Order
+from rmsplugin.planning.plan import Plan
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A decision, the target configuration, the plan that leads there, and how good the plan is known to be.
+
+    Attributes:
+        decision: the state of every vjob, with the reason.
+        target: where each VM ends, by VM name.
+        plan: pools of actions.
+        order: which action waits for which others.
+        estimate: how long the plan takes.
+        lower_bound: MiB; proven, no plan for the decided states costs less.
+        nodes_used: how many nodes host VMs in the end.
+        nodes_lower_bound: proven, they cannot be fewer.
+        fingerprint: a digest of what the plan depends on (``rmsplugin.proposing.fingerprint``).
+        sentence: the whole proposal in one sentence for a person.
+        fallback: why First Fit Decreasing alone decided and placed; empty if what was asked for did.
+    """
+
+    decision: Decision
+    target: Mapping[str, Location]
+    plan: Plan
+    order: Order
+    estimate: Makespan
+    lower_bound: int
+    nodes_used: int
+    nodes_lower_bound: int
+    fingerprint: str
+    sentence: str
+    fallback: str = ""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no plan for the decided states can cost less."""
+        return self.plan.cost == self.lower_bound
+
+
+class Missing(enum.StrEnum):
+    """What a proposal could not be made for lack of."""
+
+    DECISION = "decision"
+    PLAN = "plan"
+    ORDER = "order"  # the plan that was made contradicts itself: a fault of this program
+    ANSWER = "answer"  # who was asked gave none
+
+
+@dataclass(frozen=True, slots=True)
+class NoProposal:
+    """There is none: what is missing, and why."""
+
+    missing: Missing
+    explanation: str
+
+    @property
+    def sentence(self) -> str:
+        """Both in a sentence for a person."""
+        return f"no {self.missing}: {self.explanation}"
+
+
+def sentence(decision: Decision, plan: Plan) -> str:
+    """A decision and its plan: "2 of 3 vjobs run: 1 starts; 1 action in 1 pool, cost 0 MiB."."""
+    decided = decision.sentence or f"{counted(len(decision.states), 'vjob')} decided"
+    count = sum(1 for _ in plan.actions())
+    if not count:
+        return f"{decided}; there is nothing to do."
+    return f"{decided}; {counted(count, 'action')} in {counted(len(plan.pools), 'pool')}, cost {plan.cost} MiB."
+
+
+def counted(number: int, singular: str) -> str:
+    """A number of things: "1 action", "2 actions"."""
+    return f"{number} {singular}" if number == 1 else f"{number} {singular}s"
