@@ -27,7 +27,7 @@ def configured_format(qemu_conf: Path = QEMU_CONF) -> str:
     except OSError:
         return RAW
     values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == "save_image_format"]
-    return values[-1].partition("#")[0].strip().strip("\"'") if values else RAW
+    return values[0].partition("#")[0].strip().strip("\"'") if values else RAW  # libvirt too takes the first
 
 
 def restorable_formats() -> list[str]:

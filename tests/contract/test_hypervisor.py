@@ -205,7 +205,8 @@ class LibvirtWorld:
         """Restart the node's libvirtd with other values in qemu.conf."""
         file = self._directory / "hosts" / node / "etc/libvirt/qemu.conf"
         before = file.read_text()
-        file.write_text(before + "".join(f'{key} = "{value}"\n' for key, value in values.items()))
+        # Of several lines for one key libvirt takes the first.
+        file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()) + before)
         try:
             with self.ended(node):
                 pass

@@ -522,6 +522,7 @@ def test_state_of_a_format_without_a_program_is_left_to_libvirt(node: Node, stat
         ('user = "root"\nsave_image_format = "lzop"\n', "lzop"),
         ("  save_image_format='zstd' # fast\n", "zstd"),
         ('save_image_format_x = "xz"\n', "raw"),
+        ('save_image_format = "lzop"\nsave_image_format = "raw"\n', "lzop"),
     ],
 )
 def test_format_of_saved_states_is_read_from_qemu_conf(tmp_path: Path, text: str, expected: str) -> None:
