@@ -211,8 +211,8 @@ ANSWER = """echo '{"bytes": 1, "blake2b": "d1"}'"""
 
 
 def test_long_seal_that_gives_signs_of_life_is_waited_for(cluster: Cluster) -> None:
-    cluster.start(A, script=agent_that(200 << 20, beats=6, then=ANSWER))
-    agents = cluster.agents(call_timeout_s=1.5)
+    cluster.start(A, script=agent_that(200 << 20, beats=12, then=ANSWER))
+    agents = cluster.agents(call_timeout_s=4)
     with cluster.entered():
         assert agents.seal(A, VM) == Digest(1, "d1")
         agents.close()
@@ -225,7 +225,7 @@ def test_long_seal_that_gives_signs_of_life_is_waited_for(cluster: Cluster) -> N
 )
 def test_seal_is_given_up(cluster: Cluster, total: int, beats: int, then: str) -> None:
     cluster.start(A, script=agent_that(total, beats, then))
-    agents = cluster.agents(call_timeout_s=1.5)
+    agents = cluster.agents(call_timeout_s=4)
     with cluster.entered():
         began = time.monotonic()
         with pytest.raises(TimedOutError, match=f"seal on {A} did not end in time"):
@@ -234,16 +234,22 @@ def test_seal_is_given_up(cluster: Cluster, total: int, beats: int, then: str) -
         agents.close()
 
 
-def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Cluster) -> None:
+def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Cluster, tmp_path: Path) -> None:
     space = """[ "$SSH_ORIGINAL_COMMAND" = space ] && { echo '{"free_bytes": 7}'; exit; }\n"""
-    cluster.start(A, script=space + agent_that(200 << 20, beats=3, then=ANSWER))
-    agents = cluster.agents(call_timeout_s=4)
+    beat = (
+        f"""while [ ! -e {tmp_path}/go ]; do echo '{{"bytes_done": 1, "bytes_total": {1 << 40}}}'; sleep 0.5; done\n"""
+    )
+    cluster.start(A, script=space + beat + ANSWER)
+    agents = cluster.agents(call_timeout_s=6)
     begun = threading.Event()
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
         seals = [pool.submit(agents.seal, A, VM, progress=lambda *_: begun.set()) for _ in range(16)]
-        assert begun.wait(20)
-        assert agents.free_bytes(A) == 7
-        assert not all(seal.done() for seal in seals)
+        try:
+            assert begun.wait(20)
+            assert agents.free_bytes(A) == 7
+            assert not any(seal.done() for seal in seals)
+        finally:
+            (tmp_path / "go").touch()
         assert [seal.result() for seal in seals] == [Digest(1, "d1")] * 16
         agents.close()
 
