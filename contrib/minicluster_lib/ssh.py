@@ -34,7 +34,8 @@ def install_keys(cluster: Cluster) -> None:
     write(cluster.head.path("etc/rmsplugin/agent_key"), engine_private, mode=0o600, owner="slurm")
     write(cluster.head.path("etc/rmsplugin/agent_key.pub"), f"{engine_public}\n".encode())
     known_hosts = []
-    admitted = [engine_public]
+    agent = f"{VENV}/bin/rmsplugin-node"
+    admitted = [f'restrict,command="{agent}" {engine_public}']
     for node in cluster.node_hosts:
         host_private, host_public = ssh_key_pair(node.name)
         write(node.path("etc/ssh/ssh_host_ed25519_key"), host_private, mode=0o600)
@@ -42,9 +43,8 @@ def install_keys(cluster: Cluster) -> None:
         known_hosts.append(f"{node.name},{node.address} {host_public}")
         node_private, node_public = ssh_key_pair(f"root@{node.name}")
         write(node.path("etc/rmsplugin/node_key"), node_private, mode=0o600)
-        admitted.append(node_public)
-    restriction = f'restrict,command="{VENV}/bin/rmsplugin-node"'
-    authorized = "".join(f"{restriction} {key}\n" for key in admitted)
+        admitted.append(f'restrict,command="{agent} --peer" {node_public}')
+    authorized = "".join(f"{line}\n" for line in admitted)
     for node in cluster.node_hosts:
         write(node.path("etc/ssh/authorized_keys/root"), authorized.encode(), mode=0o600)
         write(node.path("etc/ssh/sshd_config"), _SSHD_CONFIG.format(address=node.address).encode())

@@ -65,7 +65,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
-    from rmsplugin.cli.check.nodes import judge_node, judge_pair
+    from rmsplugin.cli.check.nodes import judge_formats, judge_node, judge_pair
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.settings import settings_path
 
@@ -90,6 +90,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
             nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)
             for node in nodes:
                 found += judge_node(settings, node)
+            found += judge_formats(nodes)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
             answering = [node.name for node in nodes if not isinstance(node.agent, str)]
             for pair in [] if arguments.quick else probe.probe_pairs(agents, answering, done=show):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -14,6 +15,8 @@ from typing import IO
 from rmsplugin.node_agent.errors import AgentError
 
 CHUNK_BYTES = 1 << 20
+#: A long verb says so often how far it is, also while it waits for the disk.
+PULSE_S = 0.5
 _LOCK_WAIT_S = 60.0
 _LOCK_FILE = ".lock"
 _VMS_PER_JOB = 10**6  # parse_vm_name allows six digits for the index
@@ -92,13 +95,67 @@ def is_complete(path: Path) -> bool:
         return file.read(len(STATE_MAGIC)) == STATE_MAGIC
 
 
-def digest_of(path: Path, *, sync: bool = False) -> tuple[int, str]:
-    """Size and BLAKE2b of a file, after what other processes wrote to it is on disk if ``sync``."""
+class Pulse:
+    """Tells how far a long verb is, but not more often than it is worth."""
+
+    def __init__(self, report: Callable[[dict[str, int]], None], total: int | None = None) -> None:
+        """``total``: bytes that there are to do; told at once, so that the caller knows how long to be patient."""
+        self._report = report
+        self._total = {} if total is None else {"bytes_total": total}
+        self._told_at = time.monotonic()
+        if total is not None:
+            report({"bytes_done": 0, **self._total})
+
+    def beat(self, done: int) -> None:
+        """``done`` bytes are done."""
+        now = time.monotonic()
+        if now - self._told_at >= PULSE_S:
+            self._report({"bytes_done": done, **self._total})
+            self._told_at = now
+
+
+def digest_of(path: Path, beat: Callable[[int], None] = lambda _: None) -> tuple[int, str]:
+    """Size and BLAKE2b of a file; ``beat`` is called with the bytes read so far, again and again."""
+    digest, done = hashlib.blake2b(), 0
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            done += len(chunk)
+            beat(done)
+    return done, digest.hexdigest()
+
+
+def sync_and_digest(path: Path, beat: Callable[[int], None]) -> tuple[int, str]:
+    """``digest_of``, while what other processes wrote to the file goes to the disk; returns when all is there."""
     with open(path, "rb") as file:
-        if sync:
-            os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, "blake2b")
-        return file.tell(), digest.hexdigest()
+        syncing = _Sync(file.fileno())
+        size, blake2b = digest_of(path, beat)
+        while not syncing.wait(PULSE_S):
+            beat(size)
+    return size, blake2b
+
+
+class _Sync(threading.Thread):
+    """An fsync in a thread of its own: it may take minutes, in which somebody has to say that all is well."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(daemon=True)
+        self._descriptor = descriptor
+        self._error: OSError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._error = error
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended within the time. Raises OSError when it has failed."""
+        self.join(seconds)
+        if self._error is not None:
+            raise self._error
+        return not self.is_alive()
 
 
 def free_bytes(directory: Path) -> int:

@@ -1,7 +1,8 @@
 """Node agent: ``rmsplugin-node``, the forced command behind the engine's (and the other nodes') ssh key.
 
 The words come in SSH_ORIGINAL_COMMAND, and only by hand from the command line. They are split, counted and checked,
-and never given to a shell. Every call prints one JSON object, its last line.
+and never given to a shell. Every call prints one JSON object, its last line. With ``--peer``, for the key of another
+node, it takes copies and tells the room for them, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def main() -> int:
 
 def _answer_once() -> int:
     try:
-        config_path, words = _words(sys.argv[1:])
-        answer = _run(config_path, words)
+        peer, config_path, words = _words(sys.argv[1:])
+        answer = _run(peer, config_path, words)
     except AgentError as error:
         return _fail(error)
     except BrokenPipeError:
@@ -57,28 +58,33 @@ def _report(answer: Answer) -> None:
     print(json.dumps(answer), flush=True)
 
 
-def _words(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The settings file, and the words of the call."""
+def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
+    """Whether another node calls, the settings file, and the words of the call."""
     config_path = None
+    peer = arguments[:1] == ["--peer"]
+    if peer:
+        arguments = arguments[1:]
     if arguments[:1] == ["--config"]:
         if len(arguments) < 2:
             raise AgentError("failed", "--config needs a file")
         config_path, arguments = arguments[1], arguments[2:]
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
     if command is None:
-        return config_path, arguments
+        return peer, config_path, arguments
     if arguments:
         raise AgentError("failed", "a forced command takes its words from ssh alone")
     if len(command) > _COMMAND_LIMIT or not command.isprintable():
         raise AgentError("failed", "not a command of the node agent")
     try:
-        return config_path, shlex.split(command)
+        return peer, config_path, shlex.split(command)
     except ValueError as error:
         raise AgentError("failed", f"not a command of the node agent: {error}") from None
 
 
-def _run(config_path: str | None, words: list[str]) -> Answer:
+def _run(peer: bool, config_path: str | None, words: list[str]) -> Answer:
     verb, *rest = words or [""]
+    if peer and (verb, len(rest)) not in _PEER_CALLS:
+        raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     shared = rest[-1:] == ["--shared"]
     if shared:
         del rest[-1]
@@ -92,6 +98,10 @@ def _send(agent: Agent, rest: list[str]) -> Answer:
     from rmsplugin.node_agent import transfer  # here: the other verbs start faster without it
 
     return transfer.send(agent, VMName(rest[0]), _node(rest[1]), _size(rest[2]), _blake2b(rest[3]), _report)
+
+
+def _seal(agent: Agent, rest: list[str], shared: bool) -> Answer:
+    return agent.seal(VMName(rest[0]), shared, _report)
 
 
 def _reach(agent: Agent, rest: list[str]) -> Answer:
@@ -113,8 +123,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
     ("make-overlay", 2): lambda agent, rest, shared: agent.make_overlay(VMName(rest[0]), rest[1]),
     ("drop-config", 1): lambda agent, rest, shared: agent.drop_config(VMName(rest[0])),
     ("stat", 1): lambda agent, rest, shared: agent.stat(VMName(rest[0]), shared),
-    ("digest", 1): lambda agent, rest, shared: agent.digest(VMName(rest[0]), shared),
-    ("seal", 2): lambda agent, rest, shared: agent.seal(VMName(rest[0]), _blake2b(rest[1]), shared),
+    ("seal", 1): _seal,
     ("verify", 3): lambda agent, rest, shared: agent.verify(VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), shared),
     ("send", 4): lambda agent, rest, shared: _send(agent, rest),
     ("receive", 3): lambda agent, rest, shared: _receive(agent, rest),
@@ -124,7 +133,9 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
     ("reach", 1): lambda agent, rest, shared: _reach(agent, rest),
     ("check", 0): lambda agent, rest, shared: agent.check(),
 }
-_SHARED = frozenset({"stat", "digest", "seal", "verify", "drop-state", "list", "space"})
+#: What the key of another node may call. Neither takes anything away, nor gives anything out.
+_PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
+_SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space"})
 
 
 def _matching(pattern: re.Pattern[str], word: str, what: str) -> str:

@@ -11,17 +11,14 @@ import os
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from rmsplugin.node_agent import files
+from rmsplugin.node_agent import compression, files
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Answer, VMName
+from rmsplugin.node_agent.verbs import Agent, Answer, Report, VMName, incoming_path
 
-_PROGRESS_INTERVAL_S = 0.5
 _REACH_TIMEOUT_S = 12.0
 
 #: Connects in a process of its own: libvirt's connect blocks in C for as long as the other side pleases.
@@ -35,7 +32,7 @@ except libvirt.libvirtError as error:
 """
 
 
-def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: Callable[[Answer], None]) -> Answer:
+def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: Report) -> Answer:
     """Copy the final file to the other node's store."""
     final, _ = agent.state_paths(vm, shared=False)
     with files.lock(final.parent, vm.identity, shared=True):
@@ -60,8 +57,11 @@ def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: C
 def reach(agent: Agent, node: str) -> Answer:
     """Try the other node's agent and its libvirt from here; what is wrong with each, or nothing."""
     uri = agent.config.migrate_uri.replace("{node}", node)
+    wrong = _attempt([*_ssh(agent), node, "space"])
     return {
-        "agent": _attempt([*_ssh(agent), node, "space"]),
+        "agent": wrong,
+        # A harmless verb that is none of a node's: if it is obeyed, so are those that do harm.
+        "unrestricted": not wrong and not _attempt([*_ssh(agent), node, "check"]),
         "libvirt": _attempt([sys.executable, "-c", _CONNECT, uri]),
     }
 
@@ -101,17 +101,15 @@ def _ssh(agent: Agent) -> list[str]:
     return ["ssh", "-F", "/dev/null", "-T", "-i", agent.config.node_key, *words, "-l", agent.config.agent_user, "--"]
 
 
-def _pour(path: Path, pipe: IO[bytes], report: Callable[[Answer], None]) -> None:
+def _pour(path: Path, pipe: IO[bytes], report: Report) -> None:
     """Write the file into the pipe, as far as the other side takes it. That side digests what arrives."""
-    done, reported_at = 0, time.monotonic()
+    done, pulse = 0, files.Pulse(report)
     # The other side stops listening when it fails, and when it has the file already; its answer says which.
     with suppress(BrokenPipeError), open(path, "rb") as file, pipe:
         while chunk := file.read(files.CHUNK_BYTES):
             pipe.write(chunk)
             done += len(chunk)
-            if time.monotonic() - reported_at > _PROGRESS_INTERVAL_S:
-                report({"bytes_done": done})
-                reported_at = time.monotonic()
+            pulse.beat(done)
 
 
 def _answer(node: str, output: bytes, errors: bytes) -> Answer:
@@ -123,40 +121,45 @@ def _answer(node: str, output: bytes, errors: bytes) -> Answer:
     except (IndexError, ValueError, TypeError, KeyError):
         message = errors.decode(errors="replace").strip().rpartition("\n")[2]
         raise AgentError("failed", f"no copy to {node}: {message or 'its agent did not answer'}") from None
-    raise AgentError(kind if kind in ("no_space", "corrupt") else "failed", f"{node}: {message}")
+    raise AgentError(kind if kind in ("no_space", "corrupt", "exists") else "failed", f"{node}: {message}")
 
 
 def receive(agent: Agent, vm: VMName, size: int, blake2b: str) -> Answer:
-    """Take the state that ``send`` brings on standard input; nothing happens if it is here already."""
-    final, partial = agent.state_paths(vm, shared=False)
+    """Take the state that ``send`` brings on standard input; nothing happens if it is here already.
+
+    Another node calls this, and must not be able to take away what is here: another state of the VM is left alone,
+    and so is what libvirt may just be writing.
+    """
+    final, _ = agent.state_paths(vm, shared=False)
+    incoming = incoming_path(final)
     with files.lock(final.parent, vm.identity):
-        if files.size_of(final) == size and files.digest_of(final) == (size, blake2b):
+        found = files.size_of(final)
+        if found == size and files.digest_of(final) == (size, blake2b):
             return {"bytes": size}
-        files.remove(partial)
+        if found is not None:
+            raise AgentError("exists", f"another state of {vm.name} is here")
+        files.remove(incoming)
         if files.free_bytes(final.parent) < size:
             raise AgentError("no_space", f"{final.parent} has no room for {size} bytes")
         try:
-            _take(partial, size, blake2b)
+            _take(incoming, size, blake2b)
+            compression.require_program(incoming)
         except BaseException:
-            files.remove(partial)
+            files.remove(incoming)
             raise
-        partial.rename(final)
+        incoming.rename(final)
         files.sync_directory(final.parent)
     return {"bytes": size}
 
 
-def _take(partial: Path, size: int, blake2b: str) -> None:
-    """Write standard input to the file; its first bytes, which say that it is complete, come last."""
+def _take(incoming: Path, size: int, blake2b: str) -> None:
+    """Write standard input to the file."""
     digest = hashlib.blake2b()
-    head = b""
     source = sys.stdin.buffer
-    with files.create(partial) as file:
+    with files.create(incoming) as file:
         remaining = size
         while remaining and (chunk := source.read(min(files.CHUNK_BYTES, remaining))):
             digest.update(chunk)
-            if remaining == size:
-                head = chunk[: len(files.STATE_MAGIC)]
-                chunk = bytes(len(head)) + chunk[len(head) :]
             file.write(chunk)
             remaining -= len(chunk)
         if remaining:
@@ -165,9 +168,5 @@ def _take(partial: Path, size: int, blake2b: str) -> None:
             raise AgentError("failed", f"the copy is longer than {size} bytes")
         if digest.hexdigest() != blake2b:
             raise AgentError("corrupt", "what arrived is not what was saved")
-        file.flush()
-        os.fsync(file.fileno())
-        file.seek(0)
-        file.write(head)
         file.flush()
         os.fsync(file.fileno())

@@ -6,16 +6,18 @@ import os
 import pwd
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.model.vjob import parse_vm_name
-from rmsplugin.node_agent import files
+from rmsplugin.node_agent import compression, files
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 
 Answer = dict[str, Any]
+Report = Callable[[Answer], None]
 
 _CONFIG_LIMIT_BYTES = 64 * 1024
 _SEED_LIMIT_BYTES = 4 << 20
@@ -23,6 +25,9 @@ _SEED_LIMIT_BYTES = 4 << 20
 #: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to others either, but
 #: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
 _STORE_MODE = 0o700
+
+#: What follows the VM's name in the names of states that nobody may restore.
+_UNFINISHED = (".state.partial", ".state.incoming")
 _VM_DIR_MODE = 0o711
 
 
@@ -117,31 +122,26 @@ class Agent:
             "free_bytes": files.free_bytes(final.parent),
         }
 
-    def digest(self, vm: VMName, shared: bool) -> Answer:
-        """Sync and digest the partial file."""
-        final, partial = self.state_paths(vm, shared)
-        with files.lock(final.parent, vm.identity, shared=True):
-            size, blake2b = self._partial_digest(vm, partial)
-        return {"bytes": size, "blake2b": blake2b}
+    def seal(self, vm: VMName, shared: bool, report: Report) -> Answer:
+        """Have the partial file on disk, digest it and give it its final name, all in one reading.
 
-    def seal(self, vm: VMName, blake2b: str, shared: bool) -> Answer:
-        """Give the partial file its final name, if it is the one that was digested."""
+        Asked again, when the answer did not reach the engine, it digests the final file.
+        """
         final, partial = self.state_paths(vm, shared)
         with files.lock(final.parent, vm.identity):
-            if files.size_of(partial) is None and files.size_of(final) is not None:
-                return {}
-            if self._partial_digest(vm, partial)[1] != blake2b:
-                raise AgentError("corrupt", f"the partial state of {vm.name} is not the one to seal")
-            partial.rename(final)
+            path = final if files.size_of(partial) is None else partial
+            size = files.size_of(path)
+            if size is None:
+                raise AgentError("not_found", f"no state of {vm.name} to seal")
+            if not files.is_complete(path):
+                raise AgentError("corrupt", f"the state of {vm.name} is incomplete")
+            size, blake2b = files.sync_and_digest(path, files.Pulse(report, size).beat)
+            if path == partial:
+                # The engine may have given this call up meanwhile, and begun something else with the file.
+                report({"bytes_done": size, "bytes_total": size})
+                partial.rename(final)
             files.sync_directory(final.parent)
-        return {}
-
-    def _partial_digest(self, vm: VMName, partial: Path) -> tuple[int, str]:
-        if files.size_of(partial) is None:
-            raise AgentError("not_found", f"no partial state of {vm.name}")
-        if not files.is_complete(partial):
-            raise AgentError("corrupt", f"the partial state of {vm.name} is incomplete")
-        return files.digest_of(partial, sync=True)
+        return {"bytes": size, "blake2b": blake2b}
 
     def verify(self, vm: VMName, size: int, blake2b: str, shared: bool) -> Answer:
         """Read the final file."""
@@ -154,13 +154,14 @@ class Agent:
                 raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
             if files.digest_of(final) != (size, blake2b):
                 raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
+            compression.require_program(final)
         return {}
 
     def drop_state(self, vm: VMName, shared: bool) -> Answer:
-        """Remove final and partial file."""
+        """Remove final and partial file, and what a copy that broke off has left."""
         final, partial = self.state_paths(vm, shared)
         with files.lock(final.parent, vm.identity):
-            files.remove(final, partial)
+            files.remove(final, partial, incoming_path(final))
         return {}
 
     def list_files(self, shared: bool) -> Answer:
@@ -169,7 +170,7 @@ class Agent:
         configs = {path.name.partition(".")[0] for path in self._vm_dir().iterdir()}
         return {
             "states": _vms(name.removesuffix(".state") for name in names if name.endswith(".state")),
-            "partials": _vms(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
+            "partials": _vms({name.removesuffix(end) for end in _UNFINISHED for name in names if name.endswith(end)}),
             "configs": _vms(configs),
         }
 
@@ -190,12 +191,19 @@ class Agent:
             "node_key": _describe(Path(config.node_key)),
             "known_hosts": _describe(Path(config.known_hosts)),
             "images": {path: os.access(path, os.R_OK) for path in config.images},
+            "save_format": compression.configured_format(),
+            "restorable_formats": compression.restorable_formats(),
         }
 
     def state_paths(self, vm: VMName, shared: bool) -> tuple[Path, Path]:
         """Final and temporary name of the VM's state."""
         directory = self.store(shared)
         return directory / f"{vm.name}.state", directory / f"{vm.name}.state.partial"
+
+
+def incoming_path(final: Path) -> Path:
+    """Where a copy from another node is written: never over what libvirt writes on this one."""
+    return final.with_name(f"{final.name}.incoming")
 
 
 def _vms(names: Any) -> list[str]:

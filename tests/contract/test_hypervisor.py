@@ -200,6 +200,31 @@ class LibvirtWorld:
             assert self.minicluster("restart", node, "libvirtd").returncode == 0
             eventually(lambda: self.hypervisor.host_info(node) is not None)
 
+    @contextlib.contextmanager
+    def qemu_conf(self, node: str, **values: str) -> Iterator[None]:
+        """Restart the node's libvirtd with other values in qemu.conf."""
+        file = self._directory / "hosts" / node / "etc/libvirt/qemu.conf"
+        before = file.read_text()
+        # Of several lines for one key libvirt takes the first.
+        file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()) + before)
+        try:
+            with self.ended(node):
+                pass
+            yield
+        finally:
+            file.write_text(before)
+            with self.ended(node):
+                pass
+
+    @contextlib.contextmanager
+    def without(self, node: str, program: str) -> Iterator[None]:
+        """Nobody can run the program on the node."""
+        assert self.on(node, "mount", "--bind", "/dev/null", program).returncode == 0
+        try:
+            yield
+        finally:
+            assert self.on(node, "umount", program).returncode == 0
+
     def up(self, node: str, vm: str) -> bool:
         console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
         return console.exists() and b"Run /init" in console.read_bytes()
@@ -264,11 +289,9 @@ def power(world: World, node: str, name: str = VM) -> VMPower | None:
 
 
 def saved(world: World, node: str = A, name: str = VM) -> Digest:
-    """Suspend the VM as the engine does: save, digest, seal."""
+    """Suspend the VM as the engine does: save and seal."""
     world.hypervisor.save(node, name, world.state_path(name) + ".partial", timeout_s=60)
-    digest = world.nodes.digest(node, name, timeout_s=60)
-    world.nodes.seal(node, name, digest)
-    return digest
+    return world.nodes.seal(node, name)
 
 
 @contextlib.contextmanager
@@ -581,12 +604,11 @@ def test_nothing_secret_is_on_the_command_line(world: World) -> None:
 
 def test_node_agent_tells_what_is_wrong(world: World) -> None:
     with pytest.raises(NotFoundError):
-        world.nodes.digest(A, VM, timeout_s=20)
+        world.nodes.seal(A, VM)
     with pytest.raises(NotFoundError):
         world.nodes.verify(A, VM, Digest(1, "0" * 128), timeout_s=20)
     boot(world)
     digest = saved(world)
-    world.nodes.seal(A, VM, digest)
     assert world.nodes.stat(A, VM).final_bytes == digest.size_bytes
     assert world.nodes.list_files(A).states == {VM}
     with pytest.raises(CorruptStateError):
@@ -598,6 +620,103 @@ def test_node_agent_tells_what_is_wrong(world: World) -> None:
     world.nodes.drop_state(A, VM)
     world.nodes.drop_state(A, VM)
     assert world.nodes.stat(A, VM).final_bytes is None
+
+
+def test_seal_asked_again_says_the_same(world: World) -> None:
+    boot(world)
+    world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
+    steps: list[tuple[int, int]] = []
+    digest = world.nodes.seal(A, VM, progress=lambda *step: steps.append(step))
+    assert steps[-1] == (digest.size_bytes, digest.size_bytes)
+    assert world.nodes.seal(A, VM) == digest
+    assert not world.exists(A, world.state_path(VM) + ".partial")
+    world.nodes.verify(A, VM, digest, timeout_s=20)
+
+
+def test_newer_save_is_sealed_over_an_older_state(world: World) -> None:
+    boot(world)
+    older = saved(world)
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    newer = saved(world)
+    assert newer != older
+    world.nodes.verify(A, VM, newer, timeout_s=20)
+
+
+def test_copy_replaces_an_older_state(world: World) -> None:
+    boot(world)
+    world.nodes.send(A, B, VM, saved(world), timeout_s=60)
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    newer = saved(world)
+    world.nodes.send(A, B, VM, newer, timeout_s=60)
+    world.nodes.verify(B, VM, newer, timeout_s=20)
+    world.nodes.verify(A, VM, newer, timeout_s=20)
+
+
+@only_libvirt
+def test_states_are_compressed_and_those_of_before_can_be_restored(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    big = spec("vjob9004-0", memory_mib=256)
+    path = world.state_path(big.name)
+    boot_up(world, A, big)
+    with world.qemu_conf(A, save_image_format="raw"):
+        raw = saved(world, A, big.name)
+    world.hypervisor.restore(A, big, path, timeout_s=60)
+    world.hypervisor.unpause(A, big.name, timeout_s=20)
+    compressed = saved(world, A, big.name)
+    assert compressed.size_bytes < 0.7 * raw.size_bytes
+    world.nodes.send(A, B, big.name, compressed, timeout_s=60)
+    world.hypervisor.restore(B, big, path, timeout_s=60)
+    world.hypervisor.unpause(B, big.name, timeout_s=20)
+    assert power(world, B, big.name) is VMPower.RUNNING
+
+
+@only_libvirt
+def test_node_without_the_program_is_refused_and_loses_nothing(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot_up(world)
+    program = f"/usr/bin/{world.nodes.check(A).save_format}"
+    digest = saved(world)
+    refused = pytest.raises(OperationFailedError, match="cannot be restored on this node, which has no program")
+    with world.without(B, program), refused:
+        world.nodes.send(A, B, VM, digest, timeout_s=60)
+    with world.without(A, program):
+        with refused:
+            world.nodes.verify(A, VM, digest, timeout_s=60)
+        with pytest.raises(OperationFailedError) as refusal:
+            world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+        assert "state" not in type(refusal.value).__name__.lower(), "what cannot be loaded here is not lost"
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    with world.without(A, program):
+        with pytest.raises(OperationFailedError):
+            world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
+        assert power(world, A) is VMPower.RUNNING
+        assert not world.exists(A, world.state_path(VM) + ".partial")
+
+
+@only_libvirt
+def test_key_of_a_node_brings_copies_and_nothing_else(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot(world)
+    digest = saved(world)
+    reach = world.nodes.reach(B, A)
+    assert (reach.agent, reach.libvirt, reach.unrestricted) == ("", "", False)
+    ssh = [
+        "ssh",
+        "-F",
+        "/dev/null",
+        "-i",
+        "/etc/rmsplugin/node_key",
+        "-o",
+        "UserKnownHostsFile=/etc/rmsplugin/known_hosts",
+    ]
+    for words in (f"drop-state {VM}", f"send {VM} {B} {digest.size_bytes} {digest.blake2b}", "list"):
+        done = world.on(B, *ssh, f"root@{A}", words)
+        assert done.returncode == 1 and "not for the key of a node" in done.stdout
+    world.nodes.verify(A, VM, digest, timeout_s=20)
+    assert world.nodes.list_files(B).states == frozenset()
 
 
 def test_send_to_a_full_node(world: World) -> None:

@@ -11,9 +11,11 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.engine.task import CancelledError
-from rmsplugin.errors import NoSpaceError, OperationFailedError, UnavailableError
+from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -75,6 +77,43 @@ def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World
     assert world.rms.job(job).state == "RUNNING"
 
 
+def test_state_of_an_earlier_suspend_is_never_taken_for_that_of_a_later_one(world: World) -> None:
+    job = sleeping(world, vms=1)
+    world.nodes.fail_next("drop_state", UnavailableError("no answer"))
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    vm = world.context.ledger.vms(job)[0]
+    assert world.context.nodes.stat(vm.host, vm.name).final_bytes, "the first state was to be left over"
+    world.hypervisor.hook_next("save", Point.DURING, lambda: world.hypervisor.kill_vm(vm.name))
+    world.hypervisor.fail_next("save", OperationFailedError("QEMU died"))
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert world.context.ledger.vjob(job).losses == 1, "the VM was set back to its first suspend"
+
+
+def test_seal_whose_answer_is_lost_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = running(world, vms=2)
+    seal, unanswered = world.nodes.seal, [f"vjob{job}-1"]
+
+    def answer_is_lost(node: str, vm: str, **options: bool) -> Digest:
+        digest = seal(node, vm, **options)
+        if vm in unanswered:
+            unanswered.remove(vm)
+            raise TimedOutError("seal did not end in time")
+        return digest
+
+    monkeypatch.setattr(world.nodes, "seal", answer_is_lost)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert not unanswered and powers(world, job) == {VMPower.RUNNING}
+    assert world.context.ledger.vjob(job).losses == 0
+    assert not any(world.files.paths(node) for node in NODES)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+
+
 def test_one_save_that_fails_leaves_all_vms_running_and_no_file(world: World) -> None:
     job = running(world, vms=3, memory_mib=128)
     world.hypervisor.fail_next("save", NoSpaceError("no space left in the store of n2"), vm=f"vjob{job}-1")
@@ -120,7 +159,7 @@ def test_a_vm_that_dies_takes_its_vjob_to_the_start(world: World) -> None:
     world.hypervisor.kill_vm(f"vjob{job}-1")
     world.until(job, S.WAITING, S.STARTING)
     world.until(job, S.RUNNING)
-    assert world.context.ledger.vjob(job).losses == 1
+    assert world.context.ledger.vjob(job).losses == 1, "the VM was set back to its first suspend"
     assert world.rms.job(job).restarts == 1
 
 

@@ -19,7 +19,7 @@ from rmsplugin.adapters.hypervisor.base import HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
-from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_node, judge_pair
+from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_formats, judge_node, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.settings import Settings
 
@@ -41,6 +41,8 @@ AGENT = NodeCheck(
     images={"/k": True, "/i": True},
     time=0.0,
     bridge=True,
+    save_format="lzop",
+    restorable_formats=frozenset({"raw", "gzip", "lzop"}),
 )
 MACHINES = frozenset({"pc-i440fx-7.2", "pc-q35-7.2"})
 NEWER_MACHINES = frozenset({"pc-q35-8.2", "pc-q35-9.0", "pc-q35-9.2", "pc-q35-10.0", "pc-q35-10.1", "pc-i440fx-11.0"})
@@ -124,11 +126,35 @@ def agent(**directories: Mapping[str, Any]) -> NodeFacts:
         (agent(vm_dir=DIRECTORY | {"mode": "0755"}), Level.ERROR, "mode 0755"),
         (agent(node_key=DIRECTORY | {"mode": "0644"}), Level.ERROR, "others may read"),
         (agent(node_key={"path": "/key", "exists": False}), Level.ERROR, "no key for the other nodes"),
+        (replace(NODE, agent=replace(AGENT, save_format="raw")), Level.WARNING, "saves VMs uncompressed"),
+        (replace(NODE, agent=replace(AGENT, save_format="sparse")), Level.WARNING, "saves VMs uncompressed"),
+        (replace(NODE, agent=replace(AGENT, save_format="gzip")), Level.WARNING, "gzip, which is slow"),
+        (replace(NODE, agent=replace(AGENT, save_format="zstd")), Level.ERROR, "no program zstd"),
     ],
 )
 def test_each_fault_of_a_node_is_found(facts: NodeFacts, level: Level, words: str) -> None:
     (fault,) = faults(judge_node(settings(), facts))
     assert fault.level is level and words in fault.what and fault.subject == "node n1"
+
+
+def test_states_must_be_restorable_on_every_node() -> None:
+    other = replace(NODE, name="n2", agent=replace(AGENT, save_format="raw", restorable_formats=frozenset({"raw"})))
+    old = replace(NODE, name="n3", agent=replace(AGENT, save_format="", restorable_formats=frozenset()))
+    silent = replace(NODE, name="n4", agent="no route")
+    assert list(judge_formats([NODE, replace(NODE, name="n5"), old, silent])) == []
+    (fault,) = judge_formats([NODE, other, old, silent])
+    assert (fault.level, fault.subject) == (Level.ERROR, "node n2")
+    assert "no program lzop" in fault.what and "saved on n1" in fault.what
+
+
+def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
+    (fault,) = faults(judge_node(settings(), agent(store=DIRECTORY | {"free_bytes": 1 << 30})))
+    assert "if their memory does not compress" in fault.what
+
+
+def test_key_of_a_node_that_may_do_everything_is_found() -> None:
+    (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", "", unrestricted=True))))
+    assert fault.level is Level.ERROR and "n1's key may do everything" in fault.what and "--peer" in fault.remedy
 
 
 def test_the_shared_store_is_judged_instead_of_the_local_one() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import signal
 import stat
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +20,14 @@ from typing import Any
 
 import pytest
 
+from rmsplugin.node_agent import compression, files, main
 from rmsplugin.node_agent.files import STATE_MAGIC
 
 VM = "vjob12-0"
 AGENT = [sys.executable, "-m", "rmsplugin.node_agent.main"]
 CONTENT = STATE_MAGIC + bytes(range(256)) * 20_000
 DIGEST = hashlib.blake2b(CONTENT).hexdigest()
+SEALED = {"bytes": len(CONTENT), "blake2b": DIGEST}
 
 
 class Node:
@@ -37,9 +43,11 @@ class Node:
             f'node_key = "/etc/key"\nknown_hosts = "/etc/known"\n{extra}'
         )
 
-    def start(self, words: str, prefix: list[str] | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, words: str, prefix: list[str] | None = None, flags: tuple[str, ...] = (), **environment: str
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*(prefix or []), *AGENT, "--config", str(self.config)],
+            [*(prefix or []), *AGENT, *flags, "--config", str(self.config)],
             env={**os.environ, "SSH_ORIGINAL_COMMAND": words, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,9 +55,14 @@ class Node:
         )
 
     def call(
-        self, words: str, content: bytes = b"", prefix: list[str] | None = None, **environment: str
+        self,
+        words: str,
+        content: bytes = b"",
+        prefix: list[str] | None = None,
+        flags: tuple[str, ...] = (),
+        **environment: str,
     ) -> dict[str, Any]:
-        with self.start(words, prefix, **environment) as process:
+        with self.start(words, prefix, flags, **environment) as process:
             output, errors = process.communicate(content, timeout=30)
         assert errors == b""
         answer: dict[str, Any] = json.loads(output.splitlines()[-1])
@@ -163,7 +176,8 @@ def test_overlay(tmp_path: Path) -> None:
         f"PUT-CONFIG {VM}",
         "sh -c id",
         f"stat {VM} --shared --shared",
-        f"seal {VM} short",
+        f"seal {VM} {DIGEST}",
+        f"digest {VM}",
         f"verify {VM} -1 {DIGEST}",
         f"send {VM} -oProxyCommand=id 5 {DIGEST}",
         f"send {VM} n1;id 5 {DIGEST}",
@@ -208,9 +222,8 @@ def test_life_of_a_state(node: Node) -> None:
     found = node.call(f"stat {VM}")
     assert (found["final"], found["partial"]) == (None, {"bytes": len(CONTENT), "complete": True})
     assert found["free_bytes"] > 0
-    assert node.call(f"digest {VM}") == {"bytes": len(CONTENT), "blake2b": DIGEST}
-    assert node.call(f"seal {VM} {DIGEST}") == {}
-    assert node.call(f"seal {VM} {DIGEST}") == {}
+    assert node.call(f"seal {VM}") == SEALED
+    assert node.call(f"seal {VM}") == SEALED, "asked again, since nobody heard the answer"
     assert node.files() == [f"lib/store/{VM}.state"]
     assert node.call(f"verify {VM} {len(CONTENT)} {DIGEST}") == {}
     assert node.call("list") == {"states": [VM], "partials": [], "configs": []}
@@ -232,24 +245,77 @@ def test_shared_store_is_another_one(node: Node) -> None:
 def test_incomplete_state_is_not_sealed(node: Node) -> None:
     node.put_partial(b"LibvirtQemudPart" + CONTENT[16:])
     assert node.call(f"stat {VM}")["partial"]["complete"] is False
-    assert node.call(f"digest {VM}")["kind"] == "corrupt"
-    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "corrupt"
+    assert node.call(f"seal {VM}")["kind"] == "corrupt"
     assert not node.final.exists()
 
 
-def test_seal_takes_only_what_was_digested(node: Node) -> None:
-    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "not_found"
-    assert node.call(f"digest {VM}")["kind"] == "not_found"
-    node.put_partial(CONTENT + b"more")
-    assert node.call(f"seal {VM} {DIGEST}")["kind"] == "corrupt"
-    assert not node.final.exists() and node.partial.exists()
+def test_seal_of_nothing(node: Node) -> None:
+    assert node.call(f"seal {VM}")["kind"] == "not_found"
 
 
 def test_seal_replaces_an_older_state(node: Node) -> None:
     node.put_partial()
     node.final.write_bytes(STATE_MAGIC + b"of an earlier suspend")
-    assert node.call(f"seal {VM} {DIGEST}") == {}
+    assert node.call(f"seal {VM}") == SEALED
     assert node.final.read_bytes() == CONTENT
+
+
+def bytes_read() -> int:
+    """Bytes that this process and its ended children have read so far."""
+    return int(re.findall(r"^rchar: ([0-9]+)$", Path("/proc/self/io").read_text(), re.M)[0])
+
+
+def test_seal_reads_the_state_once(node: Node) -> None:
+    size = 64 << 20
+    os.truncate(node.put_partial(), size)
+    before = bytes_read()
+    assert node.call(f"seal {VM}")["bytes"] == size
+    assert size <= bytes_read() - before < 1.5 * size
+
+
+def test_seal_says_how_much_there_is_to_do_before_it_does_it(node: Node) -> None:
+    node.put_partial()
+    with node.start(f"seal {VM}") as process:
+        output, _ = process.communicate()
+    assert json.loads(output.splitlines()[0]) == {"bytes_done": 0, "bytes_total": len(CONTENT)}
+
+
+def test_seal_is_left_undone_when_nobody_listens_any_more(node: Node) -> None:
+    node.put_partial()
+    with node.start(f"seal {VM}") as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.wait(timeout=30) == 1
+    assert node.files() == [f"lib/store/{VM}.state.partial"]
+
+
+def test_sync_that_takes_long_is_not_taken_for_silence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = node.put_partial()
+    beats: list[int] = []
+    released = threading.Event()
+
+    def slow(descriptor: int) -> None:
+        assert released.wait(30)
+
+    def beat(done: int) -> None:
+        beats.append(done)
+        if beats.count(len(CONTENT)) >= 4:
+            released.set()
+
+    monkeypatch.setattr(os, "fsync", slow)
+    assert files.sync_and_digest(partial, beat) == (len(CONTENT), DIGEST)
+    assert beats.count(len(CONTENT)) >= 4
+
+
+def test_sync_that_fails_is_no_seal(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = node.put_partial()
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "broken disk")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="broken disk"):
+        files.sync_and_digest(partial, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -341,24 +407,136 @@ def test_receive_of_something_else_leaves_nothing(node: Node, content: bytes, ki
     assert node.files() == []
 
 
-def test_receive_replaces_a_damaged_copy(node: Node) -> None:
-    node.call("space")
-    node.final.write_bytes(CONTENT[:-1] + b"\0")
+def test_receive_takes_nothing_away(node: Node) -> None:
+    other = STATE_MAGIC + b"another state of the VM"
+    node.put_partial(other)
+    node.final.write_bytes(other)
+    assert node.call(receive(), CONTENT)["kind"] == "exists"
+    node.final.unlink()
     assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
-    assert node.final.read_bytes() == CONTENT
+    assert (node.final.read_bytes(), node.partial.read_bytes()) == (CONTENT, other)
 
 
-def test_killed_receive_leaves_only_a_partial_that_is_not_complete(node: Node) -> None:
+def test_killed_receive_leaves_nothing_that_could_be_sealed(node: Node) -> None:
+    incoming = node.store / f"{VM}.state.incoming"
     with node.start(receive()) as process:
         assert process.stdin
         process.stdin.write(CONTENT[: 2 << 20])
         process.stdin.flush()
-        wait_for(lambda: node.partial.exists() and node.partial.stat().st_size >= 1 << 20)
+        wait_for(lambda: incoming.exists() and incoming.stat().st_size >= 1 << 20)
         process.send_signal(signal.SIGKILL)
-    assert node.files() == [f"lib/store/{VM}.state.partial"]
-    assert node.call(f"stat {VM}")["partial"]["complete"] is False
+    assert node.files() == [f"lib/store/{VM}.state.incoming"]
+    assert node.call("list")["partials"] == [VM]
+    assert node.call(f"stat {VM}")["partial"] is None
+    assert node.call(f"seal {VM}")["kind"] == "not_found"
     assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
     assert node.files() == [f"lib/store/{VM}.state"]
+
+
+def test_drop_state_removes_what_a_copy_has_left(node: Node) -> None:
+    node.call("space")
+    (node.store / f"{VM}.state.incoming").write_bytes(CONTENT[:100])
+    assert node.call(f"drop-state {VM}") == {}
+    assert node.files() == []
+
+
+PEER = ("--peer",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"put-config {VM}",
+        f"put-seed {VM}",
+        f"make-overlay {VM} /base",
+        f"drop-config {VM}",
+        f"stat {VM}",
+        f"seal {VM}",
+        f"verify {VM} {len(CONTENT)} {DIGEST}",
+        f"send {VM} n2 {len(CONTENT)} {DIGEST}",
+        f"drop-state {VM}",
+        "list",
+        "check",
+        "reach n2",
+        "space --shared",
+        "",
+    ],
+)
+def test_key_of_a_node_is_for_copies_only(node: Node, words: str) -> None:
+    node.put_partial()
+    before = node.files()
+    answer = node.call(words, flags=PEER)
+    assert (answer["kind"], "not for the key of a node" in answer["error"]) == ("failed", True)
+    assert node.files() == before
+
+
+def test_key_of_a_node_may_bring_a_copy(node: Node) -> None:
+    assert node.call("space", flags=PEER)["free_bytes"] > 0
+    assert node.call(receive(), CONTENT, flags=PEER) == {"bytes": len(CONTENT)}
+    assert node.final.read_bytes() == CONTENT
+
+
+def test_every_verb_is_named_in_the_test_of_a_nodes_key() -> None:
+    marks = test_key_of_a_node_is_for_copies_only.pytestmark  # type: ignore[attr-defined]
+    refused = {words.partition(" ")[0] for words in marks[0].args[1]} - {"", "space"}
+    assert refused | {"receive", "space"} == {verb for verb, _ in main._CALLS}
+
+
+# Compression.
+
+
+def compressed(number: int) -> bytes:
+    """The beginning of a state as libvirt writes it through a program."""
+    return struct.pack("=16s4I", STATE_MAGIC, 2, 1000, 1, number) + bytes(1000)
+
+
+def test_state_that_cannot_be_restored_here_is_refused_with_a_sentence(node: Node, tmp_path: Path) -> None:
+    state = compressed(4)
+    size, digest = len(state), hashlib.blake2b(state).hexdigest()
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    answer = node.call(receive(size, digest), state, PATH=str(empty))
+    assert (answer["kind"], "no program lzop" in answer["error"]) == ("failed", True)
+    assert node.files() == []
+    (empty / "lzop").write_text("#!/bin/sh\n")
+    (empty / "lzop").chmod(0o755)
+    assert node.call(receive(size, digest), state, PATH=str(empty)) == {"bytes": size}
+    assert node.call(f"verify {VM} {size} {digest}", PATH=str(empty)) == {}
+    (empty / "lzop").unlink()
+    assert "no program lzop" in node.call(f"verify {VM} {size} {digest}", PATH=str(empty))["error"]
+    assert node.final.exists()
+
+
+@pytest.mark.parametrize(
+    "state", [compressed(0), compressed(6), compressed(77), STATE_MAGIC], ids=["raw", "sparse", "unknown", "no header"]
+)
+def test_state_of_a_format_without_a_program_is_left_to_libvirt(node: Node, state: bytes) -> None:
+    assert node.call(receive(len(state), hashlib.blake2b(state).hexdigest()), state) == {"bytes": len(state)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "raw"),
+        ('#save_image_format = "lzop"\n', "raw"),
+        ('user = "root"\nsave_image_format = "lzop"\n', "lzop"),
+        ("  save_image_format='zstd' # fast\n", "zstd"),
+        ('save_image_format_x = "xz"\n', "raw"),
+        ('save_image_format = "lzop"\nsave_image_format = "raw"\n', "lzop"),
+    ],
+)
+def test_format_of_saved_states_is_read_from_qemu_conf(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "qemu.conf"
+    assert compression.configured_format(file) == "raw"
+    file.write_text(text)
+    assert compression.configured_format(file) == expected
+
+
+def test_check_tells_the_formats_that_can_be_restored(node: Node, tmp_path: Path) -> None:
+    for name in ("zstd", "xz"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert node.call("check", PATH=str(tmp_path))["restorable_formats"] == ["raw", "xz", "zstd"]
 
 
 def test_calls_for_one_vm_wait_for_each_other_and_others_do_not(node: Node) -> None:
@@ -366,7 +544,7 @@ def test_calls_for_one_vm_wait_for_each_other_and_others_do_not(node: Node) -> N
         assert first.stdin
         first.stdin.write(CONTENT[: 2 << 20])
         first.stdin.flush()
-        wait_for(node.partial.exists)
+        wait_for((node.store / f"{VM}.state.incoming").exists)
         with node.start(receive()) as second:
             time.sleep(0.5)
             assert second.poll() is None, "two copies are written at once"
@@ -399,7 +577,7 @@ def pair(tmp_path: Path) -> tuple[Node, Node, dict[str, str]]:
     script.write_text(text.replace("{config}", str(destination.config)))
     script.chmod(0o755)
     source.put_partial()
-    source.call(f"seal {VM} {DIGEST}")
+    source.call(f"seal {VM}")
     return source, destination, {"PATH": f"{script.parent}:{os.environ['PATH']}"}
 
 

@@ -20,7 +20,7 @@ from rmsplugin.adapters.hypervisor.base import (
     VMStatistics,
 )
 from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, with_paths_of
-from rmsplugin.adapters.hypervisor.libvirt_errors import is_unloadable_state
+from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state
 from rmsplugin.adapters.hypervisor.libvirt_link import Call, Link, start_event_loop
 from rmsplugin.errors import (
     CorruptStateError,
@@ -380,6 +380,8 @@ class LibvirtHypervisor:
         except (UnavailableError, NotFoundError, TimedOutError):
             raise
         except OperationFailedError as error:
+            if is_unknown_format(error):
+                raise
             # libvirt has many words for it: no magic, a half-written one, a header that leads nowhere, no XML.
             raise CorruptStateError(str(error)) from None
 

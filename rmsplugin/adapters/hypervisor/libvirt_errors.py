@@ -38,6 +38,8 @@ _BY_ERRNO: dict[int, type[RmspluginError]] = {
 _BY_TEXT: dict[str, type[RmspluginError]] = {
     "No space left on device": NoSpaceError,
     "Disk quota exceeded": NoSpaceError,
+    # The program that (de)compresses a state. libvirt calls it ENOENT, but it is no VM and no file of ours.
+    "Cannot find '": OperationFailedError,
 }
 
 #: QEMU's words when it will not load a state. libvirt passes them on as a failed start.
@@ -66,6 +68,11 @@ def translate(error: libvirt.libvirtError, what: str) -> RmspluginError:
     if code == libvirt.VIR_ERR_SYSTEM_ERROR:
         return _BY_ERRNO.get(error.get_int1() or 0, OperationFailedError)(message)
     return OperationFailedError(message)
+
+
+def is_unknown_format(error: RmspluginError) -> bool:
+    """Whether a state is of a format that this libvirt does not know, and a newer one does."""
+    return "save image format" in str(error) or "compressed save format" in str(error)
 
 
 def is_unloadable_state(error: RmspluginError) -> bool:

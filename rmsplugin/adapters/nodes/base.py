@@ -2,9 +2,10 @@
 
 Contract of ``Nodes``, for every implementation:
 
-* Calls block and are bounded in time; they may be made from several threads.
-* Every verb is idempotent, except that ``send`` and ``verify`` read the whole file again.
-* A node that cannot be reached raises UnavailableError; past ``timeout_s`` TimedOutError is raised, and the outcome has
+* Calls block and are bounded in time; they may be made from several threads. A node that is silent delays nobody who
+  calls another one, and all who call it equally long.
+* Every verb is idempotent, except that ``seal``, ``send`` and ``verify`` read the whole file again.
+* A node that cannot be reached raises UnavailableError; past the bound TimedOutError is raised, and the outcome has
   to be observed (``stat``, ``list_files``).
 * What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
   CorruptStateError, anything else OperationFailedError.
@@ -38,7 +39,7 @@ class StateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Size and BLAKE2b of a state file: what ``seal``, ``send`` and ``verify`` are told to expect."""
+    """Size and BLAKE2b of a state file: what ``seal`` returns, and ``send`` and ``verify`` are told to expect."""
 
     size_bytes: int
     blake2b: str
@@ -62,6 +63,8 @@ class NodeCheck:
     images: Mapping[str, bool]  # path -> readable there
     time: float  # the node's clock, seconds since the epoch
     bridge: bool  # whether the guests' bridge is there
+    save_format: str  # how its libvirt is told to compress what it saves, e.g. "raw" or "lzop"; "" not known
+    restorable_formats: frozenset[str]  # those that the node has the programs for
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,16 @@ class Reach:
 
     agent: str
     libvirt: str
+    unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
+
+
+#: Storage that is slower than this, reading and syncing, is taken for broken.
+SLOWEST_SEAL_BYTES_PER_S = 10 << 20
+
+
+def seal_timeout_s(size_bytes: int, call_timeout_s: float) -> float:
+    """How long the seal of a file of ``size_bytes`` may take, with ``call_timeout_s`` for a small one."""
+    return call_timeout_s + size_bytes / SLOWEST_SEAL_BYTES_PER_S
 
 
 class Nodes(Protocol):
@@ -95,12 +108,13 @@ class Nodes(Protocol):
         """What there is of the VM's state."""
         ...
 
-    def digest(self, node: str, vm: str, *, timeout_s: float, shared: bool = False) -> Digest:
-        """Sync and digest the partial file. An incomplete one raises CorruptStateError."""
-        ...
+    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
+        """Have the partial file on disk under its final name, and say what is in it.
 
-    def seal(self, node: str, vm: str, digest: Digest, *, shared: bool = False) -> None:
-        """Give the partial file its final name; nothing happens if that was done already."""
+        When there is no partial file, but a final one, it was sealed before, and that one's digest is returned: who
+        saves a VM has to see to it that no older final file is there. Bounded by the size of the file
+        (``seal_timeout_s``), and by the silence of the node. An incomplete file raises CorruptStateError.
+        """
         ...
 
     def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
@@ -117,7 +131,10 @@ class Nodes(Protocol):
         timeout_s: float,
         progress: Progress | None = None,
     ) -> None:
-        """Copy the final file from one node's store to another's, verified where it arrives."""
+        """Copy the final file from one node's store to another's, verified where it arrives.
+
+        Another state of the VM there is history, and removed.
+        """
         ...
 
     def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:

@@ -76,28 +76,21 @@ class SimulatedNodes:
             self._files.free_bytes(node, self._path(vm, shared)),
         )
 
-    def digest(self, node: str, vm: str, *, timeout_s: float, shared: bool = False) -> Digest:
-        """See ``Nodes``."""
-        self._enter("digest", node, vm)
-        part = self._partial(node, vm, shared)
-        if part is None:
-            raise NotFoundError(f"{node} has no partial state of {vm}")
-        if not part.complete:
-            raise CorruptStateError(f"the partial state of {vm} on {node} is incomplete")
-        return Digest(part.size_bytes, part.blake2b)
-
-    def seal(self, node: str, vm: str, digest: Digest, *, shared: bool = False) -> None:
+    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
         """See ``Nodes``."""
         self._enter("seal", node, vm)
         part = self._partial(node, vm, shared)
-        if part is None:
-            if self._final(node, vm, shared) is None:
-                raise NotFoundError(f"{node} has no state of {vm}")
-            return
-        if part.blake2b != digest.blake2b:
-            raise CorruptStateError(f"the partial state of {vm} on {node} is not the one to seal")
-        self._files.drop(node, self._path(vm, shared) + ".partial")
-        self._files.put(node, self._path(vm, shared), part)
+        state = part or self._final(node, vm, shared)
+        if state is None:
+            raise NotFoundError(f"{node} has no state of {vm} to seal")
+        if not state.complete:
+            raise CorruptStateError(f"the state of {vm} on {node} is incomplete")
+        if progress:
+            progress(state.size_bytes, state.size_bytes)
+        if part is not None:
+            self._files.drop(node, self._path(vm, shared) + ".partial")
+            self._files.put(node, self._path(vm, shared), part)
+        return Digest(state.size_bytes, state.blake2b)
 
     def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
         """See ``Nodes``."""
@@ -148,7 +141,7 @@ class SimulatedNodes:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         self._enter("check", node)
-        return NodeCheck("simulated", {}, {}, 0.0, True)
+        return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

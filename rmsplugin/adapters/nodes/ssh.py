@@ -6,15 +6,23 @@ import json
 import shlex
 import socket
 import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import paramiko
 
 from rmsplugin.adapters.hypervisor.base import Progress
-from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.nodes.base import (
+    Digest,
+    NodeCheck,
+    NodeFiles,
+    PartialFile,
+    Reach,
+    StateFiles,
+    seal_timeout_s,
+)
+from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,
@@ -25,90 +33,22 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 
+
+class _ExistsError(OperationFailedError):
+    """Another state of the VM is where a copy should go."""
+
+
 _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "not_found": NotFoundError,
     "no_space": NoSpaceError,
     "corrupt": CorruptStateError,
+    "exists": _ExistsError,
     "failed": OperationFailedError,
 }
 
-#: sshd's MaxSessions is 10 unless the site changes it; more channels at once on one connection are refused.
-_CALLS_AT_ONCE = 8
-
-
-class _Link:
-    """The connection to one node, made when needed and made anew when broken."""
-
-    def __init__(self, node: str, agents: NodeAgents) -> None:
-        self._node = node
-        self._agents = agents
-        self._client: paramiko.SSHClient | None = None
-        self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(_CALLS_AT_ONCE)
-
-    @contextmanager
-    def channel(self, deadline: float) -> Iterator[paramiko.Channel]:
-        """A fresh channel to the node. Raises UnavailableError, TimedOutError."""
-        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise TimedOutError(f"too many calls to the node agent of {self._node} are under way")
-        try:
-            channel = self._open(deadline)
-            try:
-                yield channel
-            finally:
-                channel.close()
-        finally:
-            self._slots.release()
-
-    def _open(self, deadline: float) -> paramiko.Channel:
-        # A connection that broke unnoticed (the node restarted) shows only here: it is worth a second try.
-        for attempt in (1, 2):
-            remaining_s = min(self._agents.connect_timeout_s, max(0.1, deadline - time.monotonic()))
-            with self._lock:
-                transport = self._transport(remaining_s)
-            try:
-                return transport.open_session(timeout=remaining_s)
-            except (paramiko.SSHException, EOFError, OSError) as error:
-                self.drop(transport)
-                if attempt == 2:
-                    raise UnavailableError(f"the node agent of {self._node} cannot be reached: {error}") from None
-        raise AssertionError("unreachable")
-
-    def _transport(self, timeout_s: float) -> paramiko.Transport:
-        transport = self._client.get_transport() if self._client else None
-        if transport is not None and transport.is_active():
-            return transport
-        client = paramiko.SSHClient()
-        try:
-            client.load_host_keys(self._agents.known_hosts_path)
-            client.set_missing_host_key_policy(paramiko.RejectPolicy())
-            client.connect(
-                self._node,
-                username=self._agents.user,
-                key_filename=self._agents.key_path,
-                timeout=timeout_s,
-                banner_timeout=timeout_s,
-                auth_timeout=timeout_s,
-                channel_timeout=timeout_s,
-                allow_agent=False,
-                look_for_keys=False,
-            )
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            client.close()
-            raise UnavailableError(f"the node agent of {self._node} cannot be reached: {error}") from None
-        transport = client.get_transport()
-        if transport is None:
-            raise UnavailableError(f"the node agent of {self._node} hung up")
-        transport.set_keepalive(15)
-        self._client = client
-        return transport
-
-    def drop(self, transport: paramiko.Transport | None = None) -> None:
-        """Close the connection; with ``transport``: only if it is still that one."""
-        with self._lock:
-            if self._client is not None and transport in (None, self._client.get_transport()):
-                self._client.close()
-                self._client = None
+_LONG_CALLS = frozenset({"seal", "verify", "send"})
+#: What an agent says that does not know a verb.
+_UNKNOWN_VERB = "not a command of the node agent"
 
 
 class NodeAgents:
@@ -129,15 +69,14 @@ class NodeAgents:
             user: account of the node agent.
             key_path: private key that the account authorises for the forced command.
             known_hosts_path: host keys of all nodes; an unknown or changed one is refused.
-            connect_timeout_s: bound of each step of a connection.
-            call_timeout_s: bound of the verbs that take no ``timeout_s``.
+            connect_timeout_s: bound of a connection; twice that when it turns out to have broken unnoticed.
+            call_timeout_s: bound of the verbs that take no ``timeout_s``, and of a node's silence in a seal.
         """
-        self.user = user
         self.key_path = key_path
         self.known_hosts_path = known_hosts_path
-        self.connect_timeout_s = connect_timeout_s
+        self._target = Target(user, key_path, known_hosts_path, connect_timeout_s)
         self._call_timeout_s = call_timeout_s
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, Link] = {}
         self._lock = threading.Lock()
 
     def put_config(self, node: str, vm: str, content: bytes) -> None:
@@ -166,14 +105,17 @@ class NodeAgents:
             answer["free_bytes"],
         )
 
-    def digest(self, node: str, vm: str, *, timeout_s: float, shared: bool = False) -> Digest:
+    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
         """See ``Nodes``."""
-        answer = self._call(node, ["digest", vm], shared=shared, timeout_s=timeout_s)
-        return Digest(answer["bytes"], answer["blake2b"])
+        patience = Patience(self._call_timeout_s, silence_s=self._call_timeout_s)
 
-    def seal(self, node: str, vm: str, digest: Digest, *, shared: bool = False) -> None:
-        """See ``Nodes``."""
-        self._call(node, ["seal", vm, digest.blake2b], shared=shared)
+        def advance(step: Mapping[str, int]) -> None:
+            patience.heard(seal_timeout_s(step["bytes_total"], self._call_timeout_s))
+            if progress:
+                progress(step["bytes_done"], step["bytes_total"])
+
+        answer = self._call(node, ["seal", vm], shared=shared, patience=patience, advance=advance)
+        return Digest(answer["bytes"], answer["blake2b"])
 
     def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
         """See ``Nodes``."""
@@ -191,12 +133,17 @@ class NodeAgents:
     ) -> None:
         """See ``Nodes``."""
 
-        def advance(bytes_done: int) -> None:
+        def advance(step: Mapping[str, int]) -> None:
             if progress:
-                progress(bytes_done, digest.size_bytes)
+                progress(step["bytes_done"], digest.size_bytes)
 
         words = ["send", vm, destination, str(digest.size_bytes), digest.blake2b]
-        self._call(source, words, timeout_s=timeout_s, advance=advance)
+        try:
+            self._call(source, words, timeout_s=timeout_s, advance=advance)
+        except _ExistsError:
+            # A node may not take anything away on another one; we may.
+            self.drop_state(destination, vm)
+            self._call(source, words, timeout_s=timeout_s, advance=advance)
 
     def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
         """See ``Nodes``."""
@@ -219,19 +166,28 @@ class NodeAgents:
         """See ``Nodes``."""
         answer = self._call(node, ["check"])
         directories = {name: value for name, value in answer.items() if isinstance(value, dict) and name != "images"}
-        return NodeCheck(answer["version"], directories, answer["images"], answer["time"], answer["bridge"])
+        return NodeCheck(
+            answer["version"],
+            directories,
+            answer["images"],
+            answer["time"],
+            answer["bridge"],
+            # An older release does not tell them.
+            answer.get("save_format", ""),
+            frozenset(answer.get("restorable_formats", ())),
+        )
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""
         answer = self._call(node, ["reach", other])
-        return Reach(answer["agent"], answer["libvirt"])
+        return Reach(answer["agent"], answer["libvirt"], bool(answer.get("unrestricted")))
 
     def close(self) -> None:
         """See ``Nodes``."""
         with self._lock:
             links, self._links = list(self._links.values()), {}
         for link in links:
-            link.drop()
+            link.close()
 
     def _call(
         self,
@@ -241,59 +197,77 @@ class NodeAgents:
         shared: bool = False,
         content: bytes = b"",
         timeout_s: float | None = None,
-        advance: Any = None,
+        patience: Patience | None = None,
+        advance: Callable[[Mapping[str, int]], None] | None = None,
     ) -> dict[str, Any]:
         """Run one verb and return the object it prints."""
-        deadline = time.monotonic() + (self._call_timeout_s if timeout_s is None else timeout_s)
-        command = shlex.join([*words, *(["--shared"] if shared else [])])
         with self._lock:
-            link = self._links.setdefault(node, _Link(node, self))
-        what = f"{words[0]} on {node}"
-        with link.channel(deadline) as channel:
+            link = self._links.setdefault(node, Link(node, self._target))
+        timeout_s = self._call_timeout_s if timeout_s is None else timeout_s
+        with link.slot(words[0] in _LONG_CALLS, timeout_s):
+            command = shlex.join([*words, *(["--shared"] if shared else [])])
+            answer = self._ask(
+                link, f"{words[0]} on {node}", command, content, patience or Patience(timeout_s), advance
+            )
+        if "error" in answer:
+            message = f"{node}: {answer['error']}"
+            if str(answer["error"]).startswith(_UNKNOWN_VERB):
+                message += "; install the engine's release of rmsplugin there"
+            raise _ERROR_KINDS.get(str(answer.get("kind")), OperationFailedError)(message)
+        return answer
+
+    @staticmethod
+    def _ask(
+        link: Link,
+        what: str,
+        command: str,
+        content: bytes,
+        patience: Patience,
+        advance: Callable[[Mapping[str, int]], None] | None,
+    ) -> dict[str, Any]:
+        patience.begin()
+        with link.channel(patience.remaining_s) as channel:
             try:
-                _set_deadline(channel, deadline)
+                channel.settimeout(patience.remaining_s)
                 channel.exec_command(command)
                 if content:
                     channel.sendall(content)
                 channel.shutdown_write()
-                answer = self._read(channel, deadline, what, advance)
+                return _read(channel, patience, what, advance)
             except TimeoutError:
                 raise TimedOutError(f"{what} did not end in time") from None
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise UnavailableError(f"{what}: the connection broke: {error}") from None
-        if "error" in answer:
-            raise _ERROR_KINDS.get(str(answer.get("kind")), OperationFailedError)(f"{node}: {answer['error']}")
-        return answer
-
-    @staticmethod
-    def _read(channel: paramiko.Channel, deadline: float, what: str, advance: Any) -> dict[str, Any]:
-        pending, answer = b"", None
-        while True:
-            _set_deadline(channel, deadline)
-            chunk = channel.recv(65536)
-            *lines, pending = (pending + chunk).split(b"\n")
-            if not chunk:
-                lines.append(pending)
-            for line in filter(None, lines):
-                try:
-                    answer = json.loads(line)
-                except ValueError:
-                    raise OperationFailedError(f"{what}: unexpected answer {line[:200]!r}") from None
-                if set(answer) == {"bytes_done"} and advance:
-                    advance(answer["bytes_done"])
-            if not chunk:
-                break
-        if not isinstance(answer, dict) or set(answer) == {"bytes_done"}:
-            errors = b""
-            with suppress(TimeoutError, socket.timeout):
-                errors = channel.recv_stderr(2000)
-            text = errors.decode(errors="replace").strip().rpartition("\n")[2]
-            raise OperationFailedError(f"{what}: the agent ended without an answer: {text or 'no message'}")
-        return answer
 
 
-def _set_deadline(channel: paramiko.Channel, deadline: float) -> None:
-    remaining_s = deadline - time.monotonic()
-    if remaining_s <= 0:
-        raise TimeoutError
-    channel.settimeout(remaining_s)
+def _read(
+    channel: paramiko.Channel, patience: Patience, what: str, advance: Callable[[Mapping[str, int]], None] | None
+) -> dict[str, Any]:
+    """Read lines up to the end, telling the progress among them; the last one is the answer."""
+    pending, answer = b"", None
+    while True:
+        channel.settimeout(patience.remaining_s)
+        chunk = channel.recv(65536)
+        *lines, pending = (pending + chunk).split(b"\n")
+        if not chunk:
+            lines.append(pending)
+        for line in filter(None, lines):
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise OperationFailedError(f"{what}: unexpected answer {line[:200]!r}") from None
+            if _is_progress(answer) and advance:
+                advance(answer)
+        if not chunk:
+            break
+    if not isinstance(answer, dict) or _is_progress(answer):
+        errors = b""
+        with suppress(TimeoutError, socket.timeout):
+            errors = channel.recv_stderr(2000)
+        text = errors.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OperationFailedError(f"{what}: the agent ended without an answer: {text or 'no message'}")
+    return answer
+
+
+def _is_progress(line: Any) -> bool:
+    return isinstance(line, dict) and "bytes_done" in line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from rmsplugin.settings import Settings
 #: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
 _SKEW_WARNING_S = 2.0
 _SKEW_ERROR_S = 60.0
+#: Formats of saved states that keep pace with a disk, first the one that every libvirt knows; those that do nothing.
+_FAST_FORMATS = ("lzop", "zstd")
+_UNCOMPRESSED = frozenset({"raw", "sparse"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
         yield from _store(subject, agent.directories.get(name, {}), info)
     yield from _directory(subject, agent.directories.get("vm_dir", {}), forbidden=0o066)
     yield from _node_key(subject, agent.directories.get("node_key", {}))
+    yield from _save_format(subject, agent)
     for path, readable in sorted(agent.images.items()):
         if not readable:
             yield error(subject, f"image file {path} is not there, or not readable", f"copy it to {path} on this node")
@@ -114,7 +118,7 @@ def _store(subject: str, found: Any, info: HostInfo | str) -> Iterator[Finding]:
         yield warning(
             subject,
             f"{found['path']} has {free_mib} MiB free, less than the node's memory ({info.memory_mib} MiB): "
-            "not all VMs of the node could be saved there at once",
+            "not all VMs of the node could be saved there at once if their memory does not compress",
             "give the store a larger file system",
         )
     else:
@@ -139,10 +143,47 @@ def _node_key(subject: str, found: Any) -> Iterator[Finding]:
         yield error(
             subject,
             "has no key for the other nodes (nodes.node_key): a saved VM can be resumed only where it was saved",
-            "ssh-keygen there, and authorise its public half on all other nodes as that of the engine",
+            "ssh-keygen there, and authorise its public half on all other nodes, with rmsplugin-node --peer",
         )
     elif int(found["mode"], 8) & 0o077:
         yield error(subject, f"others may read {found['path']} (mode {found['mode']})", f"chmod 600 {found['path']}")
+
+
+def _save_format(subject: str, agent: NodeCheck) -> Iterator[Finding]:
+    chosen = agent.save_format
+    change = f'set save_image_format = "{_FAST_FORMATS[0]}" in /etc/libvirt/qemu.conf and restart libvirtd'
+    if not chosen:
+        return  # an older release, which is told already
+    if chosen in _UNCOMPRESSED:
+        yield warning(
+            subject,
+            "libvirt saves VMs uncompressed: states take more room, and longer to copy to another node",
+            f"install {_FAST_FORMATS[0]} on all nodes, {change}",
+        )
+    elif chosen not in agent.restorable_formats:
+        yield error(
+            subject,
+            f"libvirt saves VMs through {chosen}, and there is no program {chosen}: no VM can be suspended there",
+            f"install {chosen} on all nodes",
+        )
+    elif chosen not in _FAST_FORMATS:
+        yield warning(subject, f"libvirt saves VMs through {chosen}, which is slow: suspends take minutes", change)
+    else:
+        yield ok(subject, f"libvirt compresses what it saves ({chosen})")
+
+
+def judge_formats(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Judge whether what is saved on one node can be restored on all others."""
+    agents = {node.name: node.agent for node in nodes if not isinstance(node.agent, str) and node.agent.save_format}
+    for name, agent in agents.items():
+        for chosen in sorted({other.save_format for other in agents.values()} - {agent.save_format, *_UNCOMPRESSED}):
+            if chosen not in agent.restorable_formats:
+                sources = ", ".join(other for other, facts in agents.items() if facts.save_format == chosen)
+                yield error(
+                    f"node {name}",
+                    f"has no program {chosen}: no VM can be resumed there that was saved on {sources}",
+                    f"install {chosen} on all nodes",
+                )
 
 
 def _clock(subject: str, skew_s: float) -> Iterator[Finding]:
@@ -164,7 +205,8 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
         yield error(
             subject,
             f"no saved state can be copied: {facts.reach.agent}",
-            f"authorise {facts.source}'s {settings.nodes.node_key}.pub on {facts.destination}, and put "
+            f"authorise {facts.source}'s {settings.nodes.node_key}.pub on {facts.destination} with "
+            'restrict,command="/usr/bin/rmsplugin-node --peer", and put '
             f"{facts.destination}'s host key into {settings.nodes.known_hosts} on {facts.source}",
         )
     if facts.reach.libvirt:
@@ -174,5 +216,12 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
             f"no VM can be migrated: {facts.reach.libvirt}",
             f"as root on {facts.source}, `virsh -c '{uri}' version` has to work: name service, certificates, firewall",
         )
-    if not facts.reach.agent and not facts.reach.libvirt:
+    if facts.reach.unrestricted:
+        yield error(
+            subject,
+            f"{facts.source}'s key may do everything on {facts.destination}: drop saved states, send VMs' memory away",
+            f"in authorized_keys on {facts.destination}, the line of {facts.source}'s {settings.nodes.node_key}.pub "
+            'has to begin with restrict,command="/usr/bin/rmsplugin-node --peer"',
+        )
+    elif not facts.reach.agent and not facts.reach.libvirt:
         yield ok(subject, "states can be copied and VMs migrated")

@@ -2,7 +2,7 @@
 
 Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, sorted by host name and
 started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
-only when all are there, each is checked, synced and renamed.
+only when all are there, each is sealed: read once, synced, renamed, and recorded with its digest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.operations.allocation import current_job
-from rmsplugin.engine.operations.resume import digest_of, drop_config_quietly, let_run, raise_lost, restore
+from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, first_sentence
@@ -59,6 +59,9 @@ def _save(task: Task, vm: VMRow) -> None:
             if observed.power is VMPower.PAUSED:
                 # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            if observed.power is not VMPower.INCOMING:
+                # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
+                context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
             context.hypervisor.save(
                 vm.host,
                 vm.name,
@@ -66,23 +69,21 @@ def _save(task: Task, vm: VMRow) -> None:
                 timeout_s=context.settings.hypervisor.save_timeout_s,
                 progress=progress,
             )
-        size = context.complete_state_bytes(vm)
-        if size is None:
+        if context.complete_state_bytes(vm) is None:
             raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
-        progress(size, size)
+        # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
+        memory_bytes = task.vjob().geometry.memory_mib << 20
+        progress(memory_bytes, memory_bytes)
 
 
 def _seal(task: Task, vm: VMRow) -> None:
-    """Check the temporary file, record it, and give it its final name: from then on it may be restored."""
+    """Give the temporary file its final name, and record what is in it: from then on it may be restored."""
     context = task.context
-    if not vm.image_node:
-        bound = context.settings.nodes.copy_timeout_s
-        digest = context.nodes.digest(vm.host, vm.name, timeout_s=bound, shared=context.shared)
-        where = "shared" if context.shared else vm.host
-        vm = context.ledger.update_vm(
-            vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b
-        )
-    context.nodes.seal(vm.host, vm.name, digest_of(vm), shared=context.shared)
+    if vm.image_node and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
+        return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
+    digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
+    where = "shared" if context.shared else vm.host
+    context.ledger.update_vm(vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
 
 
 def _undo(task: Task, reason: str) -> None:
@@ -105,8 +106,9 @@ def _bring_back(task: Task, vm: VMRow) -> None:
     if vm.name in context.hypervisor.list_vms(vm.host):
         let_run(task, vm)
         return
-    # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name.
-    path = context.state_path(vm) if vm.image_node else context.partial_path(vm)
-    restore(task, vm, path)
+    # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name, even if
+    # nobody heard the answer to the seal.
+    partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
+    restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
     context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     let_run(task, vm)

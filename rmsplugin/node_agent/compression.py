@@ -1,0 +1,51 @@
+"""Compression of saved states: libvirt writes and reads them through a program, which has to be on every node.
+
+The format is libvirt's setting (``save_image_format`` in qemu.conf), and each file says in its header which one it has;
+so files of several formats can lie side by side, and all can be restored.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from rmsplugin.node_agent.errors import AgentError
+
+QEMU_CONF = Path("/etc/libvirt/qemu.conf")
+RAW = "raw"
+#: In the order of their numbers in the header; all but the first are names of programs.
+_FORMATS = (RAW, "gzip", "bzip2", "xz", "lzop", "zstd")
+#: Version and format in the header, as this machine writes numbers: after the magic and each other's neighbours.
+_HEADER = struct.Struct("=16s I 2I I")
+
+
+def configured_format(qemu_conf: Path = QEMU_CONF) -> str:
+    """How libvirt is told to save VMs here."""
+    try:
+        lines = qemu_conf.read_text(errors="replace").splitlines()
+    except OSError:
+        return RAW
+    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == "save_image_format"]
+    return values[0].partition("#")[0].strip().strip("\"'") if values else RAW  # libvirt too takes the first
+
+
+def restorable_formats() -> list[str]:
+    """The formats that libvirt finds the programs for here, if it knows them."""
+    return [name for name in _FORMATS if name == RAW or _is_here(name)]
+
+
+def require_program(state: Path) -> None:
+    """Refuse a whole state that libvirt could not restore here, for want of a program."""
+    with open(state, "rb") as file:
+        head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return
+    _, version, _, _, number = _HEADER.unpack(head)
+    name = _FORMATS[number] if version == 2 and number < len(_FORMATS) else RAW
+    if name != RAW and not _is_here(name):
+        raise AgentError("failed", f"it cannot be restored on this node, which has no program {name}: install {name}")
+
+
+def _is_here(program: str) -> bool:
+    return any(os.access(os.path.join(directory, program), os.X_OK) for directory in os.get_exec_path())
