@@ -240,12 +240,12 @@ def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Clust
         f"""while [ ! -e {tmp_path}/go ]; do echo '{{"bytes_done": 1, "bytes_total": {1 << 40}}}'; sleep 0.5; done\n"""
     )
     cluster.start(A, script=space + beat + ANSWER)
-    agents = cluster.agents(call_timeout_s=6)
+    agents = cluster.agents(call_timeout_s=30)
     begun = threading.Event()
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
         seals = [pool.submit(agents.seal, A, VM, progress=lambda *_: begun.set()) for _ in range(16)]
         try:
-            assert begun.wait(20)
+            assert begun.wait(60)
             assert agents.free_bytes(A) == 7
             assert not any(seal.done() for seal in seals)
         finally:
