@@ -55,7 +55,7 @@ def test_a_vjob_over_a_limit_waits_like_a_native_job_and_starts_when_it_may(
 
 SIZE = ("-c", "2", "--mem=300", "-t", "10")
 #: What scontrol shows of a job's size, whatever its host is.
-FIELDS = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "TRES", "TimeLimit")
+FIELDS = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "TRES", "AllocTRES", "TimeLimit")
 
 
 @pytest.fixture
@@ -82,7 +82,8 @@ def test_accounting_billing_and_shares_are_those_of_a_native_job(cluster: Cluste
     cluster.wait_job(beside, "RUNNING")
     shown = [{field: cluster.job(job).get(field) for field in FIELDS} for job in (vjob, beside)]
     assert shown[0] == shown[1]
-    assert re.search(r"billing=5\b", str(shown[0]["TRES"])), "two CPUs, and three for 300 MiB"
+    # Slurm 24 has another name for it.
+    assert re.search(r"billing=5\b", str(shown[0]["TRES"] or shown[0]["AllocTRES"])), "two CPUs, and three for 300 MiB"
     cluster.ok("scancel", str(vjob), str(beside))
     fields = "ReqMem,ReqTRES,AllocTRES,AllocCPUS"
 

@@ -22,7 +22,8 @@ def test_native_jobs_run_and_vjobs_wait_while_the_engine_is_down(cluster: Cluste
         assert result.code == 0, result.err
         native = int(result.out)
         vjob = cluster.sbatch("#!/bin/sh\nhostname\n")
-        fields = cluster.wait_job(native, timeout_s=40)
+        # Without an engine rooms are given back only after their GraceTime.
+        fields = cluster.wait_job(native, timeout_s=180)
         assert fields["JobState"] == "COMPLETED"
         first, host = (cluster.home() / "plain.out").read_text().splitlines()
         assert (first, host) == ("native", fields["BatchHost"])

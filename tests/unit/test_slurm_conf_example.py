@@ -98,6 +98,8 @@ def started(directory: Path, text: str, munged: Munged) -> str:
     # One node each: slurmctld looks up the address of every one.
     text = re.sub(r"^(NodeName=\w+)\[\S+\]", r"\g<1>1 NodeAddr=127.0.0.1", text, flags=re.M)
     text = re.sub(r"Nodes=(\w+)\[\S+\]", r"Nodes=\g<1>1", text)
+    # Since Slurm 24 it looks for them when it starts.
+    text = text.replace("/etc/rmsplugin/hooks", str(ROOT / "hooks"))
     state = directory / "state"
     state.mkdir()
     (directory / "slurm.conf").write_text(
