@@ -213,8 +213,11 @@ local function wrap(job_desc, geometry, image, config)
   job_desc.licenses = licenses
   job_desc.min_nodes = 1
   job_desc.max_nodes = 1
-  job_desc.min_cpus = geometry.vms * geometry.cpus
+  local cpus = geometry.vms * geometry.cpus
+  job_desc.min_cpus = cpus
   job_desc.max_cpus = slurm.NO_VAL
+  -- Slurm 24 gives a job the CPUs of the tasks that it counts, and none for what uneven tasks leave over of VMs of one size.
+  job_desc.num_tasks = geometry.ntasks * geometry.cpus_per_task == cpus and geometry.ntasks or slurm.NO_VAL
   job_desc.min_mem_per_node = geometry.vms * geometry.memory
   -- These were for each node, and all is on one node now.
   job_desc.ntasks_per_node = slurm.NO_VAL16

@@ -108,6 +108,7 @@ def test_slurm_side(lua: Runner) -> None:
         "pn_min_cpus": "65534",
         "min_cpus": "4",
         "max_cpus": str(NO_VAL),
+        "num_tasks": "4",
         "min_nodes": "1",
         "max_nodes": "1",
         "requeue": "1",
@@ -117,8 +118,24 @@ def test_slurm_side(lua: Runner) -> None:
 def test_slurm_side_of_memory_for_each_cpu(lua: Runner) -> None:
     job = {"num_tasks": 4, "cpus_per_task": 2, "min_cpus": 8, "min_mem_per_cpu": 1024, "pn_min_memory": MEM_PER_CPU}
     written = lua.submit(**job).written
-    assert (written["min_cpus"], written["min_mem_per_node"]) == ("8", "8192")
-    assert {"num_tasks", "cpus_per_task"}.isdisjoint(written)
+    assert (written["min_cpus"], written["min_mem_per_node"], written["num_tasks"]) == ("8", "8192", "4")
+    assert "cpus_per_task" not in written
+
+
+@pytest.mark.parametrize(
+    ("job", "cpus", "tasks"),
+    [
+        ({"min_nodes": 2, "ntasks_per_node": 2}, "4", "4"),
+        ({"min_nodes": 2, "num_tasks": 3}, "4", str(NO_VAL)),
+        ({"num_tasks": 2, "pn_min_cpus": 2}, "4", str(NO_VAL)),
+    ],
+)
+def test_slurm_counts_no_tasks_that_leave_cpus_of_vms_over(
+    lua: Runner, job: dict[str, int], cpus: str, tasks: str
+) -> None:
+    """Slurm 24 gives a job the CPUs of its tasks, whatever it asked for."""
+    written = lua.submit(**job).written
+    assert (written["min_cpus"], written["num_tasks"]) == (cpus, tasks)
 
 
 def test_what_is_slurms_own_stays_as_the_user_said(lua: Runner) -> None:
