@@ -75,7 +75,7 @@ def test_slurmctld_takes_the_example(tmp_path: Path, munged: Munged, way: int) -
 
 @pytest.mark.skipif(SLURMCTLD is None, reason="Slurm is not installed")
 def test_slurmctld_says_so_when_it_does_not_take_a_file(tmp_path: Path, munged: Munged) -> None:
-    said = started(tmp_path, example(2).replace("PreemptMode=CANCEL", "PreemptMode=CANSEL"), munged)
+    said = started(tmp_path, example(2).replace("preempt/partition_prio", "preempt/partition_tier"), munged)
     assert "fatal" in said and "Running as primary controller" not in said
 
 
