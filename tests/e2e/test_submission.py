@@ -21,12 +21,8 @@ SCRIPT = "#!/bin/sh\nsleep 300\n"
 
 @pytest.fixture(autouse=True)
 def gate(cluster: Cluster) -> None:
-    """The gate is shut; without an engine nobody else does that."""
-    if "rmsplugin_gate" not in cluster.ok("scontrol", "show", "reservation"):
-        cluster.ok(
-            "scontrol", "create", "reservation", "ReservationName=rmsplugin_gate", "StartTime=now", "Duration=infinite",
-            "Users=slurm", "Licenses=vjobgate:1", "Flags=LICENSE_ONLY", user="slurm",
-        )  # fmt: skip
+    """The gate is shut: the engine does that in its first cycle."""
+    cluster.wait("the gate", lambda: "rmsplugin_gate" in cluster.ok("scontrol", "show", "reservation"), 60)
 
 
 def submit(cluster: Cluster, *options: str, user: str = "alice", home: str = "alice") -> Result:
