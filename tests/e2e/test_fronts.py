@@ -49,7 +49,7 @@ def test_the_loss_of_a_front_loses_no_work_of_vjobs_that_run_or_sleep(cluster: C
     lose(cluster, "front2")
     try:
         cluster.wait(
-            "the requeue", lambda: cluster.job(runs)["BatchHost"] == "front1", 300, lambda: cluster.describe(runs)
+            "the requeue", lambda: cluster.job(runs).get("BatchHost") == "front1", 300, lambda: cluster.describe(runs)
         )
         wait_number(cluster, runs, 2)
         assert cluster.qemus(runs) == hosts, "its VM was left alone"
