@@ -52,9 +52,9 @@ def flood(cluster: Cluster, blocks: int, switches: int, say: Callable[[str], obj
     for switch in range(1, switches + 1):
         wanted = blocks * _MIB * switch // (switches + 1)
         cluster.wait(f"{wanted} bytes", lambda wanted=wanted: delivered() >= wanted, _PATIENCE_S, every_s=2)
-        words = ["migrate"] if switch % 2 == 0 else ["suspend"]
+        words = ("migrate",) if switch % 2 == 0 else ("suspend", "resume")
         say(f"{delivered() // 1_000_000} MB after {time.monotonic() - began:.0f} s: {words[0]}")
-        for word in [*words, *(["resume"] if words == ["suspend"] else [])]:
+        for word in words:
             done = cluster.plugin(word, str(job), timeout_s=600)
             assert done.code == 0, done.err
     # By accounting, and not by Slurm's list of jobs, which forgets them.

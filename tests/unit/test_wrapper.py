@@ -294,7 +294,7 @@ def test_more_output_than_the_guest_may_keep_is_whole_and_leaves_its_memory(smal
     assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
     assert small.err.read_bytes() == b"end\n"
     kept_mib = int(small.guest.run(f"du -m {OUTPUT}/stdout").split()[0])
-    assert kept_mib <= 12, "4 MiB that were acknowledged, 4 that were not, 2 more, and what was about to be trimmed"
+    assert kept_mib <= 16, "acknowledged 4 MiB, not acknowledged 4, the last read 2, about to be trimmed 2, reserved 4"
 
 
 def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench) -> None:
