@@ -289,7 +289,9 @@ def test_boot_stop_and_list(world: World) -> None:
     assert list(listed) == [VM]
     assert (listed[VM].power, listed[VM].uuid, listed[VM].job_running) == (VMPower.RUNNING, spec().uuid, False)
     assert world.hypervisor.list_vms(B) == {}
+    assert [world.hypervisor.has_vm(node, VM) for node in (A, B)] == [True, False]
     world.hypervisor.stop(A, VM, timeout_s=20)
+    assert not world.hypervisor.has_vm(A, VM)
     assert world.hypervisor.list_vms(A) == {}
     world.hypervisor.stop(A, VM, timeout_s=20)
     world.hypervisor.stop(B, VM, timeout_s=20)

@@ -229,6 +229,12 @@ class SimulatedHypervisor:
                 for name, guest in sorted(self._guests[node].items())
             }
 
+    def has_vm(self, node: str, name: str) -> bool:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("has_vm", node, name)
+            return name in self._guests[node]
+
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Hypervisor``."""
         with self._lock:
@@ -363,7 +369,7 @@ class SimulatedHypervisor:
         if node in self._unreachable:
             raise UnavailableError(f"the hypervisor of {node} does not answer")
         vm = words[0] if words else None
-        if method in ("host_info", "list_vms", "statistics"):
+        if method in ("host_info", "list_vms", "has_vm", "statistics"):
             self._raise_failure(method, vm)
         self._call_hook(method, Point.BEFORE, vm)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
@@ -81,6 +82,7 @@ def _restore_saved(task: Task, vm: VMRow) -> None:
     if vm.name in task.context.hypervisor.list_vms(vm.host):
         return
     if not vm.image_node:
+        require_gone(task, vm)
         raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
     try:
         restore(task, vm, task.context.state_path(vm))

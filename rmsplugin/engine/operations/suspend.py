@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import current_job
 from rmsplugin.engine.operations.resume import digest_of, drop_config_quietly, let_run, raise_lost, restore
 from rmsplugin.engine.operations.settle import settle_jobs
@@ -68,6 +69,7 @@ def _save(task: Task, vm: VMRow) -> None:
             )
         size = context.complete_state_bytes(vm)
         if size is None:
+            require_gone(task, vm)
             raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         progress(size, size)
 

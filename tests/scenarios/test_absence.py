@@ -1,0 +1,187 @@
+"""What is not seen is not gone: a job, a VM or a wrapper that one answer leaves out ends, restarts and requeues nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scenarios.world import NODES, World
+
+from rmsplugin.adapters.rms.base import JobState, RmsSnapshot
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import RefusedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
+
+S, K = VJobState, OperationKind
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    assert world.hypervisor.violations == []
+    assert world.ended_by_epilog == []
+
+
+def running(world: World, **options: int) -> int:
+    job = world.submit(**{"vms": 1, "memory_mib": 128, **options})
+    world.until(job, S.RUNNING)
+    world.context.ledger.update_vjob(job, script_started=True)
+    return job
+
+
+def sleeping(world: World) -> int:
+    job = running(world)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    return job
+
+
+def ticks(world: World, count: int = 8) -> None:
+    for _ in range(count):
+        world.tick()
+
+
+def unharmed(world: World, *jobs: int) -> None:
+    """Their VMs live, once each, or sleep in their files; nothing began again, and Slurm was asked for nothing."""
+    for job in jobs:
+        vjob = world.context.ledger.vjob(job)
+        assert (vjob.losses, vjob.script_started) == (0, True)
+        for vm in world.context.ledger.vms(job):
+            if vjob.state is S.RUNNING:
+                assert world.hypervisor.where(vm.name) == [vm.host]
+            else:
+                assert (vjob.state, f"/store/{vm.name}.state" in world.files.paths(vm.image_node)) == (S.SLEEPING, True)
+        assert world.rms.job(job).restarts == 0
+
+
+def events(world: World, kind: str) -> list[str]:
+    return [event.message for event in world.context.ledger.events() if event.kind == kind]
+
+
+def other_settings(world: World, **changes: object) -> Settings:
+    return Settings.model_validate({**world.settings.model_dump(exclude_unset=True), **changes})
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hosts", ["vmhosts", "others"])
+def test_a_typo_in_the_partitions_and_a_restart_end_nothing(world: World, hosts: str) -> None:
+    jobs = [*(running(world) for _ in range(3)), sleeping(world)]
+    waiting = world.submit(vms=1, constraints={"nodes": "n9"})
+    world.tick()
+    right = world.settings
+    changes = {"slurm": {"partitions": ["vjbo"]}, "partition": {"vjbo": {"hosts": hosts}}, "hosts": {}}
+    world.settings = other_settings(world, **changes)
+    world.start_engine()
+    ticks(world)
+    unharmed(world, *jobs)
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 3 + [S.SLEEPING]
+    assert world.state(waiting) is S.WAITING
+    world.settings = right
+    world.start_engine()
+    ticks(world)
+    unharmed(world, *jobs)
+    for job in jobs:
+        world.rms.finish(job)
+        world.until(job, S.TERMINATED)
+
+
+def test_a_job_that_ends_in_a_partition_that_is_not_ours_any_more_is_still_cleaned_up(world: World) -> None:
+    job = running(world)
+    changes = {"slurm": {"partitions": ["vjbo"]}, "partition": {"vjbo": {"hosts": "vmhosts"}}, "hosts": {}}
+    world.settings = other_settings(world, **changes)
+    world.start_engine()
+    ticks(world)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+
+
+def without(world: World, *, nodes: bool = False) -> Callable[[], RmsSnapshot]:
+    """A listing of Slurm in which the jobs (and nodes, and partitions) are missing."""
+    ask = type(world.rms).snapshot
+
+    def snapshot() -> RmsSnapshot:
+        seen = replace(ask(world.rms), jobs=())
+        return replace(seen, nodes={}, partitions={}) if nodes else seen
+
+    return snapshot
+
+
+@pytest.mark.parametrize("nodes", [False, True], ids=["jobs", "jobs, nodes and partitions"])
+@pytest.mark.parametrize("cycles", [1, 5])
+def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, nodes: bool) -> None:
+    jobs = [*(running(world) for _ in range(4)), sleeping(world)]
+    before = len(world.hypervisor.calls)
+    world.rms.snapshot = without(world, nodes=nodes)  # type: ignore[method-assign]
+    ticks(world, cycles)
+    del world.rms.snapshot
+    ticks(world)
+    unharmed(world, *jobs)
+    assert {call[0] for call in world.hypervisor.calls[before:]} == {"list_vms"}, "nobody was moved either"
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 4 + [S.SLEEPING]
+
+
+# -- VMs ---------------------------------------------------------------------------------------------------------------
+
+
+def list_without(world: World, *names: str) -> None:
+    """Listings of hypervisors that answer, and leave VMs out (all of them, if none is named)."""
+    ask = type(world.hypervisor).list_vms
+    world.hypervisor.list_vms = lambda node: {  # type: ignore[method-assign]
+        name: vm for name, vm in ask(world.hypervisor, node).items() if names and name not in names
+    }
+
+
+@pytest.mark.parametrize("cycles", [1, 2, 12])
+def test_hypervisors_that_list_nothing_restart_nothing(world: World, cycles: int) -> None:
+    jobs = [running(world) for _ in range(4)]
+    list_without(world)
+    ticks(world, cycles)
+    del world.hypervisor.list_vms
+    ticks(world)
+    unharmed(world, *jobs)
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 4
+
+
+def test_half_a_listing_restarts_nothing(world: World) -> None:
+    jobs = [running(world, vms=2) for _ in range(2)]
+    list_without(world, f"vjob{jobs[0]}-1")
+    ticks(world, 12)
+    unharmed(world, *jobs)
+
+
+@pytest.mark.parametrize("silent", ["destination", "an earlier host"])
+def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(world: World, silent: str) -> None:
+    job = running(world)
+    [vm] = world.context.ledger.vms(job)
+    other = next(node for node in NODES if node != vm.host)
+    world.hypervisor.set_reachable(other, False)
+    if silent == "destination":  # what an engine that was killed in a migration leaves
+        world.context.ledger.update_vm(vm.name, destination=other)
+    else:  # a migration that was believed to have failed
+        world.context.ledger.touch(vm.name, other)
+    carried = world.hypervisor._guests[vm.host].pop(vm.name)
+    world.hypervisor._guests[other][vm.name] = carried
+    ticks(world, 12)
+    assert world.state(job) is S.RUNNING
+    assert world.hypervisor.where(vm.name) == [other]
+    world.hypervisor.set_reachable(other, True)
+    ticks(world, 12)
+    assert world.hypervisor.where(vm.name) == [other]
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_a_suspend_that_does_not_see_its_vm_loses_nothing(world: World) -> None:
+    job = running(world)
+    world.ask(job, K.SUSPEND)
+    list_without(world)
+    ticks(world, 3)
+    del world.hypervisor.list_vms
+    world.until(job, S.RUNNING, S.SLEEPING)
+    unharmed(world, job)
