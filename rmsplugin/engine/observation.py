@@ -50,4 +50,3 @@ def observe(context: Context) -> Observation:
     reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
     faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
     return Observation(taken, rms, rooms, vms, unreachable, faults)
-

@@ -152,6 +152,13 @@ class Body:
             raise BadRequestError(f"{key} has to be a list of names of VMs, as in vjob12-0")
         return tuple(value)
 
+    def vjobs(self, key: str) -> tuple[str, ...]:
+        """A list of what users call their vjobs; an empty one if none was given. Raises BadRequestError."""
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) and _DISPLAY_ID.fullmatch(one) for one in value):
+            raise BadRequestError(f"{key} has to be a list of job ids or array elements, for example 12 or 12_3")
+        return tuple(value)
+
     def choice(self, key: str, choices: Collection[str]) -> str:
         """One of these words. Raises BadRequestError."""
         value = self._values.get(key)

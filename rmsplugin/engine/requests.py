@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rmsplugin.engine import site
@@ -170,6 +170,16 @@ class Requests:
             raise NotFoundError(f"vjob {display_id} has no VM {vm}")
         name = _user_name(uid)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {name}", name)
+
+    def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
+        """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
+        if not self._is_operator(uid):
+            raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
+        confirmed = [held.vjob for held in self._cycle.brake.confirm(vjobs)]
+        for vjob in confirmed:
+            self._context.ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=vjob)
+        self._wake()
+        return confirmed
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""

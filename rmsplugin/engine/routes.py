@@ -78,6 +78,7 @@ class Routes:
             Route("POST", job + "/suspend", self._suspend),
             Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
             Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
+            Route("POST", "/v1/confirm", self._confirm, body=frozenset({"vjobs"})),
             Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
@@ -175,6 +176,10 @@ class Routes:
     async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Answer:
         return {"operation": (await self._do(asked, begin)).id}
 
+    async def _confirm(self, asked: Asked) -> Answer:
+        vjobs = asked.body.vjobs("vjobs")
+        return {"confirmed": await self._do(asked, lambda: self._requests.confirm(asked.uid, vjobs))}
+
     async def _operation(self, asked: Asked) -> Answer:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
         return await self._waits.until(
@@ -214,6 +219,7 @@ class Routes:
             "started": self._started,
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "problems": report.problems,
+            "held": [views.held_view(held) for held in self._cycle.brake.held],
         }
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
@@ -94,6 +95,11 @@ def _node_view(seen: Observation, name: str, host: HostCapacity) -> dict[str, An
         "features": list(node.features),
         "reason": host.why_not,
     }
+
+
+def held_view(held: Held) -> dict[str, Any]:
+    """What is held back of one vjob."""
+    return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
 
 
 def operation_view(context: Context, operation: Operation) -> dict[str, Any]:

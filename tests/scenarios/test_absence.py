@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.rms.base import JobState, RmsSnapshot
+from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.rows import OperationKind
-from rmsplugin.errors import RefusedError, UnavailableError
+from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -185,3 +185,96 @@ def test_a_suspend_that_does_not_see_its_vm_loses_nothing(world: World) -> None:
     del world.hypervisor.list_vms
     world.until(job, S.RUNNING, S.SLEEPING)
     unharmed(world, job)
+
+
+# -- proof, brake, and an operator's word ------------------------------------------------------------------------------
+
+
+def test_a_job_that_slurmctld_has_forgotten_and_accounting_says_has_ended_is_cleaned_up(world: World) -> None:
+    jobs = [*(running(world) for _ in range(4)), sleeping(world)]  # more than the brake lets pass without proof
+    for job in jobs:
+        world.rms.finish(job)
+        world.rms.forget(job)
+    for job in jobs:
+        world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+    assert "COMPLETED, as accounting says" in events(world, "vjob-stopping")[0]
+
+
+@pytest.mark.parametrize("why", ["it has none", "it does not answer", "it knows the job as running"])
+def test_a_job_that_slurmctld_has_forgotten_is_not_ended_without_accounting(world: World, why: str) -> None:
+    jobs = [running(world), sleeping(world)]
+    waiting = world.submit(vms=1, constraints={"nodes": "n9"})
+    world.tick()
+    world.rms.accounting = why != "it has none"
+    for job in (*jobs, waiting):
+        world.rms.forget(job)
+    for _ in range(8):
+        if why == "it does not answer":
+            world.rms.fail_next("ended", UnavailableError("slurmdbd: connection refused"))
+        world.tick()
+    assert [world.state(job) for job in (*jobs, waiting)] == [S.RUNNING, S.SLEEPING, S.WAITING]
+    assert len(world.leftovers()) == 3
+    [held] = events(world, "held-back")
+    assert "there is no proof" in held
+    assert held in world.cycle.report.problems
+    confirmed = world.cycle.brake.confirm([str(jobs[0]), str(waiting)])
+    assert {each.vjob for each in confirmed} == {str(jobs[0]), str(waiting)}
+    if why == "it does not answer":
+        world.rms.fail_next("ended", UnavailableError("slurmdbd: connection refused"))
+    world.tick()
+    assert [world.state(job) for job in (*jobs, waiting)] == [S.TERMINATED, S.SLEEPING, S.TERMINATED]
+
+
+def killed_vms(world: World, count: int) -> list[int]:
+    """Vjobs whose VMs died, each one alone."""
+    jobs = [running(world) for _ in range(count)]
+    for job in jobs:
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+    return jobs
+
+
+def test_three_vjobs_that_lose_their_vms_begin_again_by_themselves(world: World) -> None:
+    jobs = killed_vms(world, 3)
+    ticks(world, 30)
+    assert [world.context.ledger.vjob(job).losses for job in jobs] == [1, 1, 1]
+    assert events(world, "held-back") == []
+
+
+def test_many_vjobs_that_lose_their_vms_at_once_begin_again_when_an_operator_says_so(world: World) -> None:
+    jobs = killed_vms(world, 4)
+    ticks(world, 12)
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 4
+    [held] = events(world, "held-back")
+    assert "4 vjobs" in held
+    assert held in world.cycle.report.problems
+    world.cycle.brake.confirm([str(job) for job in jobs])
+    ticks(world, 30)
+    assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
+    assert world.cycle.brake.held == ()
+    assert len(events(world, "held-back-no-more")) == 1
+
+
+def test_what_is_held_back_is_forgotten_when_the_world_is_back(world: World) -> None:
+    jobs = [running(world) for _ in range(4)]
+    list_without(world)
+    world.hypervisor.has_vm = lambda node, name: False  # type: ignore[method-assign]
+    ticks(world, 8)
+    assert len(world.cycle.brake.held) == 4
+    del world.hypervisor.list_vms, world.hypervisor.has_vm
+    ticks(world)
+    assert world.cycle.brake.held == ()
+    unharmed(world, *jobs)
+    world.cycle.brake.confirm([str(job) for job in jobs])
+    ticks(world)
+    unharmed(world, *jobs)
+
+
+@pytest.mark.parametrize(("count", "requeued"), [(3, True), (4, False)])
+def test_many_wrappers_that_fall_silent_at_once_are_not_all_replaced(world: World, count: int, requeued: bool) -> None:
+    jobs = [running(world) for _ in range(count)]
+    world.wrappers_answer = False
+    world.pass_time(world.settings.engine.orphan_s + 60)
+    ticks(world, 3)
+    assert [world.rms.job(job).restarts > 0 for job in jobs] == [requeued] * count
+    assert bool(world.cycle.brake.held) is not requeued

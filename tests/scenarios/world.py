@@ -145,6 +145,7 @@ class World:
         self.nodes = SimulatedNodes(self.files)
         self.guests = AnsweringGuests()
         self.settled = 0
+        self.wrappers_answer = True
         self.ended_by_epilog: list[str] = []
         self.life = Life(None)
         self.start_engine()
@@ -213,7 +214,7 @@ class World:
         self.pass_time(1.0)
         # The wrapper of a running job gives its signs of life, whoever listens.
         for vjob in self.context.ledger.vjobs():
-            if not self.life.dead and vjob.state is VJobState.RUNNING:
+            if self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING:
                 self.context.signs.heard(vjob.job_id, self.time)
 
     def _settle(self) -> None:

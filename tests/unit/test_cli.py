@@ -621,3 +621,37 @@ def test_without_openssh_one_line(site: Path, ssh: dict[str, str]) -> None:
     done = run(site, "ssh", "12", **(ssh | {"PATH": "/nowhere"}))
     assert done.returncode == 1
     assert "openssh-client" in done.stderr and done.stderr.count("\n") == 1
+
+
+HELD = [
+    {"vjob": "12", "what": "restart", "reason": "lost: vjob12-0 not running on n1 any more", "proved": True},
+    {"vjob": "13_1", "what": "stop", "reason": "slurmctld does not know its job", "proved": False},
+]
+
+
+def test_confirm_lists_what_is_held_back_and_says_nothing_to_the_engine(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    done = run(site, "confirm", "--parsable2", "--noheader")
+    assert done.stdout.splitlines() == [
+        "12|restart|many at once|lost: vjob12-0 not running on n1 any more",
+        "13_1|stop|no proof|slurmctld does not know its job",
+    ]
+    assert {method for method, _, _ in engine.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(("words", "vjobs"), [("", ["12", "13_1"]), (" 13_1", ["13_1"])])
+def test_confirm_yes_names_the_vjobs_that_were_listed(
+    site: Path, engine: FakeEngine, words: str, vjobs: list[str]
+) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    engine.lay("/v1/confirm", {"confirmed": vjobs})
+    done = run(site, "confirm", "--yes", "--json", *words.split())
+    assert [row["vjob"] for row in json.loads(done.stdout)["confirmed"]] == vjobs
+    assert engine.requests[-1] == ("POST", "/v1/confirm", {"vjobs": vjobs})
+
+
+def test_confirm_of_a_vjob_of_which_nothing_is_held_back_is_refused(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    done = run(site, "confirm", "--yes", "99")
+    assert (done.returncode, "nothing is held back of vjob 99" in done.stderr) == (1, True)
+    assert {method for method, _, _ in engine.requests} == {"GET"}

@@ -31,6 +31,7 @@ HOST = HostFacts(
     known_hosts=FileFact("/etc/rmsplugin/known_hosts", "root", 0o644),
     known_hosts_text="n1,10.0.0.11 ssh-ed25519 AAAA\nn2 ssh-ed25519 BBBB\n",
     engine="",
+    held=(),
     munge="",
 )
 
@@ -129,6 +130,13 @@ def agent(**directories: Mapping[str, Any]) -> NodeFacts:
 def test_each_fault_of_a_node_is_found(facts: NodeFacts, level: Level, words: str) -> None:
     (fault,) = faults(judge_node(settings(), facts))
     assert fault.level is level and words in fault.what and fault.subject == "node n1"
+
+
+def test_what_the_engine_holds_back_is_an_error() -> None:
+    found = list(judge_host(settings(), replace(HOST, held=("12", "13_1")), ("n1",), 2))
+    [wrong] = [finding for finding in found if finding.level is Level.ERROR]
+    assert "holds back what it would do to 2 vjobs (12, 13_1)" in wrong.what
+    assert "rmsplugin confirm" in wrong.remedy
 
 
 def test_the_shared_store_is_judged_instead_of_the_local_one() -> None:

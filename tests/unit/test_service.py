@@ -16,7 +16,9 @@ from unit.served import ME, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.connections import Limits
+from rmsplugin.engine.reconcile import Directive
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
@@ -513,3 +515,32 @@ def test_a_socket_left_by_a_killed_engine_is_replaced(tmp_path: Path) -> None:
     served = Served(tmp_path)
     assert served.ask("GET", "/v1/status")[0] == 200
     served.close()
+
+
+# --- what is held back ---
+
+
+def hold_back(served: Served, *jobs: int) -> None:
+    """As a cycle that has no proof."""
+    directive = Directive(OperationKind.STOP, "not seen")
+    served.world.cycle.brake.let_through([Held(job, str(job), directive, proved=False) for job in jobs], 9)
+
+
+def test_status_shows_what_is_held_back_and_operators_let_it_through(served: Served) -> None:
+    hold_back(served, 12, 13)
+    held = served.ask("GET", "/v1/status")[1]["held"]
+    assert held[0] == {"vjob": "12", "what": "stop", "reason": "not seen", "proved": False}
+    assert served.ask("POST", "/v1/confirm", {"vjobs": ["13", "14"]}) == (200, {"confirmed": ["13"]})
+    assert [event.vjob for event in served.ledger.events() if event.kind == "confirmed"] == ["13"]
+    assert served.ask("POST", "/v1/confirm", {"vjobs": "13"})[0] == 400
+    assert served.ask("POST", "/v1/confirm", {"vjobs": ["13;"]})[0] == 400
+
+
+@as_root
+def test_only_operators_confirm(served: Served) -> None:
+    hold_back(served, 12)
+    idler = Idlers(served, 1, 1, "")
+    try:
+        assert idler.ask("POST", "/v1/confirm") == "HTTP/1.1 403"
+    finally:
+        idler.end()
