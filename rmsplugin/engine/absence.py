@@ -31,7 +31,7 @@ class Jobs:
 
 
 def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -> Jobs:
-    """Find the job of each vjob: in the listing, whatever its partition; else asked for by its id; else in accounting."""
+    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting."""
     owners = {vjob.job_id: vjob.uid for vjob in vjobs}
 
     def its(job: RmsJob | None) -> bool:

@@ -1,4 +1,4 @@
-"""What is not seen is not gone: a job, a VM or a wrapper that one answer leaves out ends, restarts and requeues nothing."""
+"""What is not seen is not gone: what one answer leaves out (a job, a VM, a wrapper) ends and requeues nothing."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class SlurmCli:
             return {}
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
-        """See ``Rms.ended``. Of a job id that was given out twice, and of one that was requeued, the last run counts."""
+        """See ``Rms.ended``. Of a job that was requeued, and of an id that was given out twice, the last run counts."""
         if not job_ids:
             return {}
         jobs = ",".join(map(str, sorted(job_ids)))

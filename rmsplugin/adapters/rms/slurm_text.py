@@ -147,7 +147,7 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
 
 
 def ended_jobs(text: str, job_ids: Collection[int]) -> dict[int, str]:
-    """Read ``sacct -n -P -X -o JobIDRaw,State``: the jobs among ``job_ids`` that have ended, with Slurm's word for it."""
+    """Read ``sacct -n -P -X -o JobIDRaw,State``: the jobs among ``job_ids`` that have ended, and how."""
     found = {}
     for line in text.splitlines():
         job_id, _, state = line.partition("|")

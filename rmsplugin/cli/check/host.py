@@ -53,8 +53,8 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         names = ", ".join(facts.held[:10]) + (", ..." if len(facts.held) > 10 else "")
         yield error(
             "engine",
-            f"holds back what it would do to {len(facts.held)} vjobs ({names}): something is not seen, and may be there",
-            "see `rmsplugin confirm`; mend what keeps it from being seen, or say that it is so: rmsplugin confirm --yes",
+            f"holds back what it would do to {len(facts.held)} vjobs ({names}): what is not seen may be there",
+            "see `rmsplugin confirm`; mend what hides it, or say that it is so: rmsplugin confirm --yes",
         )
     if facts.munge:
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
