@@ -187,6 +187,8 @@ class Cycle:
         elif directive.what is RmsAct.REQUEUE:
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
             context.rms.requeue(job_id)
+        elif directive.what is RmsAct.FORGET and context.ledger.asides(job_id):
+            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:

@@ -52,6 +52,11 @@ def operation_id(text: str) -> int:
     return int(_matching(_OPERATION_ID, text, "the number of an operation"))
 
 
+def aside_number(text: str) -> int:
+    """The number of saved states that were put aside. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of saved states that were put aside"))
+
+
 class Query:
     """The part of a request's path behind the question mark."""
 

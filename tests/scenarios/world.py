@@ -113,9 +113,15 @@ class AnsweringGuests(SimulatedGuests):
 class World:
     """The cluster; it outlives the engine."""
 
-    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, **hosts: Any) -> None:
-        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``."""
+    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, shared: bool = False, **hosts: Any) -> None:
+        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
+
+        With ``shared``, states are saved on storage that all nodes mount.
+        """
         self.settings = make_settings(**hosts)
+        if shared:
+            nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
+            self.settings = self.settings.model_copy(update={"nodes": nodes})
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
@@ -274,4 +280,4 @@ class World:
         """What there is of any VM: domains, state files, configuration files."""
         found = [f"VM {vm}" for node in NODES for vm in self.hypervisor.list_vms(node)]
         found += [path for node in NODES for path in self.files.paths(node)]
-        return found + [f"config {vm}" for node in NODES for vm in self.nodes.list_files(node).configs]
+        return found + [f"config {vm}" for node in NODES for vm in self.nodes.configs(node)]

@@ -337,7 +337,12 @@ def test_many_who_set_up_one_store_agree_on_its_marker(tmp_path: Path) -> None:
 
 def test_a_shared_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     node = Node(tmp_path / "n1", stores=False)
-    for words in (f"init-store {MARKER} - --shared", f"stat {VM} --shared", "list --shared", f"drop-state {VM} --shared"):
+    for words in (
+        f"init-store {MARKER} - --shared",
+        f"stat {VM} --shared",
+        "list --shared",
+        f"drop-state {VM} --shared",
+    ):
         assert node.call(words)["kind"] == "no_store"
     assert node.call("space --shared")["marker"] is None
     assert not node.shared.exists()
@@ -550,7 +555,16 @@ def tiny(tmp_path: Path) -> tuple[Node, list[str]]:
     node = Node(tmp_path / "n1")
     node.vm_dir.mkdir(parents=True)
     mount = 'mount -t tmpfs -o size=1m,mode=700 none "$1" && mount -t tmpfs -o size=4k,nr_inodes=4,mode=711 none "$2"'
-    shell = ["unshare", "-m", "sh", "-c", f'{mount} && {MARK} && shift 2 && "$@"', "sh", str(node.store), str(node.vm_dir)]
+    shell = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'{mount} && {MARK} && shift 2 && "$@"',
+        "sh",
+        str(node.store),
+        str(node.vm_dir),
+    ]
     return node, shell
 
 

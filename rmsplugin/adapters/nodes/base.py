@@ -6,8 +6,8 @@ Contract of ``Nodes``, for every implementation:
 * Every verb is idempotent, except that ``send`` and ``verify`` read the whole file again.
 * A node that cannot be reached raises UnavailableError; past ``timeout_s`` TimedOutError is raised, and the outcome has
   to be observed (``stat``, ``list_files``).
-* A store without a marker raises NoStoreError for whatever is asked of the states in it: it is not mounted, or was never
-  set up. So NotFoundError of a state says that a store which has one does not have the state.
+* A store without a marker raises NoStoreError for whatever is asked of the states in it: it is not mounted, or never
+  was set up. So NotFoundError of a state says that a store which has one does not have the state.
 * What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
   CorruptStateError, anything else OperationFailedError.
 """

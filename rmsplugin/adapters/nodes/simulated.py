@@ -47,6 +47,10 @@ class SimulatedNodes:
         """What put_config wrote; None if there is none."""
         return self._configs.get((node, vm))
 
+    def configs(self, node: str) -> list[str]:
+        """VMs that there are configuration files of."""
+        return sorted(vm for owner, vm in self._configs if owner == node)
+
     def put_config(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
         self._enter("put_config", node, vm)
@@ -174,7 +178,7 @@ class SimulatedNodes:
         return NodeFiles(
             frozenset(name.removesuffix(".state") for name in names if name.endswith(".state")),
             frozenset(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
-            frozenset(vm for owner, vm in self._configs if owner == node),
+            frozenset(self.configs(node)),
         )
 
     def free_bytes(self, node: str, *, shared: bool = False) -> int:

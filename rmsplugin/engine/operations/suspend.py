@@ -11,9 +11,17 @@ from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import current_job
-from rmsplugin.engine.operations.resume import digest_of, drop_config_quietly, let_run, raise_lost, restore
+from rmsplugin.engine.operations.resume import (
+    digest_of,
+    drop_config_quietly,
+    drop_state_quietly,
+    let_run,
+    raise_lost,
+    restore,
+)
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.stores import SHARED
 from rmsplugin.engine.task import Task, first_sentence
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
@@ -60,6 +68,7 @@ def _save(task: Task, vm: VMRow) -> None:
             if observed.power is VMPower.PAUSED:
                 # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            context.stores.require(vm.host)
             context.hypervisor.save(
                 vm.host,
                 vm.name,
@@ -80,7 +89,7 @@ def _seal(task: Task, vm: VMRow) -> None:
     if not vm.image_node:
         bound = context.settings.nodes.copy_timeout_s
         digest = context.nodes.digest(vm.host, vm.name, timeout_s=bound, shared=context.shared)
-        where = "shared" if context.shared else vm.host
+        where = SHARED if context.shared else vm.host
         vm = context.ledger.update_vm(
             vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b
         )
@@ -96,7 +105,7 @@ def _undo(task: Task, reason: str) -> None:
         # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
         raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {first_sentence(errors)}")
     for vm in task.vms():
-        context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+        drop_state_quietly(task, vm)
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
     context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
