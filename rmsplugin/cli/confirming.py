@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
@@ -37,20 +38,34 @@ def add_command(commands: options.Commands) -> None:
 
         With --yes, for operators, the engine does it: to the vjobs that are named, or to all that are listed.
 
+        A store of saved states is known by a marker file. Where it is missing, nothing is saved, and nothing is
+        concluded of the states that should be there: mount the store. If it is a new one (a new disk), and the states
+        are lost, say so with --new-store and the name of the node, or `shared` for nodes.shared_store.
+
         examples:
           rmsplugin confirm
           rmsplugin confirm --yes 12 13
           rmsplugin confirm --yes
+          rmsplugin confirm --new-store n1 --yes
           rmsplugin confirm --json
         """,
     )
     parser.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these")
+    parser.add_argument(
+        "--new-store",
+        metavar="NODE",
+        type=options.node_name,
+        help="the store of this node (or the one called `shared`) is a new one: what was in the old one is lost",
+    )
     parser.add_argument("--yes", action="store_true", help="it is so: do what is held back")
     add_table_options(parser, FIELDS, "vjob,what,why,reason")
+    parser.set_defaults(misused=parser.error)
 
 
 def _confirm(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
+    if arguments.new_store:
+        return _new_store(arguments)
     client = connect(read_settings(arguments.config))
     rows = client.request("GET", "/v1/status").get("held", [])
     for wanted in arguments.jobs:
@@ -63,4 +78,16 @@ def _confirm(arguments: argparse.Namespace) -> int:
         answer = client.request("POST", "/v1/confirm", {"vjobs": [row["vjob"] for row in rows]})
         rows = [row for row in rows if row["vjob"] in answer["confirmed"]]
     print_rows(arguments, columns, "confirmed" if arguments.yes else "held", rows)
+    return 0
+
+
+def _new_store(arguments: argparse.Namespace) -> int:
+    if arguments.jobs:
+        arguments.misused("--new-store is about a store, not about vjobs: leave out the JOBIDs")
+    if not arguments.yes:
+        arguments.misused(
+            "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
+        )
+    answer = connect(read_settings(arguments.config)).request("POST", "/v1/new-store", {"store": arguments.new_store})
+    print(json.dumps(answer) if arguments.json else f"the store {arguments.new_store} counts as a new one")
     return 0

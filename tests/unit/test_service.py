@@ -544,3 +544,29 @@ def test_only_operators_confirm(served: Served) -> None:
         assert idler.ask("POST", "/v1/confirm") == "HTTP/1.1 403"
     finally:
         idler.end()
+
+
+def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    aside = served.ledger.open_aside(served.ledger.vjob(12), "lost: a damaged state")
+    status, answer = served.ask("GET", "/v1/states")
+    assert (status, [(each["number"], each["vjob"], each["reason"]) for each in answer["states"]]) == (
+        200,
+        [(aside.id, "12", "lost: a damaged state")],
+    )
+    assert "SECRET" not in json.dumps(answer)
+    path = f"/v1/states/{aside.id}"
+    assert served.ask("POST", f"{path}/drop")[0] == 409, "the restart is not done with them"
+    served.ledger.close_asides(12)
+    assert served.ask("POST", f"{path}/take-back")[0] == 409, "there was no saved state"
+    assert served.ask("POST", f"{path}/drop") == (200, {"ok": True})
+    assert served.ask("POST", f"{path}/drop")[0] == 404
+    assert served.ask("POST", "/v1/states/x/drop")[0] == 400
+
+
+def test_only_a_store_that_is_known_is_renewed(served: Served) -> None:
+    assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 404
+    assert served.ask("POST", "/v1/new-store", {"store": "../x"})[0] == 400
+    served.ledger.set_store("n1", "f" * 32)
+    assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 200
+    assert served.ledger.store("n1") == ""
