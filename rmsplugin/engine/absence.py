@@ -32,11 +32,12 @@ class Jobs:
 
 def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -> Jobs:
     """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting."""
-    owners = {vjob.job_id: vjob.uid for vjob in vjobs}
+    known = {vjob.job_id: vjob for vjob in vjobs}
 
-    def its(job: RmsJob | None) -> bool:
-        """Whether it is a vjob's job: an id that Slurm gave out again is somebody else's."""
-        return job is not None and job.split and owners.get(job.job_id) == job.uid
+    def its(job: RmsJob) -> bool:
+        """Whether it is a vjob's job: an id that Slurm gave out again, while the vjob lives, is somebody else's."""
+        vjob = known.get(job.job_id)
+        return vjob is not None and job.split and (vjob.state is VJobState.TERMINATED or vjob.uid == job.uid)
 
     found = {job.job_id: job for job in seen.rms.jobs if its(job)}
     missing = {vjob.job_id for vjob in vjobs if vjob.state is not VJobState.TERMINATED} - found.keys()

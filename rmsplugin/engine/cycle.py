@@ -89,6 +89,7 @@ class Cycle:
         seen = self.seen = observe(self._context)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
+        report.problems += self._not_ours_any_more()
         if gate := self._gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
@@ -102,6 +103,12 @@ class Cycle:
         if not observes_only:
             wanted = self._start(seen, ours, report)
             report.begun += self._borrowing.run(seen, wanted)
+
+    def _not_ours_any_more(self) -> list[str]:
+        """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""
+        found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
+        what = "which slurm.partitions does not have: they are kept as they are, and none is started or resumed there"
+        return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
     # -- reconciliation ------------------------------------------------------------------------------------------
 

@@ -80,6 +80,9 @@ def test_a_typo_in_the_partitions_and_a_restart_end_nothing(world: World, hosts:
     world.start_engine()
     ticks(world)
     unharmed(world, *jobs)
+    assert any(
+        "vjobs in partition vjob, which slurm.partitions does not have" in p for p in world.cycle.report.problems
+    )
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 3 + [S.SLEEPING]
     assert world.state(waiting) is S.WAITING
     world.settings = right
@@ -100,6 +103,25 @@ def test_a_job_that_ends_in_a_partition_that_is_not_ours_any_more_is_still_clean
     world.rms.finish(job)
     world.until(job, S.TERMINATED)
     assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_job_id_that_slurm_gave_to_another_user_is_no_vjobs_job_while_the_vjob_lives(
+    world: World, ended: bool
+) -> None:
+    job = running(world)
+    if ended:
+        world.rms.finish(job)
+        world.until(job, S.TERMINATED)
+    world.rms.forget(job)
+    world.rms._last_id = job - 1
+    assert world.submit(vms=1, uid=0) == job
+    ticks(world)
+    if ended:
+        assert world.context.ledger.vjob(job).uid == 0
+    else:
+        unharmed(world, job)
+        assert world.context.ledger.vjob(job).uid == 65534
 
 
 def without(world: World, *, nodes: bool = False) -> Callable[[], RmsSnapshot]:

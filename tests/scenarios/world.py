@@ -241,7 +241,7 @@ class World:
         geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
-        return self.rms.submit(script=script, user="nobody", uid=65534, **size, **options)
+        return self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
 
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""

@@ -15,6 +15,7 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
+from rmsplugin.model.vjob import parse_vm_name
 
 
 class SimulatedNodes:
@@ -175,6 +176,7 @@ class SimulatedNodes:
         self._enter_store("list_files", node, shared)
         prefix = self._stores[shared] + "/"
         names = [path.removeprefix(prefix) for path in self._files.paths(node) if path.startswith(prefix)]
+        names = [name for name in names if parse_vm_name(name.partition(".")[0])]
         return NodeFiles(
             frozenset(name.removesuffix(".state") for name in names if name.endswith(".state")),
             frozenset(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
