@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scenarios.world import NODES, World
@@ -124,28 +125,31 @@ def test_a_job_id_that_slurm_gave_to_another_user_is_no_vjobs_job_while_the_vjob
         assert world.context.ledger.vjob(job).uid == 65534
 
 
-def without(world: World, *, nodes: bool = False) -> Callable[[], RmsSnapshot]:
-    """A listing of Slurm in which the jobs (and nodes, and partitions) are missing."""
+#: What a listing of Slurm has for what it leaves out.
+NOTHING: dict[str, Any] = {"jobs": (), "nodes": {}, "partitions": {}}
+
+
+def without(world: World, left_out: str) -> Callable[[], RmsSnapshot]:
+    """A listing of Slurm in which something is missing."""
     ask = type(world.rms).snapshot
-
-    def snapshot() -> RmsSnapshot:
-        seen = replace(ask(world.rms), jobs=())
-        return replace(seen, nodes={}, partitions={}) if nodes else seen
-
-    return snapshot
+    return lambda: replace(ask(world.rms), **{name: NOTHING[name] for name in left_out.split()})
 
 
-@pytest.mark.parametrize("nodes", [False, True], ids=["jobs", "jobs, nodes and partitions"])
+@pytest.mark.parametrize("left_out", ["jobs", "nodes", "partitions", "jobs nodes partitions"])
 @pytest.mark.parametrize("cycles", [1, 5])
-def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, nodes: bool) -> None:
+def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, left_out: str) -> None:
     jobs = [*(running(world) for _ in range(4)), sleeping(world)]
+    waiting = world.submit(vms=6)
+    world.tick()
     before = len(world.hypervisor.calls)
-    world.rms.snapshot = without(world, nodes=nodes)  # type: ignore[method-assign]
+    world.rms.snapshot = without(world, left_out)  # type: ignore[method-assign]
     ticks(world, cycles)
     del world.rms.snapshot
     ticks(world)
     unharmed(world, *jobs)
     assert {call[0] for call in world.hypervisor.calls[before:]} == {"list_vms"}, "nobody was moved either"
+    assert events(world, "held-back") == [], "slurmctld knows the jobs by their ids"
+    assert world.state(waiting) is S.WAITING
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 4 + [S.SLEEPING]
 
 
@@ -169,6 +173,28 @@ def test_hypervisors_that_list_nothing_restart_nothing(world: World, cycles: int
     ticks(world)
     unharmed(world, *jobs)
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 4
+
+
+def test_two_bad_looks_in_a_row_are_one(world: World) -> None:
+    jobs = [running(world) for _ in range(3)]
+    list_without(world)
+    world.hypervisor.has_vm = lambda node, name: False  # type: ignore[method-assign]
+    ticks(world, 4)  # a second apart
+    del world.hypervisor.list_vms, world.hypervisor.has_vm
+    ticks(world)
+    unharmed(world, *jobs)
+
+
+def test_a_vm_that_dies_on_a_node_that_is_no_vm_host_any_more_is_noticed(world: World) -> None:
+    job = running(world)
+    changes = {"slurm": {"partitions": ["vjbo"]}, "partition": {"vjbo": {"hosts": "others"}}, "hosts": {}}
+    world.settings = other_settings(world, **changes)
+    world.start_engine()
+    ticks(world)
+    unharmed(world, job)
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    world.until(job, S.WAITING)
+    assert world.context.ledger.vjob(job).losses == 1
 
 
 def test_half_a_listing_restarts_nothing(world: World) -> None:
@@ -200,7 +226,9 @@ def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(wor
 
 
 def test_a_suspend_that_does_not_see_its_vm_loses_nothing(world: World) -> None:
-    job = running(world)
+    job = sleeping(world)  # so that its store is set up
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
     world.ask(job, K.SUSPEND)
     list_without(world)
     ticks(world, 3)

@@ -226,19 +226,32 @@ def test_a_store_of_before_markers_is_set_up_only_where_its_states_are_seen(shar
     assert shared.context.ledger.store("shared")
 
 
-def test_a_job_that_ends_takes_its_state_with_it_as_soon_as_the_store_is_back(shared: World) -> None:
-    job = sleeping(shared, vms=1)
+def test_a_job_that_ends_takes_its_state_with_it_as_soon_as_one_node_has_the_store_back(shared: World) -> None:
+    job = shared.submit(vms=1)
+    shared.until(job, S.RUNNING)
+    shared.ask(job, K.MIGRATE, "n2")
+    shared.until(job, S.RUNNING)
+    shared.ask(job, K.SUSPEND)
+    shared.until(job, S.SLEEPING)
     for node in NODES:
         shared.files.mount(node, False)
     shared.rms.cancel(job)
     ticks(shared)
     assert shared.state(job) is S.STOPPING
-    shared.files.mount("n1", True)  # where the VM was booted; the others are no hindrance
     [vm] = shared.context.ledger.vms(job)
-    assert vm.touched == ("n1",)
-    shared.until(job, S.TERMINATED)
+    assert vm.touched == ("n1", "n2")
     shared.files.mount("n2", True)
+    shared.until(job, S.TERMINATED)
     assert states(shared) == set()
+
+
+def test_a_job_that_never_slept_ends_whatever_its_store(local: World) -> None:
+    job = local.submit(vms=1)
+    local.until(job, S.RUNNING)
+    local.context.ledger.set_store("n1", "f" * 32)  # and the node shows no marker
+    local.rms.cancel(job)
+    local.until(job, S.TERMINATED)
+    assert local.leftovers() == []
 
 
 # -- put aside ---------------------------------------------------------------------------------------------------------
@@ -336,6 +349,20 @@ def test_the_address_of_another_vm_is_not_taken_back(world: World) -> None:
     with pytest.raises(RefusedError, match=aside.vms[0].address):
         service(world).take_back(OWNER, 1)
     assert world.state(job) is S.RUNNING
+
+
+def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_aside(world: World) -> None:
+    job = half_lost(world)
+    mend(world)
+    other = world.submit(vms=1)
+    world.until(other, S.RUNNING)
+    [aside] = world.context.ledger.asides()
+    service(world).take_back(OWNER, 1)  # what it is about to end still has the address
+    world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
+    world.until(job, S.RUNNING)
+    assert [each.id for each in world.context.ledger.asides()] == [1]
+    assert len(events(world, "not-taken-back")) == 1
+    assert world.context.ledger.vjob(job).taking_back == 0
 
 
 def test_dropped_states_are_gone(world: World) -> None:

@@ -16,11 +16,16 @@ def restart(task: Task) -> None:
 
     What is left of its state is put aside. A vjob that takes back what was put aside before becomes *sleeping*.
     """
-    context, vjob = task.context, task.vjob()
+    vjob = task.vjob()
     if vjob.taking_back:
         _take_back(task, vjob.taking_back)
         return
     _clear(task)
+    _begin_again(task)
+
+
+def _begin_again(task: Task) -> None:
+    context, vjob = task.context, task.vjob()
     with context.ledger.transaction():
         context.ledger.close_asides(task.job_id)
         context.ledger.set_vms(task.job_id, [])
@@ -31,6 +36,7 @@ def restart(task: Task) -> None:
             script_started=False,
             finished=False,
             evacuated=False,
+            taking_back=0,
             losses=vjob.losses + (1 if vjob.script_started else 0),
             private_key="",
             public_key="",
@@ -57,10 +63,15 @@ def _take_back(task: Task, number: int) -> None:
     aside = ledger.aside(number)
     if {vm.uuid for vm in task.vms()} != {vm.uuid for vm in aside.vms}:
         _clear(task)
-        with ledger.transaction():
-            require_addresses(context, aside)
-            ledger.close_asides(task.job_id)
-            ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
+        try:
+            with ledger.transaction():
+                require_addresses(context, aside)
+                ledger.close_asides(task.job_id)
+                ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
+        except RefusedError as error:  # they were free when it began; the states stay where they are
+            task.event("not-taken-back", str(error))
+            _begin_again(task)
+            return
     give_back(context, aside)
     with ledger.transaction():
         ledger.drop_aside(number)
