@@ -283,7 +283,7 @@ def test_a_restart_puts_saved_states_aside(world: World) -> None:
     [aside] = world.context.ledger.asides()
     assert len([path for path in states(world) if f"/aside-{aside.id}.vjob{job}-" in path]) == 2
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
-    assert "damaged" in aside.reason
+    assert "is not what was saved" in aside.reason
     assert "2 saved states were put aside" in events(world, "put-aside")[0]
     [shown] = service(world).asides(OWNER)
     assert (shown["states"], shown["vms"], shown["bytes"]) == (2, 2, 512 << 20)

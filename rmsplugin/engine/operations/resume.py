@@ -93,10 +93,12 @@ def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
     try:
         context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
     except CorruptStateError as error:
-        raise LostStateError(f"the saved state of {vm.name} on {holder} is damaged: {error}") from error
+        raise LostStateError(f"the saved state of {vm.name} on {holder} is lost: {error}") from error
     except NotFoundError as error:
         context.stores.require(holder)
-        raise LostStateError(f"the saved state of {vm.name} is gone from the store of {holder}: {error}") from error
+        raise LostStateError(
+            f"the saved state of {vm.name} on {holder} is lost, its store is there: {error}"
+        ) from error
 
 
 def _restore_saved(task: Task, vm: VMRow) -> None:
