@@ -23,6 +23,10 @@ class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
 
 
+class NoStoreError(UnavailableError):
+    """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
+
+
 class NotFoundError(RmspluginError):
     """The named thing does not exist."""
 

@@ -16,6 +16,7 @@ from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.signs import SignsOfLife
+from rmsplugin.engine.stores import Stores
 from rmsplugin.settings import KernelImage as KernelImageSettings
 from rmsplugin.settings import Settings
 
@@ -47,6 +48,11 @@ class Context:
     def jobs(self) -> JobReader:
         """Reads of single jobs, shared by all operations that wait for theirs."""
         return JobReader(self.rms)
+
+    @cached_property
+    def stores(self) -> Stores:
+        """The stores of saved states, as far as they prove themselves."""
+        return Stores(self.ledger, self.nodes, shared=self.shared)
 
     @property
     def store(self) -> str:

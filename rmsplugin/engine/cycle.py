@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.decision.starting import nodes_wanted
-from rmsplugin.engine import site
+from rmsplugin.engine import brake, site
+from rmsplugin.engine.absence import Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import Evacuation
@@ -17,7 +19,7 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.limits import Limits
-from rmsplugin.engine.observation import Observation, missing_vms, observe
+from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
@@ -58,7 +60,8 @@ class Cycle:
         self._limits = Limits()
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
-        self._missing_before: set[str] = set()
+        self._missing = MissingVMs(context)
+        self.brake = brake.Brake()
         self._started = context.clock.now()
         self.report = CycleReport()
         self.seen: Observation | None = None
@@ -86,48 +89,81 @@ class Cycle:
         seen = self.seen = observe(self._context)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
+        report.problems += self._not_ours_any_more()
         if gate := self._gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
-        jobs = {job.job_id: job for job in ours if job.split}
         self._limits.look(seen)
         self._first_sight.meet(ours)
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only:
             report.begun += self._evacuation.run(seen, busy)
-        self._reconcile(seen, jobs, busy, report)
+        self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
         if not observes_only:
             wanted = self._start(seen, ours, report)
             report.begun += self._borrowing.run(seen, wanted)
 
+    def _not_ours_any_more(self) -> list[str]:
+        """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""
+        found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
+        what = "which slurm.partitions does not have: they are kept as they are, and none is started or resumed there"
+        return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
+
     # -- reconciliation ------------------------------------------------------------------------------------------
 
-    def _reconcile(self, seen: Observation, jobs: Mapping[int, RmsJob], busy: set[int], report: CycleReport) -> None:
+    def _reconcile(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> None:
         context = self._context
-        missing_now: set[str] = set()
         # All that have not ended, and those that have but whose jobs have come back.
-        alive = [job.job_id for job in jobs.values() if job.state is not JobState.ENDED]
+        alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
+        jobs = find_jobs(context, seen, vjobs.values())
+        self._missing.begin()
+        doubtful = []
         for vjob in vjobs.values():
-            job = jobs.get(vjob.job_id)
-            if job is None or job.state is JobState.ENDED:
+            job = jobs.found.get(vjob.job_id)
+            if has_ended(job) and vjob.job_id not in jobs.unknown:
                 self._executor.cancel(vjob.job_id, "its job has ended")
             if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
                 continue  # it moves, or moved after the first look
-            vms = context.ledger.vms(vjob.job_id)
-            missing = missing_vms(vjob, vms, seen)
-            missing_now |= {vm.name for vm in missing}
-            # Believed only when seen twice: one look at several hypervisors is no look at one instant.
-            missing = [vm for vm in missing if vm.name in self._missing_before]
-            # While the engine was down no wrapper could give a sign of life.
-            heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
-            silent_s = seen.taken - heard
-            directive = reconcile(vjob, vms, job, missing, silent_s, context.settings.engine.orphan_s)
-            if directive is not None:
+            directive = self._directive(seen, vjob, jobs)
+            if directive is not None and (directive.absence or vjob.job_id in jobs.unknown):
+                doubtful.append(Held(vjob.job_id, vjob.display_id, directive, vjob.job_id not in jobs.unknown))
+            elif directive is not None:
                 self._follow(seen, vjob, job, directive, report)
-        self._missing_before = missing_now
+        for held in self._let_through(doubtful, vjobs, report):
+            self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
+
+    def _directive(self, seen: Observation, vjob: VJobRow, jobs: Jobs) -> Directive | None:
+        context = self._context
+        vms = context.ledger.vms(vjob.job_id)
+        # While the engine was down no wrapper could give a sign of life.
+        heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
+        directive = reconcile(
+            vjob,
+            vms,
+            jobs.found.get(vjob.job_id),
+            self._missing.gone(vjob, vms, seen),
+            seen.taken - heard,
+            context.settings.engine.orphan_s,
+        )
+        if directive is None or vjob.job_id in jobs.found:
+            return directive
+        why = jobs.unknown.get(vjob.job_id) or f"its job has ended: {jobs.ended[vjob.job_id]}, as accounting says"
+        return replace(directive, reason=why)
+
+    def _let_through(self, doubtful: list[Held], vjobs: Mapping[int, VJobRow], report: CycleReport) -> list[Held]:
+        before = {held.key for held in self.brake.held}
+        through = self.brake.let_through(doubtful, sum(vjob.state.is_live for vjob in vjobs.values()))
+        held = self.brake.held
+        if held:
+            report.problems.append(brake.sentence(held))
+        if not {each.key for each in held} <= before:
+            self._context.ledger.event("held-back", brake.sentence(held))
+        if before and not held:
+            self._context.ledger.event("held-back-no-more", "what was held back is done, or need not be any more")
+        return through
 
     def _follow(
         self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive, report: CycleReport
@@ -158,6 +194,8 @@ class Cycle:
         elif directive.what is RmsAct.REQUEUE:
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
             context.rms.requeue(job_id)
+        elif directive.what is RmsAct.FORGET and context.ledger.asides(job_id):
+            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
@@ -15,6 +16,7 @@ from rmsplugin.model.vjob import VJobState
 
 #: Of the time that is left, a migration may be expected to take this share; else the VM is saved at once.
 _SHARE = 0.5
+_HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
 def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
@@ -24,6 +26,8 @@ def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
     too: its room is requested.
     """
     found = {}
+    # A busy node whose job is in no listing may well be ours: a room that was left out.
+    others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
     for name in vm_hosts(context.settings, seen.rms):
         node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
         if name not in seen.vms:
@@ -31,7 +35,7 @@ def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
         if room is not None and room.state is RoomState.LEAVING:
             found[name] = room.reason
         elif room is None or room.state is RoomState.REQUESTED:
-            if is_busy(node):
+            if is_busy(node) and name in others:
                 found[name] = "another job has it, and the engine has no room there"
             elif node.draining:
                 found[name] = f"it is being drained: {node.reason or 'no reason given'}"

@@ -16,9 +16,10 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.operations.migrate import migrate
 from rmsplugin.engine.operations.reattach import reattach
 from rmsplugin.engine.operations.relocate import relocate
+from rmsplugin.engine.operations.restart import restart
 from rmsplugin.engine.operations.resume import resume
 from rmsplugin.engine.operations.start import start
-from rmsplugin.engine.operations.stop import restart, stop
+from rmsplugin.engine.operations.stop import stop
 from rmsplugin.engine.operations.suspend import suspend
 from rmsplugin.engine.rows import Operation, OperationKind
 from rmsplugin.engine.task import CancelledError, Task

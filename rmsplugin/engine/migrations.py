@@ -65,3 +65,17 @@ def m002_priority_and_rooms(db: Database) -> None:
             problem text not null, ended text not null)"""
     )
     db.execute("create index room_reports_room on room_reports (room)")
+
+
+@migrations()
+def m003_stores_and_states_put_aside(db: Database) -> None:
+    """Stores prove themselves by their markers; a restart puts saved states aside instead of deleting them."""
+    db.execute("create table stores (name text primary key, marker text not null)")
+    db.execute(
+        """create table asides (
+            id integer primary key, job_id integer not null, display_id text not null, user text not null,
+            uid integer not null, time real not null, reason text not null, complete integer not null,
+            losses integer not null, private_key text not null, public_key text not null, vms text not null)"""
+    )
+    db.execute("create index asides_job_id on asides (job_id)")
+    db.execute("alter table vjobs add column taking_back integer not null default 0")

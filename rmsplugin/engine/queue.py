@@ -81,7 +81,8 @@ def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
 
     def key(each: Waiting) -> tuple[int, int, float, int, int]:
         _, _, element = each.job.display_id.partition("_")
-        tier = seen.rms.partitions[each.job.partition].priority_tier
+        partition = seen.rms.partitions.get(each.job.partition)  # an answer of Slurm's may be cut short
+        tier = partition.priority_tier if partition else 0
         return (-tier, -each.priority, each.submitted, each.job.job_id, int(element or 0))
 
     return sorted(waiting, key=key)

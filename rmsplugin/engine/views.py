@@ -6,10 +6,11 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.rows import Operation, Outcome, VJobRow, VMRow
+from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
 
@@ -93,6 +94,27 @@ def _node_view(seen: Observation, name: str, host: HostCapacity) -> dict[str, An
         "until": room.until if room and room.since and room.until < math.inf else None,
         "features": list(node.features),
         "reason": host.why_not,
+    }
+
+
+def held_view(held: Held) -> dict[str, Any]:
+    """What is held back of one vjob."""
+    return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
+
+
+def aside_view(aside: Aside) -> dict[str, Any]:
+    """Saved states that were put aside."""
+    saved = [vm for vm in aside.vms if vm.image_node]
+    return {
+        "number": aside.id,
+        "vjob": aside.display_id,
+        "user": aside.user,
+        "time": aside.time,
+        "vms": len(aside.vms),
+        "states": len(saved),
+        "nodes": sorted({vm.image_node for vm in saved}),
+        "bytes": sum(vm.image_bytes for vm in saved),
+        "reason": aside.reason,
     }
 
 

@@ -113,9 +113,15 @@ class AnsweringGuests(SimulatedGuests):
 class World:
     """The cluster; it outlives the engine."""
 
-    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, **hosts: Any) -> None:
-        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``."""
+    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, shared: bool = False, **hosts: Any) -> None:
+        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
+
+        With ``shared``, states are saved on storage that all nodes mount.
+        """
         self.settings = make_settings(**hosts)
+        if shared:
+            nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
+            self.settings = self.settings.model_copy(update={"nodes": nodes})
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
@@ -145,6 +151,7 @@ class World:
         self.nodes = SimulatedNodes(self.files)
         self.guests = AnsweringGuests()
         self.settled = 0
+        self.wrappers_answer = True
         self.ended_by_epilog: list[str] = []
         self.life = Life(None)
         self.start_engine()
@@ -213,7 +220,7 @@ class World:
         self.pass_time(1.0)
         # The wrapper of a running job gives its signs of life, whoever listens.
         for vjob in self.context.ledger.vjobs():
-            if not self.life.dead and vjob.state is VJobState.RUNNING:
+            if self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING:
                 self.context.signs.heard(vjob.job_id, self.time)
 
     def _settle(self) -> None:
@@ -234,7 +241,7 @@ class World:
         geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
-        return self.rms.submit(script=script, user="nobody", uid=65534, **size, **options)
+        return self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
 
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""
@@ -273,4 +280,4 @@ class World:
         """What there is of any VM: domains, state files, configuration files."""
         found = [f"VM {vm}" for node in NODES for vm in self.hypervisor.list_vms(node)]
         found += [path for node in NODES for path in self.files.paths(node)]
-        return found + [f"config {vm}" for node in NODES for vm in self.nodes.list_files(node).configs]
+        return found + [f"config {vm}" for node in NODES for vm in self.nodes.configs(node)]

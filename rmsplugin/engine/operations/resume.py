@@ -9,9 +9,11 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.stores import SHARED
 from rmsplugin.engine.task import Task, first_sentence
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -45,7 +47,7 @@ def resume(task: Task) -> None:
             context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
-        _drop_state_quietly(task, vm)
+        drop_state_quietly(task, vm)
     task.each(task.vms(), lambda vm: _set_clock(task, vm))
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
@@ -65,27 +67,53 @@ def _fetch(task: Task, vm: VMRow) -> None:
         return  # restored already, by an attempt that was interrupted
     context.ledger.touch(vm.name, vm.host)
     bound = context.settings.nodes.copy_timeout_s
+    holder = vm.host if vm.image_node == SHARED else vm.image_node
     try:
-        if vm.image_node in ("shared", vm.host):
+        context.stores.ensure(holder)
+        if holder == vm.host:
             context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
             return
-        with task.action("copy", vm, source=vm.image_node, destination=vm.host) as progress:
+        context.stores.ensure(vm.host)
+        with task.action("copy", vm, source=holder, destination=vm.host) as progress:
             # The receiving side checks size and digest before it gives the copy its name.
-            context.nodes.send(vm.image_node, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
+            context.nodes.send(holder, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
             progress(vm.image_bytes, vm.image_bytes)
     except (CorruptStateError, NotFoundError) as error:
-        raise LostStateError(f"the saved state of {vm.name} on {vm.image_node} is lost: {error}") from error
+        _require_not_lost(task, vm, holder)
+        raise OperationFailedError(f"the saved state of {vm.name} did not come from {holder}: {error}") from error
+
+
+def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
+    """Raise LostStateError if it is proved that the saved state is lost: read on the node that holds it.
+
+    What is missing is lost only where the store shows that it is the one in which the state was saved.
+    """
+    context = task.context
+    bound = context.settings.nodes.copy_timeout_s
+    try:
+        context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+    except CorruptStateError as error:
+        raise LostStateError(f"the saved state of {vm.name} on {holder} is lost: {error}") from error
+    except NotFoundError as error:
+        context.stores.require(holder)
+        raise LostStateError(
+            f"the saved state of {vm.name} on {holder} is lost, its store is there: {error}"
+        ) from error
 
 
 def _restore_saved(task: Task, vm: VMRow) -> None:
     if vm.name in task.context.hypervisor.list_vms(vm.host):
         return
     if not vm.image_node:
+        require_gone(task, vm)
         raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
     try:
         restore(task, vm, task.context.state_path(vm))
     except CorruptStateError as error:
-        raise LostStateError(f"the hypervisor refuses the saved state of {vm.name}: {error}") from error
+        # Its digest was good a moment ago: another node, or another release of QEMU, may load it.
+        raise OperationFailedError(
+            f"{vm.host} cannot load the saved state of {vm.name}, which is whole: {error}"
+        ) from error
 
 
 def restore(task: Task, vm: VMRow, path: str) -> None:
@@ -167,7 +195,7 @@ def _set_clock(task: Task, vm: VMRow) -> None:
             task.pause(0.5)
 
 
-def _drop_state_quietly(task: Task, vm: VMRow) -> None:
+def drop_state_quietly(task: Task, vm: VMRow) -> None:
     """Remove the files of a VM that is seen running; `stop` removes what cannot be reached now."""
     for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
         try:

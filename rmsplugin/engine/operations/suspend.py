@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import current_job
-from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, restore
+from rmsplugin.engine.operations.resume import drop_config_quietly, drop_state_quietly, let_run, raise_lost, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.stores import SHARED
 from rmsplugin.engine.task import Task, first_sentence
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
@@ -59,6 +61,7 @@ def _save(task: Task, vm: VMRow) -> None:
             if observed.power is VMPower.PAUSED:
                 # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            context.stores.require(vm.host)
             if observed.power is not VMPower.INCOMING:
                 # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
                 context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
@@ -70,6 +73,7 @@ def _save(task: Task, vm: VMRow) -> None:
                 progress=progress,
             )
         if context.complete_state_bytes(vm) is None:
+            require_gone(task, vm)
             raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
         memory_bytes = task.vjob().geometry.memory_mib << 20
@@ -82,7 +86,7 @@ def _seal(task: Task, vm: VMRow) -> None:
     if vm.image_node and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
         return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
     digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
-    where = "shared" if context.shared else vm.host
+    where = SHARED if context.shared else vm.host
     context.ledger.update_vm(vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
 
 
@@ -95,7 +99,7 @@ def _undo(task: Task, reason: str) -> None:
         # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
         raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {first_sentence(errors)}")
     for vm in task.vms():
-        context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+        drop_state_quietly(task, vm)
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
     context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
