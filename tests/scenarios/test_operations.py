@@ -139,12 +139,11 @@ def test_a_node_out_of_reach_is_not_a_lost_vm(world: World) -> None:
 def test_a_vm_that_cannot_boot_puts_its_vjob_back_with_the_reason_and_a_pause(world: World) -> None:
     job = world.submit(vms=2)
     world.hypervisor.fail_next("boot", OperationFailedError("no such kernel"), vm=f"vjob{job}-1")
-    world.until(job, S.WAITING)
-    while world.context.ledger.vjob(job).not_before == 0:
+    while (failed := world.context.ledger.failures.of_vjob(job, K.START)) is None:
         world.tick()
-    vjob = world.context.ledger.vjob(job)
-    assert "no such kernel" in vjob.reason
-    assert vjob.not_before > world.time
+    assert world.state(job) is S.WAITING
+    assert "no such kernel" in world.context.ledger.vjob(job).reason
+    assert (failed.failures, failed.not_before >= world.time) == (1, True)
     assert world.leftovers() == []
     assert world.rms.job(job).gated
     world.until(job, S.RUNNING, ticks=120)
@@ -195,7 +194,8 @@ def test_the_end_of_a_job_of_the_same_user_is_a_reason_to_try_a_limited_vjob_aga
     world.tick()
     job = world.submit()
     world.rms.limit(job, "AssocGrpCpuLimit")
-    while world.context.ledger.failed_starts(job) < 2:  # its pause is longer now than what follows
+    # Until its pause is longer than what follows.
+    while (failed := world.context.ledger.failures.of_vjob(job, K.START)) is None or failed.failures < 5:
         world.tick()
     assert (world.state(job), world.rms.job(job).gated) == (S.WAITING, True)
     world.rms.limit(job, "")

@@ -13,7 +13,7 @@ from rmsplugin.engine.operations.allocation import current_job
 from rmsplugin.engine.operations.resume import digest_of, drop_config_quietly, let_run, raise_lost, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.engine.task import Task, combined, sentence_of
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
@@ -36,8 +36,8 @@ def suspend(task: Task) -> None:
         errors = task.each(task.vms(), lambda vm: _seal(task, vm))
         task.check_cancelled()
     if errors:
-        _undo(task, first_sentence(errors))
-        raise next(iter(errors.values()))
+        _undo(task, sentence_of(errors))
+        raise combined(errors)
     with context.ledger.transaction():
         for vm in task.vms():
             context.ledger.update_vm(vm.name, host="")
@@ -50,9 +50,11 @@ def suspend(task: Task) -> None:
 def _save(task: Task, vm: VMRow) -> None:
     """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
     context = task.context
-    if vm.image_node:
-        return
     settle_jobs(task, vm.host, vm.name)
+    if vm.image_node:
+        # An undo that was interrupted may have restored it: as long as its state is in the ledger it has not run.
+        context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        return
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
         if observed is not None:
@@ -88,11 +90,10 @@ def _seal(task: Task, vm: VMRow) -> None:
 def _undo(task: Task, reason: str) -> None:
     """A save failed: VMs that were saved already are restored, so that all run on."""
     context = task.context
-    task.event("suspend-failed", f"the suspend failed, its VMs run on: {reason}")
     errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
     if errors:
         # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
-        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {first_sentence(errors)}")
+        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
     for vm in task.vms():
         context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
     if current_job(task).state is JobState.SUSPENDED:
@@ -102,11 +103,13 @@ def _undo(task: Task, reason: str) -> None:
 
 def _bring_back(task: Task, vm: VMRow) -> None:
     context = task.context
-    if vm.name in context.hypervisor.list_vms(vm.host):
-        let_run(task, vm)
-        return
-    # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name.
-    path = context.state_path(vm) if vm.image_node else context.partial_path(vm)
-    restore(task, vm, path)
+    settle_jobs(task, vm.host, vm.name)
+    if vm.name not in context.hypervisor.list_vms(vm.host):
+        if vm.image_node:
+            # Perhaps it is not sealed yet, and what has the final name is of an earlier sleep.
+            context.nodes.seal(vm.host, vm.name, digest_of(vm), shared=context.shared)
+        # The temporary file is whole: libvirt ends a VM only after the last byte.
+        restore(task, vm, context.state_path(vm) if vm.image_node else context.partial_path(vm))
+    # Before it runs: its state is history from then on.
     context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     let_run(task, vm)
