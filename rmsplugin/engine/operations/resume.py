@@ -10,6 +10,7 @@ from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
+from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined, sentence_of
@@ -66,6 +67,7 @@ def resume(task: Task) -> None:
 def _fetch(task: Task, vm: VMRow) -> None:
     """Have a checked state file where the VM will run."""
     context = task.context
+    settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
     if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
         return  # restored already, by an attempt that was interrupted
     context.ledger.touch(vm.name, vm.host)
