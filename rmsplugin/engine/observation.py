@@ -54,7 +54,7 @@ def observe(context: Context) -> Observation:
 
 
 def missing_vms(vjob: VJobRow, vms: Iterable[VMRow], seen: Observation) -> list[VMRow]:
-    """VMs of a running vjob that are on no node that answered, although their own host did."""
+    """VMs of a running vjob that are on no node that answered, although all that may have them did."""
     if vjob.state is not VJobState.RUNNING:
         return []
-    return [vm for vm in vms if vm.host in seen.vms and not seen.where(vm.name)]
+    return [vm for vm in vms if {vm.host, vm.destination or vm.host} <= seen.vms.keys() and not seen.where(vm.name)]
