@@ -15,7 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--whole",
         action="store_true",
-        help="try everything where tests take samples: neighbours that are silent from each of their calls on (minutes)",
+        help="try everything where tests take samples, e.g. silence of each neighbour from each call on (minutes)",
     )
 
 
