@@ -86,7 +86,8 @@ class Cycle:
             wanted: frozenset[str] = frozenset()
             with report.alone("starts"):
                 wanted = self._start(seen, ours, report)
-            report.begun += self._borrowing.run(seen, wanted)
+            with report.alone("rooms"):
+                report.begun += self._borrowing.run(seen, wanted)
 
     # -- reconciliation ------------------------------------------------------------------------------------------
 

@@ -118,7 +118,6 @@ def test_every_kind_of_operation_has_a_back_off(world: World, kind: OperationKin
     failed = world.context.ledger.failures.of_vjob(job, kind)
     assert failed is not None
     assert failed.failures >= 2
-    assert 30 < failed.not_before - world.time + 300 <= 600
 
 
 def test_a_restarted_engine_keeps_the_back_off(world: World) -> None:
