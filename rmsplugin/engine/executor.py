@@ -54,10 +54,10 @@ _ACTS: dict[OperationKind, _Act] = {
     K.RELOCATE: _Act(relocate, S.SLEEPING, S.SLEEPING),
 }
 
-#: Operations that wait for the RMS or for guests, and that end VMs; each group has threads of its own, so that nothing
-#: that moves VMs waits behind many slow boots, and nothing that ends VMs waits behind anything else.
-_WAITING = frozenset({K.START, K.REATTACH})
-_ENDING = frozenset({K.STOP, K.RESTART})
+#: Groups of operations; each has threads of its own, so that nothing that moves VMs waits behind many slow boots, and
+#: nothing that ends VMs waits behind anything else. All others are of one group, ``_MOVE``.
+_GROUPS = {K.START: "start", K.REATTACH: "reattach", K.STOP: "stop", K.RESTART: "stop"}
+_MOVE = "move"
 
 
 class Executor:
@@ -66,9 +66,9 @@ class Executor:
     def __init__(self, context: Context, *, workers: int, on_end: Callable[[], None]) -> None:
         self._context = context
         self._on_end = on_end
-        self._waiting = ThreadPoolExecutor(workers, thread_name_prefix="start")
-        self._ending = ThreadPoolExecutor(workers, thread_name_prefix="stop")
-        self._moving = ThreadPoolExecutor(workers, thread_name_prefix="operation")
+        self._groups = {
+            name: ThreadPoolExecutor(workers, thread_name_prefix=name) for name in {_MOVE, *_GROUPS.values()}
+        }
         self._aborts = ThreadPoolExecutor(workers, thread_name_prefix="abort")
         self._tasks: dict[int, Task] = {}
         self._aborting: set[Task] = set()
@@ -138,7 +138,7 @@ class Executor:
         """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``. Waits for nothing."""
         with self._lock:
             task = self._tasks.get(job_id)
-            if task is None or task.operation.kind in _ENDING or task in self._aborting:
+            if task is None or task in self._aborting or _GROUPS.get(task.operation.kind) == "stop":
                 return
             self._aborting.add(task)
         task.cancel(reason)
@@ -163,7 +163,7 @@ class Executor:
     @property
     def pools(self) -> tuple[ThreadPoolExecutor, ...]:
         """All threads."""
-        return (self._waiting, self._ending, self._moving, self._aborts)
+        return (*self._groups.values(), self._aborts)
 
     def close(self) -> None:
         """Begin nothing more. What is under way stays in the ledger, for the next engine to take up."""
@@ -175,9 +175,7 @@ class Executor:
         task = Task(self._context, operation)
         with self._lock:
             self._tasks[operation.job_id] = task
-        kind = operation.kind
-        pool = self._waiting if kind in _WAITING else self._ending if kind in _ENDING else self._moving
-        pool.submit(self._run, task)
+        self._groups[_GROUPS.get(operation.kind, _MOVE)].submit(self._run, task)
 
     def _run(self, task: Task) -> None:
         error: RmspluginError | None = None

@@ -150,7 +150,8 @@ class Task:
             for vm in vms:
                 if futures and apart_s:
                     self.context.clock.sleep(apart_s)
-                begun = self._begun[vm.name] = threading.Event()
+                if apart_s:
+                    begun = self._begun[vm.name] = threading.Event()
                 futures[vm.name] = pool.submit(act, vm)
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
