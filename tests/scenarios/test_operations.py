@@ -11,6 +11,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.engine.task import CancelledError
 from rmsplugin.errors import NoSpaceError, OperationFailedError, UnavailableError
@@ -314,3 +315,56 @@ def test_elements_of_an_array_become_vjobs_of_their_own(world: World) -> None:
         world.tick()
     vjobs = {vjob.display_id: vjob.state for vjob in world.context.ledger.vjobs()}
     assert vjobs == {f"{array}_1": S.RUNNING, f"{array}_2": S.RUNNING}
+
+
+def test_a_resume_that_is_interrupted_after_its_files_are_history_never_goes_back_to_sleeping(world: World) -> None:
+    job = sleeping(world, vms=2)
+    world.hypervisor.fail_next("unpause", UnavailableError("n1 does not answer"), vm=f"vjob{job}-1")
+    world.ask(job, K.RESUME, "n1")
+    world.until(job, S.RESUMING)
+    assert {vm.image_node for vm in world.context.ledger.vms(job)} == {""}
+    world.hypervisor.set_reachable("n1", False)
+    for _ in range(10):
+        world.tick()
+        assert world.state(job) is S.RESUMING
+    world.hypervisor.set_reachable("n1", True)
+    world.until(job, S.RUNNING)
+    assert powers(world, job) == {VMPower.RUNNING}
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_a_suspend_that_is_undone_before_its_state_is_sealed_restores_no_older_one(world: World) -> None:
+    job = sleeping(world, vms=1)
+    world.nodes.fail_next("drop_state", UnavailableError("n1 does not answer"))
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert [path for node in NODES for path in world.files.paths(node)] == [f"/store/vjob{job}-0.state"]
+    world.nodes.fail_next("seal", UnavailableError("n1 does not answer"))
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert world.hypervisor.violations == []
+    assert powers(world, job) == {VMPower.RUNNING}
+
+
+def test_an_interrupted_undo_of_a_suspend_leaves_no_paused_vm_beside_its_state(world: World) -> None:
+    job = running(world, vms=2)
+
+    def lost() -> None:
+        raise UnavailableError("the connection broke after the restore")
+
+    seal = world.nodes.seal
+
+    def seal_first_only(node: str, vm: str, *words: object, **options: object) -> None:
+        if vm.endswith("-1"):
+            del world.nodes.seal  # type: ignore[method-assign]
+            raise UnavailableError(f"{node} does not answer")
+        seal(node, vm, *words, **options)  # type: ignore[arg-type]
+
+    world.nodes.seal = seal_first_only  # type: ignore[method-assign]
+    for vm in (f"vjob{job}-0", f"vjob{job}-1"):
+        world.hypervisor.hook_next("restore", Point.AFTER, lost, vm=vm)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    assert [world.hypervisor.where(vm.name) for vm in world.context.ledger.vms(job)] == [[], []]
+    world.ask(job, K.RESUME, "n3")
+    world.until(job, S.RUNNING)
