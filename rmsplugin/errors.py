@@ -51,6 +51,10 @@ class OperationFailedError(RmspluginError):
     """The hypervisor, the RMS or a guest could not do what was asked."""
 
 
+class GuestFailedError(OperationFailedError):
+    """A VM runs, but its guest does not come up or cannot be configured: its node may be to blame, or its image."""
+
+
 class LostStateError(OperationFailedError):
     """The state of a VM is truly lost: its vjob has to begin again (I5)."""
 

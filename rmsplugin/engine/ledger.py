@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlite_utils
 
+from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import open_database
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -44,6 +45,8 @@ class Ledger:
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         self._db = open_database(path)
+        #: What failed in a row, and until when it is not tried again.
+        self.failures = Failures(self._write, self._rows, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -95,6 +98,7 @@ class Ledger:
         with self._write() as db:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
             db.table("vms").delete_where("job_id = ?", [vjob.job_id])
+            db.table("vjob_failures").delete_where("job_id = ?", [vjob.job_id])
             db.table("vjobs").update(vjob.job_id, _vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
 
@@ -136,6 +140,8 @@ class Ledger:
         with self._write() as db:
             db.execute(f"delete from actions where operation_id in ({operations})", [before])
             db.execute(f"delete from operations where job_id in ({old})", [before])
+            db.execute(f"delete from vjob_failures where job_id in ({old})", [before])
+            db.execute("delete from node_failures where last < ?", [before])
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
@@ -153,7 +159,8 @@ class Ledger:
                 changes["state_since"] = self._clock()
             db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
-            self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
+            if (vjob.state, vjob.reason) != (target, reason):
+                self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
             return self.vjob(job_id)
 
     def update_vjob(self, job_id: int, **changes: Any) -> None:
@@ -244,12 +251,6 @@ class Ledger:
     def running_operations(self) -> list[Operation]:
         """Operations that have not ended, oldest first: after a crash, what has to be finished."""
         return [_operation(row) for row in self._rows("select * from operations where state = 'running' order by id")]
-
-    def failed_starts(self, job_id: int) -> int:
-        """How many starts of the vjob failed since the last that did not."""
-        sql = """select count(*) as n from operations where job_id = ? and kind = 'start' and state = 'failed' and id >
-            (select coalesce(max(id), 0) from operations where job_id = ? and kind = 'start' and state = 'done')"""
-        return int(self._rows(sql, [job_id, job_id])[0]["n"])
 
     def starts(self, job_id: int) -> int:
         """How many starts of the vjob were begun."""

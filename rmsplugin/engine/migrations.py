@@ -79,3 +79,19 @@ def m003_stores_and_states_put_aside(db: Database) -> None:
     )
     db.execute("create index asides_job_id on asides (job_id)")
     db.execute("alter table vjobs add column taking_back integer not null default 0")
+
+
+@migrations()
+def m004_failures_in_a_row(db: Database) -> None:
+    """Every kind of operation has a back-off that outlives the engine, for each vjob; nodes that fail rest."""
+    db.execute(
+        """create table vjob_failures (
+            job_id integer not null references vjobs (job_id), kind text not null, failures integer not null,
+            not_before real not null, error text not null, primary key (job_id, kind))"""
+    )
+    db.execute(
+        """create table node_failures (
+            node text not null, kind text not null, user text not null, failures integer not null, last real not null,
+            error text not null, primary key (node, kind, user))"""
+    )
+    db.execute("alter table vjobs drop column not_before")

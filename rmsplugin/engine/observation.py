@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
 from rmsplugin.errors import RmspluginError
+
+log = logging.getLogger(__name__)
 
 _PARALLEL = 32
 
@@ -46,6 +49,9 @@ def observe(context: Context) -> Observation:
                 vms[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
+            except Exception as bug:  # one odd node keeps nobody from seeing the others
+                log.exception("looking at %s", name)
+                unreachable[name] = f"internal error: {bug!r}"
     rooms = find_rooms(context.settings, rms, taken)
     reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
     faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}

@@ -62,7 +62,7 @@ def reconcile(
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
     if vjob.state is VJobState.STOPPING:
-        return Directive(OperationKind.RESTART, "cleaning up what was lost")
+        return Directive(OperationKind.RESTART, vjob.reason or "cleaning up")
     if vjob.state in _AGAIN:
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:

@@ -220,11 +220,13 @@ class Requests:
         """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
         if not self._is_operator(uid):
             raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
-        confirmed = [held.vjob for held in self._cycle.brake.confirm(vjobs)]
-        for vjob in confirmed:
-            self._context.ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=vjob)
+        confirmed = self._cycle.brake.confirm(vjobs)
+        ledger = self._context.ledger
+        for held in confirmed:
+            ledger.failures.vjob_done(held.job_id, held.directive.what)  # by hand it is tried at once
+            ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=held.vjob)
         self._wake()
-        return confirmed
+        return [held.vjob for held in confirmed]
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""

@@ -27,7 +27,6 @@ class VJobRow:
     losses: int = 0  # how often its state was truly lost
     restarts: int = 0  # of the RMS job, as last seen
     wrapper_seen: float = 0.0  # from when on its wrapper may be silent; each sign of life is in memory only
-    not_before: float = 0.0  # not started again before this time (the RMS did not start it)
     private_key: str = field(default="", repr=False)
     public_key: str = ""
     priority: int = 0  # Slurm's, as it last was while the job was pending
@@ -70,7 +69,7 @@ class Aside:
     losses: int  # the vjob's, before that restart
     private_key: str = field(repr=False)
     public_key: str
-    vms: tuple[VMRow, ...]  # all VMs of the vjob; those without ``image_node`` had no saved state
+    vms: tuple[VMRow, ...]  # all VMs of the vjob; those without a digest had no saved state
 
 
 class OperationKind(enum.StrEnum):

@@ -6,6 +6,7 @@ import enum
 import re
 from dataclasses import dataclass, field
 
+from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
 
 
@@ -63,7 +64,7 @@ TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
 }
 
 
-class IllegalTransitionError(Exception):
+class IllegalTransitionError(RmspluginError):
     """A vjob was asked to make a move that its life cycle does not have."""
 
     def __init__(self, vjob: str, source: VJobState, target: VJobState) -> None:

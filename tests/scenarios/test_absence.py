@@ -11,6 +11,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -303,6 +304,18 @@ def test_many_vjobs_that_lose_their_vms_at_once_begin_again_when_an_operator_say
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
     assert world.cycle.brake.held == ()
     assert len(events(world, "held-back-no-more")) == 1
+
+
+def test_what_an_operator_confirms_is_done_at_once_whatever_failed_before(world: World) -> None:
+    jobs = killed_vms(world, 4)
+    for job in jobs:
+        for _ in range(9):
+            world.context.ledger.failures.vjob_failed(job, K.RESTART, "no answer")
+    ticks(world, 8)
+    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    assert len(requests.confirm(0, [str(job) for job in jobs])) == 4
+    ticks(world, 30)
+    assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
 
 
 def test_what_is_held_back_is_forgotten_when_the_world_is_back(world: World) -> None:

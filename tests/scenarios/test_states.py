@@ -417,6 +417,7 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     world.until(job, S.SLEEPING)
     assert len(states(world)) == 2
     assert {path for path in states(world) if "aside" in path} == set()
+    assert events(world, "restart-failed") == []
     assert world.hypervisor.violations == []
     return first.dead
 

@@ -22,7 +22,7 @@ def put_aside(task: Task) -> None:
         RmspluginError: a node could not be reached; to be tried again until it can.
     """
     context = task.context
-    sealed = [vm for vm in task.vms() if vm.image_node]
+    sealed = [vm for vm in task.vms() if vm.image_blake2b]
     if not sealed:
         return
     aside = context.ledger.open_aside(task.vjob(), task.operation.arguments["reason"])
@@ -36,7 +36,8 @@ def put_aside(task: Task) -> None:
 def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
     """Put the state of one VM aside, with its disk; whether there was one."""
     context = task.context
-    for node in sorted({vm.host, vm.destination} - {""}):
+    # Its host is among the touched nodes, unless nothing was ever put there.
+    for node in sorted({vm.host, vm.destination} & {*vm.touched, vm.destination} - {""}):
         # One that was restored, and has not run, has its file open.
         context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
 
@@ -54,7 +55,7 @@ def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
 def drop_aside(context: Context, aside: Aside) -> None:
     """Remove saved states that were put aside. Raises RmspluginError where a node does not answer."""
     for vm in aside.vms:
-        if not vm.image_node:
+        if not vm.image_blake2b:
             continue
 
         def drop(node: str, name: str = vm.name) -> None:
@@ -85,7 +86,7 @@ def require_whole(context: Context, aside: Aside) -> None:
         CorruptStateError: one is damaged.
         RmspluginError: a node does not answer.
     """
-    without = [vm.name for vm in aside.vms if not vm.image_node]
+    without = [vm.name for vm in aside.vms if not vm.image_blake2b]
     if without:
         raise RefusedError(f"there is no saved state of {', '.join(without)} among those put aside as {aside.id}")
     require_addresses(context, aside)

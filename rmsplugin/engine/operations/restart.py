@@ -32,7 +32,7 @@ def _begin_again(task: Task) -> None:
         context.ledger.transition(
             task.job_id,
             VJobState.WAITING,
-            "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
+            "its state was lost; it starts again from the beginning" if vjob.script_started else vjob.reason,
             script_started=False,
             finished=False,
             evacuated=False,

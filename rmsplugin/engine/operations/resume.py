@@ -11,34 +11,40 @@ from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
+from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.stores import SHARED
-from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.engine.task import Task, combined, sentence_of
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 _CLOCK_ATTEMPTS = 5
-#: After a resume that failed the engine does not begin another for so long.
-_BACKOFF_S = 60.0
 
 
 def resume(task: Task) -> None:
     """Bring a vjob from *resuming* to *running*, or back to *sleeping* with the reason.
+
+    From the moment that its files are history there is no way back to *sleeping*: until all VMs are seen running it
+    stays *resuming*, and the next attempt goes on from there.
 
     Raises:
         LostStateError: a saved state cannot be used; nothing was restored and the vjob has to begin again.
     """
     context = task.context
     vms = task.vms()
+    used_up = not any(vm.image_node for vm in vms)  # an attempt that was interrupted had restored all of them
     try:
-        if current_job(task).state is JobState.PENDING:  # it was requeued while it slept
+        # It was requeued while it slept. (If that happened only later, its wrapper attaches to what runs.)
+        if not used_up and current_job(task).state is JobState.PENDING:
             await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
         errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
     except OperationFailedError as error:
         errors = {vms[0].name: error}
     task.check_cancelled()
+    if errors and used_up:
+        raise combined(errors)
     if errors:
         _undo(task, errors)
     with context.ledger.transaction():
@@ -47,7 +53,7 @@ def resume(task: Task) -> None:
             context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
-        drop_state_quietly(task, vm)
+        _drop_state_quietly(task, vm)
     task.each(task.vms(), lambda vm: _set_clock(task, vm))
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
@@ -63,6 +69,7 @@ def resume(task: Task) -> None:
 def _fetch(task: Task, vm: VMRow) -> None:
     """Have a checked state file where the VM will run."""
     context = task.context
+    settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
     if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
         return  # restored already, by an attempt that was interrupted
     context.ledger.touch(vm.name, vm.host)
@@ -143,7 +150,7 @@ def digest_of(vm: VMRow) -> Digest:
 def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     """No VM has run yet: end those that were restored. The files stay the truth."""
     context = task.context
-    reason = first_sentence(errors)
+    reason = sentence_of(errors)
     restored = [vm for vm in task.vms() if vm.image_node]
     task.all(
         restored,
@@ -153,14 +160,8 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     with context.ledger.transaction():
         for vm in restored:
             context.ledger.update_vm(vm.name, host="")
-        context.ledger.transition(
-            task.job_id,
-            VJobState.SLEEPING,
-            f"resume failed: {reason}",
-            # Who asked for it may ask again at once; the engine itself does not.
-            not_before=context.clock.now() + _BACKOFF_S,
-        )
-    raise next(iter(errors.values()))
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+    raise combined(errors)
 
 
 def raise_lost(errors: dict[str, RmspluginError]) -> None:
@@ -195,7 +196,7 @@ def _set_clock(task: Task, vm: VMRow) -> None:
             task.pause(0.5)
 
 
-def drop_state_quietly(task: Task, vm: VMRow) -> None:
+def _drop_state_quietly(task: Task, vm: VMRow) -> None:
     """Remove the files of a VM that is seen running; `stop` removes what cannot be reached now."""
     for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmsplugin.engine.operations.aside import drop_aside
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.engine.task import Task, combined
 from rmsplugin.model.vjob import VJobState
 
 
@@ -29,14 +29,14 @@ def remove_all(task: Task) -> None:
     vms = task.vms()
     errors = task.each(vms, lambda vm: remove(task, vm))
     if errors:
-        task.event("stop-incomplete", first_sentence(errors))
-        raise next(iter(errors.values()))
+        raise combined(errors)
 
 
 def remove(task: Task, vm: VMRow) -> None:
     """End one VM and remove its files wherever they may be."""
     context = task.context
-    nodes = sorted({*vm.touched, vm.host, vm.destination, vm.image_node} - {"", "shared"})
+    # Its host is among the touched ones, unless nothing was ever put there.
+    nodes = sorted({*vm.touched, vm.destination, vm.image_node} - {"", "shared"})
     with task.action("stop", vm, source=vm.host):
         for node in nodes:
             # First the VM, on all nodes, then the files that it may still need.
