@@ -23,6 +23,10 @@ class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
 
 
+class NoStoreError(UnavailableError):
+    """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
+
+
 class NotFoundError(RmspluginError):
     """The named thing does not exist."""
 
@@ -45,6 +49,10 @@ class CorruptStateError(RmspluginError):
 
 class OperationFailedError(RmspluginError):
     """The hypervisor, the RMS or a guest could not do what was asked."""
+
+
+class GuestFailedError(OperationFailedError):
+    """A VM runs, but its guest does not come up or cannot be configured: its node may be to blame, or its image."""
 
 
 class LostStateError(OperationFailedError):

@@ -39,7 +39,9 @@ class Engine(_Section):
     watch_s: Seconds = Field(
         2.0, description="seconds between two looks at Slurm's queue; a job that arrives or ends starts a cycle at once"
     )
-    workers: int = Field(16, ge=1, le=256, description="VM actions carried out at the same time")
+    workers: int = Field(
+        16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"
+    )
     keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
     orphan_s: Seconds = Field(
         30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # No test may fail because the machine is busy. All else is as Hypothesis has it, here and in CI.
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Tests that sample what they could try have an option to try all of it."""
+    parser.addoption(
+        "--whole",
+        action="store_true",
+        help="try everything where tests take samples, e.g. silence of each neighbour from each call on (minutes)",
+    )
+
+
+@pytest.fixture(scope="session")
+def whole(request: pytest.FixtureRequest) -> bool:
+    """Whether to try everything instead of samples."""
+    return bool(request.config.getoption("--whole"))

@@ -37,6 +37,8 @@ SSH_PORT = 22
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _RETRY_S = 0.3
+#: How long a command in a guest goes on after it has become pointless.
+_CHECK_S = 1.0
 _OUTPUT_LIMIT = 4096
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -193,10 +195,19 @@ class Guests(Protocol):
         """
         ...
 
-    def configure(self, address: str, host_key: str, config: GuestConfig, *, timeout_s: float) -> None:
+    def configure(
+        self,
+        address: str,
+        host_key: str,
+        config: GuestConfig,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Make the guest a VM of its vjob: tools, names, account, keys, mounts.
 
-        Raises OperationFailedError (with the guest's words), TimedOutError, UnavailableError, ForbiddenError.
+        ``check`` is called now and then; what it raises ends the wait for the guest. Raises OperationFailedError (with
+        the guest's words), TimedOutError, UnavailableError, ForbiddenError.
         """
         ...
 
@@ -247,9 +258,17 @@ class SshGuests:
                     raise UnavailableError(f"guest {address} is not up after {timeout_s:.0f} s: {error}") from None
             time.sleep(_RETRY_S)
 
-    def configure(self, address: str, host_key: str, config: GuestConfig, *, timeout_s: float) -> None:
+    def configure(
+        self,
+        address: str,
+        host_key: str,
+        config: GuestConfig,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """See Guests."""
-        self._run(address, host_key, _UNPACK, config.archive(), timeout_s=timeout_s)
+        self._run(address, host_key, _UNPACK, config.archive(), timeout_s=timeout_s, check=check)
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests.
@@ -266,9 +285,18 @@ class SshGuests:
             time.sleep(1 - now % 1)
             self._check(address, *self._exec(transport, f"date -u -s @{int(now) + 1} >/dev/null", b"", timeout_s))
 
-    def _run(self, address: str, host_key: str, command: str, data: bytes, *, timeout_s: float) -> None:
+    def _run(
+        self,
+        address: str,
+        host_key: str,
+        command: str,
+        data: bytes,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         with self._connection(address, host_key, timeout_s=timeout_s) as transport:
-            self._check(address, *self._exec(transport, command, data, timeout_s))
+            self._check(address, *self._exec(transport, command, data, timeout_s, check))
 
     def _check(self, address: str, status: int, output: str) -> None:
         if status != 0:
@@ -285,7 +313,14 @@ class SshGuests:
         finally:
             transport.close()
 
-    def _exec(self, transport: paramiko.Transport, command: str, data: bytes, timeout_s: float) -> tuple[int, str]:
+    def _exec(
+        self,
+        transport: paramiko.Transport,
+        command: str,
+        data: bytes,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[int, str]:
         """Run one command and return its exit status and what it said (both streams, the beginning)."""
         deadline = time.monotonic() + timeout_s
         try:
@@ -296,10 +331,7 @@ class SshGuests:
             channel.exec_command(command)
             channel.sendall(data)
             channel.shutdown_write()
-            output = b""
-            while chunk := channel.recv(_OUTPUT_LIMIT):
-                output = (output + chunk)[:_OUTPUT_LIMIT]
-                channel.settimeout(max(deadline - time.monotonic(), 0.1))
+            output = _read(channel, deadline, check)
             if not channel.status_event.wait(max(deadline - time.monotonic(), 0.1)):
                 raise TimedOutError(f"the guest did not finish within {timeout_s:.0f} s")
         except TimeoutError:
@@ -309,6 +341,23 @@ class SshGuests:
         if channel.exit_status < 0:
             raise UnavailableError("the guest broke off the connection")
         return channel.exit_status, output.decode("utf-8", "replace")
+
+
+def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None]) -> bytes:
+    """Read all that a command says, and return the beginning. Raises TimeoutError, and what ``check`` raises."""
+    output = b""
+    while True:
+        check()
+        channel.settimeout(min(_CHECK_S, max(deadline - time.monotonic(), 0.1)))
+        try:
+            chunk = channel.recv(_OUTPUT_LIMIT)
+        except TimeoutError:
+            if time.monotonic() >= deadline:
+                raise
+            continue
+        if not chunk:
+            return output
+        output = (output + chunk)[:_OUTPUT_LIMIT]
 
 
 def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) -> paramiko.Transport:
@@ -405,8 +454,17 @@ class SimulatedGuests:
         if self.ready_s > timeout_s:
             raise UnavailableError(f"guest {address} is not up after {timeout_s:.0f} s")
 
-    def configure(self, address: str, host_key: str, config: GuestConfig, *, timeout_s: float) -> None:
+    def configure(
+        self,
+        address: str,
+        host_key: str,
+        config: GuestConfig,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """See Guests."""
+        check()
         self._sleep(min(self.configure_s, timeout_s))
         guest = self._guest("configure", address, host_key)
         if self.configure_s > timeout_s:

@@ -105,7 +105,10 @@ NODE_FIELDS = (
     Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
     Field("features", "its active features, for `sbatch -C`", _features),
     Field(
-        "reason", "why no VM may come now: drained, unreachable, no room, or what its room waits for", text_of("reason")
+        "reason",
+        "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the kind of action that "
+        "the engine begins there no more for a while, because several in a row failed",
+        text_of("reason"),
     ),
 )
 

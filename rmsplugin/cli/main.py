@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import checking, listings, operations, planning, service, session
+from rmsplugin.cli import checking, confirming, listings, operations, planning, service, session, states
 from rmsplugin.cli.table import FormatError
 from rmsplugin.errors import InstanceError, RmspluginError, SettingsError
 
@@ -46,6 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     listings.add_commands(commands)
     operations.add_commands(commands)
+    states.add_command(commands)
+    confirming.add_command(commands)
     session.add_command(commands)
     planning.add_commands(commands)
     checking.add_command(commands)

@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.no_wait:
         print(json.dumps({"operation": number}) if arguments.json else f"operation {number}")
         return 0
-    operation = _watch(client, number, f"{arguments.command} {arguments.job}")
+    operation = watch(client, number, f"{arguments.command} {arguments.job}")
     if arguments.json:
         print(json.dumps(operation, indent=1))
     if operation.get("state") == "failed":
@@ -121,7 +121,7 @@ def vm_name(client: EngineClient, job: str, vm: str) -> str:
     return names[0]
 
 
-def _watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
+def watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
     """Wait for the end of an operation."""
     with _Display(title) as display:
         wait_s = _WATCHED_WAIT_S if display.shown else _WAIT_S

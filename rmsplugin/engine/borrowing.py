@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import RmsJob, RmsPartition
+from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsPartition
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import unsafe_stores
 from rmsplugin.engine.observation import Observation
@@ -116,10 +116,13 @@ class Borrowing:
     # -- what is asked of Slurm --------------------------------------------------------------------------------------
 
     def _end_strange(self, seen: Observation) -> list[str]:
-        """End jobs of ours that are no use as rooms; one on which VMs run only when they have left."""
+        """End jobs of ours that are no use as rooms; one that has its node only when it is seen that no VM is there."""
         said = []
+        occupied = self._occupied(seen) if seen.rooms.strange else set()
         for job in seen.rooms.strange:
-            if any(parse_vm_name(name) for node in job.nodes for name in seen.vms.get(node, ())):
+            if job.state is not JobState.PENDING and any(
+                node in occupied or node not in seen.vms for node in job.nodes
+            ):
                 continue
             said += self._cancel(job, "it is no room that the settings know, or one too many")
         return said

@@ -16,6 +16,7 @@ from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.signs import SignsOfLife
+from rmsplugin.engine.stores import Stores
 from rmsplugin.settings import KernelImage as KernelImageSettings
 from rmsplugin.settings import Settings
 
@@ -48,6 +49,11 @@ class Context:
         """Reads of single jobs, shared by all operations that wait for theirs."""
         return JobReader(self.rms)
 
+    @cached_property
+    def stores(self) -> Stores:
+        """The stores of saved states, as far as they prove themselves."""
+        return Stores(self.ledger, self.nodes, shared=self.shared)
+
     @property
     def store(self) -> str:
         """Directory of saved states, on each node or shared by all."""
@@ -75,11 +81,13 @@ class Context:
         return f"{self.store}/{vm.name}.state"
 
     def complete_state_bytes(self, vm: VMRow) -> int | None:
-        """Size of the file of a save that has ended well, by whichever name; None if there is no whole one."""
-        files = self.nodes.stat(vm.host, vm.name, shared=self.shared)
-        if files.partial is not None and files.partial.complete:
-            return files.partial.size_bytes
-        return files.final_bytes
+        """Size of the file of a save that has ended well; None if there is no whole one.
+
+        Only under the temporary name: before it gets the final one it is in the ledger, and a file that has it already
+        may be of an earlier sleep.
+        """
+        partial = self.nodes.stat(vm.host, vm.name, shared=self.shared).partial
+        return partial.size_bytes if partial is not None and partial.complete else None
 
     def spec(self, vjob: VJobRow, vm: VMRow) -> VMSpec:
         """What a hypervisor must know of the VM."""

@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.decision.starting import nodes_wanted
-from rmsplugin.engine import site
+from rmsplugin.engine import brake, site
+from rmsplugin.engine.absence import Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.limits import Limits
-from rmsplugin.engine.observation import Observation, missing_vms, observe
+from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import RefusedError, RmspluginError
-from rmsplugin.model.vjob import IllegalTransitionError, VJobState, parse_vm_name
+from rmsplugin.model.vjob import VJobState, parse_vm_name
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class CycleReport:
-    """What a cycle did, in a sentence, and what is wrong with the site."""
-
-    time: float = 0.0
-    seconds: float = 0.0
-    begun: list[str] = field(default_factory=list)
-    waiting: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def sentence(self) -> str:
-        """For a person."""
-        begun = "; ".join(self.begun) or "nothing to do"
-        return f"{begun}; {self.waiting} waiting" if self.waiting else begun
 
 
 class Cycle:
@@ -58,7 +44,8 @@ class Cycle:
         self._limits = Limits()
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
-        self._missing_before: set[str] = set()
+        self._missing = MissingVMs(context)
+        self.brake = brake.Brake()
         self._started = context.clock.now()
         self.report = CycleReport()
         self.seen: Observation | None = None
@@ -81,67 +68,125 @@ class Cycle:
         return report
 
     def _run(self, report: CycleReport) -> None:
+        self._executor.record_ends()
         # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
         busy = self._executor.busy()
         seen = self.seen = observe(self._context)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
+        report.problems += self._not_ours_any_more()
         if gate := self._gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
-        jobs = {job.job_id: job for job in ours if job.split}
         self._limits.look(seen)
-        self._first_sight.meet(ours)
+        self._first_sight.meet(ours, report)
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only:
-            report.begun += self._evacuation.run(seen, busy)
-        self._reconcile(seen, jobs, busy, report)
+            with report.alone("evacuation"):
+                report.begun += self._evacuation.run(seen, busy)
+        self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
         if not observes_only:
-            wanted = self._start(seen, ours, report)
-            report.begun += self._borrowing.run(seen, wanted)
+            wanted: frozenset[str] = frozenset()
+            with report.alone("starts"):
+                wanted = self._start(seen, ours, report)
+            with report.alone("rooms"):
+                report.begun += self._borrowing.run(seen, wanted)
+
+    def _not_ours_any_more(self) -> list[str]:
+        """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""
+        found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
+        what = "which slurm.partitions does not have: they are kept as they are, and none is started or resumed there"
+        return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
     # -- reconciliation ------------------------------------------------------------------------------------------
 
-    def _reconcile(self, seen: Observation, jobs: Mapping[int, RmsJob], busy: set[int], report: CycleReport) -> None:
+    def _reconcile(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> None:
         context = self._context
-        missing_now: set[str] = set()
         # All that have not ended, and those that have but whose jobs have come back.
-        alive = [job.job_id for job in jobs.values() if job.state is not JobState.ENDED]
+        alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
+        jobs = find_jobs(context, seen, vjobs.values())
+        self._missing.begin()
+        doubtful = []
         for vjob in vjobs.values():
-            job = jobs.get(vjob.job_id)
-            if job is None or job.state is JobState.ENDED:
-                self._executor.cancel(vjob.job_id, "its job has ended")
-            if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
-                continue  # it moves, or moved after the first look
-            vms = context.ledger.vms(vjob.job_id)
-            missing = missing_vms(vjob, vms, seen)
-            missing_now |= {vm.name for vm in missing}
-            # Believed only when seen twice: one look at several hypervisors is no look at one instant.
-            missing = [vm for vm in missing if vm.name in self._missing_before]
-            # While the engine was down no wrapper could give a sign of life.
-            heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
-            silent_s = seen.taken - heard
-            directive = reconcile(vjob, vms, job, missing, silent_s, context.settings.engine.orphan_s)
-            if directive is not None:
-                self._follow(seen, vjob, job, directive, report)
-        self._missing_before = missing_now
+            with report.alone(f"vjob {vjob.display_id}"):
+                held = self._reconcile_one(seen, vjob, jobs, busy, report)
+                if held is not None:
+                    doubtful.append(held)
+        with report.alone("what is held back"):
+            for held in self._let_through(doubtful, vjobs, report):
+                with report.alone(f"vjob {held.vjob}"):
+                    self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
+
+    def _reconcile_one(
+        self, seen: Observation, vjob: VJobRow, jobs: Jobs, busy: set[int], report: CycleReport
+    ) -> Held | None:
+        """Do what has to be done to the vjob, or return it, when it follows from something that is not seen."""
+        job, proved = jobs.found.get(vjob.job_id), vjob.job_id not in jobs.unknown
+        if has_ended(job) and proved:
+            self._executor.cancel(vjob.job_id, "its job has ended")
+        if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
+            return None  # it moves, or moved after the first look
+        directive = self._directive(seen, vjob, jobs)
+        if directive is not None and (directive.absence or not proved):
+            return Held(vjob.job_id, vjob.display_id, directive, proved)
+        if directive is not None:
+            self._follow(seen, vjob, job, directive, report)
+        return None
+
+    def _directive(self, seen: Observation, vjob: VJobRow, jobs: Jobs) -> Directive | None:
+        context = self._context
+        vms = context.ledger.vms(vjob.job_id)
+        # While the engine was down no wrapper could give a sign of life.
+        heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
+        directive = reconcile(
+            vjob,
+            vms,
+            jobs.found.get(vjob.job_id),
+            self._missing.gone(vjob, vms, seen),
+            seen.taken - heard,
+            context.settings.engine.orphan_s,
+        )
+        if directive is None or vjob.job_id in jobs.found:
+            return directive
+        why = jobs.unknown.get(vjob.job_id) or f"its job has ended: {jobs.ended[vjob.job_id]}, as accounting says"
+        return replace(directive, reason=why)
+
+    def _let_through(self, doubtful: list[Held], vjobs: Mapping[int, VJobRow], report: CycleReport) -> list[Held]:
+        before = {held.key for held in self.brake.held}
+        through = self.brake.let_through(doubtful, sum(vjob.state.is_live for vjob in vjobs.values()))
+        held = self.brake.held
+        if held:
+            report.problems.append(brake.sentence(held))
+        if not {each.key for each in held} <= before:
+            self._context.ledger.event("held-back", brake.sentence(held))
+        if before and not held:
+            self._context.ledger.event("held-back-no-more", "what was held back is done, or need not be any more")
+        return through
 
     def _follow(
         self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive, report: CycleReport
     ) -> None:
+        failures, kind = self._context.ledger.failures, directive.what
+        failed = failures.of_vjob(vjob.job_id, kind)
+        if failed is not None and failed.not_before > seen.taken:
+            report.problems.append(f"vjob {vjob.display_id}: {kind}: {failed.error}; it is tried again soon")
+            return
         try:
-            if isinstance(directive.what, RmsAct):
+            if isinstance(kind, RmsAct):
                 self._follow_rms(vjob, job, directive)
-            elif directive.what is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
+                if failed is not None:
+                    failures.vjob_done(vjob.job_id, kind)
+            elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
                 self._resume(seen, vjob, directive.reason)
             else:
-                self._executor.begin(vjob.job_id, directive.what, directive.reason)
-            report.begun.append(f"{directive.what} {vjob.display_id}: {directive.reason}")
-        except (RmspluginError, IllegalTransitionError) as error:
-            report.problems.append(f"vjob {vjob.display_id}: {directive.what}: {error}")
+                self._executor.begin(vjob.job_id, kind, directive.reason)
+            report.begun.append(f"{kind} {vjob.display_id}: {directive.reason}")
+        except Exception as error:
+            failures.vjob_failed(vjob.job_id, kind, str(error) or repr(error))
+            raise
 
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
@@ -156,8 +201,10 @@ class Cycle:
         if directive.what is RmsAct.GATE:
             context.rms.close_gate(job_id)
         elif directive.what is RmsAct.REQUEUE:
-            context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
             context.rms.requeue(job_id)
+            context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
+        elif directive.what is RmsAct.FORGET and context.ledger.asides(job_id):
+            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:
@@ -179,24 +226,21 @@ class Cycle:
                 parsed = parse_vm_name(name)
                 if parsed is None or parsed[0] not in without:
                     continue
-                try:
+                vjob = without[parsed[0]]
+                with report.alone(f"stray {name} on {node}"):
                     bound = self._context.settings.hypervisor.stop_timeout_s
                     self._context.hypervisor.stop(node, name, timeout_s=bound)
                     self._context.nodes.drop_config(node, name)
-                except RmspluginError as error:
-                    report.problems.append(f"stray {name} on {node}: {error}")
-                    continue
-                vjob = without[parsed[0]]
-                self._context.ledger.event(
-                    "stray-stopped", f"{name} ran on {node} although its vjob is {vjob.state}", vjob=vjob.display_id
-                )
+                    self._context.ledger.event(
+                        "stray-stopped", f"{name} ran on {node} although its vjob is {vjob.state}", vjob=vjob.display_id
+                    )
 
     # -- starts --------------------------------------------------------------------------------------------------
 
     def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
         """Start and resume what may. Returns the nodes without a room on which others would."""
         rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
-        queue = queue_order(seen, self._waiting(seen, ours, rows))
+        queue = queue_order(seen, self._waiting(seen, ours, rows, report))
         left = []
         verdicts = self._placing.start(seen, queue)
         for waiting in queue:
@@ -222,27 +266,40 @@ class Cycle:
             if not host.why_not or (name in rooms and rooms[name].state in (RoomState.REQUESTED, RoomState.STARTING))
         }
         others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
-        candidates = [candidate(self._context, seen, waiting) for waiting in left]
+        resting = self._context.ledger.failures.resting()
+        candidates = [candidate(self._context, seen, waiting, resting) for waiting in left]
         return nodes_wanted(candidates, soon, others)
 
-    def _waiting(self, seen: Observation, ours: list[RmsJob], rows: Mapping[str, VJobRow]) -> list[Waiting]:
+    def _waiting(
+        self, seen: Observation, ours: list[RmsJob], rows: Mapping[str, VJobRow], report: CycleReport
+    ) -> list[Waiting]:
         waiting = []
+        failures = self._context.ledger.failures.of_vjobs()
         for job in ours:
-            row = rows.get(job.display_id) if job.split else None
-            if row is not None and (self._limits.rests(row, seen.taken) or row.state_since >= seen.taken):
-                continue
-            if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
-                if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
-                    waiting.append(Waiting(job, row.geometry, row.submitted, row.priority, row))
-                continue
-            if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
-                continue
-            geometry = self._first_sight.geometry(job)
-            if geometry is None or (job.split and row is None):
-                continue
-            submitted = row.submitted if row is not None else job.submit_time
-            waiting.append(Waiting(job, geometry, submitted, job.priority))
+            with report.alone(f"job {job.display_id}"):
+                row = rows.get(job.display_id) if job.split else None
+                if row is not None:
+                    kind = OperationKind.RESUME if row.state is VJobState.SLEEPING else OperationKind.START
+                    failed = failures.get((row.job_id, kind))
+                    if row.state_since >= seen.taken or self._limits.rests(row, failed, seen.taken):
+                        continue
+                if each := self._waits(job, row):
+                    waiting.append(each)
         return waiting
+
+    def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
+        """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
+        if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
+            if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
+                return Waiting(job, row.geometry, row.submitted, row.priority, row)
+            return None
+        if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
+            return None
+        geometry = self._first_sight.geometry(job)
+        if geometry is None or (job.split and row is None):
+            return None
+        submitted = row.submitted if row is not None else job.submit_time
+        return Waiting(job, geometry, submitted, job.priority)
 
 
 def _idle(seen: Observation, name: str) -> bool:

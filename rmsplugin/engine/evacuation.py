@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
@@ -13,8 +15,11 @@ from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
+log = logging.getLogger(__name__)
+
 #: Of the time that is left, a migration may be expected to take this share; else the VM is saved at once.
 _SHARE = 0.5
+_HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
 def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
@@ -24,6 +29,8 @@ def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
     too: its room is requested.
     """
     found = {}
+    # A busy node whose job is in no listing may well be ours: a room that was left out.
+    others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
     for name in vm_hosts(context.settings, seen.rms):
         node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
         if name not in seen.vms:
@@ -31,7 +38,7 @@ def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
         if room is not None and room.state is RoomState.LEAVING:
             found[name] = room.reason
         elif room is None or room.state is RoomState.REQUESTED:
-            if is_busy(node):
+            if is_busy(node) and name in others:
                 found[name] = "another job has it, and the engine has no room there"
             elif node.draining:
                 found[name] = f"it is being drained: {node.reason or 'no reason given'}"
@@ -62,6 +69,9 @@ class Evacuation:
                     said += self._rescue(seen, vjob, vms, leaving)
             except RmspluginError as error:
                 said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: {error}")
+            except Exception as bug:  # a fault that concerns one vjob keeps no other where it must not stay
+                log.exception("vjob %s cannot leave", vjob.display_id)
+                said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: internal error: {bug!r}")
         return said
 
     def _leave(
@@ -78,16 +88,23 @@ class Evacuation:
             return [f"restart {vjob.display_id}: {reason}"]
         if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or vjob.finished:
             return []
+        if self._rests(vjob, OperationKind.SUSPEND):
+            return []
         try:
+            if self._rests(vjob, OperationKind.MIGRATE):
+                raise RefusedError("the last migration failed")
             if self._too_late_to_migrate(seen, vjob, vms, leaving):
                 raise RefusedError("too little time is left for a migration")
             self._placing.leave(seen, vjob, leaving.keys(), reason)
             return [f"migrate {vjob.display_id}: {reason}"]
         except RefusedError as error:
-            self._executor.begin(
-                vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", evacuated=True, not_before=0.0
-            )
+            self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", evacuated=True)
             return [f"suspend {vjob.display_id}: {reason}"]
+
+    def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
+        """Whether an operation of the kind failed too short a time ago."""
+        failed = self._context.ledger.failures.of_vjob(vjob.job_id, kind)
+        return failed is not None and failed.not_before > self._context.clock.now()
 
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
@@ -100,7 +117,7 @@ class Evacuation:
     def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
         """Copy saved states off nodes that keep nothing once they are given back."""
         doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._context, seen)
-        if not doomed:
+        if not doomed or self._rests(vjob, OperationKind.RELOCATE):
             return []
         reason = f"its saved state would not stay on {', '.join(sorted(doomed))}"
         self._placing.relocate(seen, vjob, doomed, reason)

@@ -1,7 +1,8 @@
 """Executor: begins operations on vjobs, at most one at a time for each, and carries them out in threads.
 
 Intent first: the operation and the vjob's new state are in the ledger before anything acts. After a crash, `adopt`
-takes up every operation that the ledger still has under way.
+takes up every operation that the ledger still has under way. How an operation ended is in the ledger, too, and with it
+how long the engine waits before it tries the same again.
 """
 
 from __future__ import annotations
@@ -10,42 +11,54 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.failures import MOST_S
+from rmsplugin.engine.operations.allocation import NotStartedError
 from rmsplugin.engine.operations.migrate import migrate
 from rmsplugin.engine.operations.reattach import reattach
 from rmsplugin.engine.operations.relocate import relocate
+from rmsplugin.engine.operations.restart import restart
 from rmsplugin.engine.operations.resume import resume
 from rmsplugin.engine.operations.start import start
-from rmsplugin.engine.operations.stop import restart, stop
+from rmsplugin.engine.operations.stop import stop
 from rmsplugin.engine.operations.suspend import suspend
 from rmsplugin.engine.rows import Operation, OperationKind
 from rmsplugin.engine.task import CancelledError, Task
-from rmsplugin.errors import LostStateError, RmspluginError
+from rmsplugin.errors import LostStateError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
-_ACTS: dict[OperationKind, Callable[[Task], None]] = {
-    OperationKind.START: start,
-    OperationKind.STOP: stop,
-    OperationKind.SUSPEND: suspend,
-    OperationKind.RESUME: resume,
-    OperationKind.MIGRATE: migrate,
-    OperationKind.REATTACH: reattach,
-    OperationKind.RESTART: restart,
-    OperationKind.RELOCATE: relocate,
+K, S = OperationKind, VJobState
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """What an operation does."""
+
+    carry_out: Callable[[Task], None]
+    during: VJobState  # the vjob's state while it is under way; entered when it begins
+    after: frozenset[VJobState]  # the states that it is for
+
+
+_ACTS: dict[OperationKind, _Act] = {
+    K.START: _Act(start, S.STARTING, frozenset({S.RUNNING})),
+    K.STOP: _Act(stop, S.STOPPING, frozenset({S.TERMINATED})),
+    K.SUSPEND: _Act(suspend, S.SUSPENDING, frozenset({S.SLEEPING})),
+    K.RESUME: _Act(resume, S.RESUMING, frozenset({S.RUNNING})),
+    K.MIGRATE: _Act(migrate, S.RUNNING, frozenset({S.RUNNING})),
+    K.REATTACH: _Act(reattach, S.RUNNING, frozenset({S.RUNNING})),
+    K.RESTART: _Act(restart, S.STOPPING, frozenset({S.WAITING, S.SLEEPING})),
+    K.RELOCATE: _Act(relocate, S.SLEEPING, frozenset({S.SLEEPING})),
 }
 
-#: The state that a vjob takes when an operation on it begins; the others leave it running.
-_STATE_WHILE: dict[OperationKind, VJobState] = {
-    OperationKind.START: VJobState.STARTING,
-    OperationKind.STOP: VJobState.STOPPING,
-    OperationKind.RESTART: VJobState.STOPPING,
-    OperationKind.SUSPEND: VJobState.SUSPENDING,
-    OperationKind.RESUME: VJobState.RESUMING,
-}
+#: Groups of operations; each has threads of its own, so that nothing that moves VMs waits behind many slow boots, and
+#: nothing that ends VMs waits behind anything else. All others are of one group, ``_MOVE``.
+_GROUPS = {K.START: "start", K.REATTACH: "reattach", K.STOP: "stop", K.RESTART: "stop"}
+_MOVE = "move"
 
 
 class Executor:
@@ -54,10 +67,13 @@ class Executor:
     def __init__(self, context: Context, *, workers: int, on_end: Callable[[], None]) -> None:
         self._context = context
         self._on_end = on_end
-        # Boots take long, and many begin at once: nothing that ends or moves VMs waits behind them.
-        self._starts = ThreadPoolExecutor(workers, thread_name_prefix="start")
-        self._others = ThreadPoolExecutor(workers, thread_name_prefix="operation")
+        self._groups = {
+            name: ThreadPoolExecutor(workers, thread_name_prefix=name) for name in {_MOVE, *_GROUPS.values()}
+        }
+        self._aborts = ThreadPoolExecutor(workers, thread_name_prefix="abort")
         self._tasks: dict[int, Task] = {}
+        self._aborting: set[Task] = set()
+        self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
         self._lock = threading.Lock()
 
     def begin(
@@ -103,8 +119,8 @@ class Executor:
         ledger = self._context.ledger
         with ledger.transaction():
             operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
-            if kind in _STATE_WHILE:
-                ledger.transition(job_id, _STATE_WHILE[kind], reason)
+            if _ACTS[kind].during.is_transitional:
+                ledger.transition(job_id, _ACTS[kind].during, reason)
         return operation
 
     def adopt(self) -> int:
@@ -120,11 +136,23 @@ class Executor:
             return set(self._tasks)
 
     def cancel(self, job_id: int, reason: str) -> None:
-        """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``."""
+        """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``. Waits for nothing."""
         with self._lock:
             task = self._tasks.get(job_id)
-        if task is not None and task.operation.kind not in (OperationKind.STOP, OperationKind.RESTART):
-            task.cancel(reason)
+            if task is None or task in self._aborting or _GROUPS.get(task.operation.kind) == "stop":
+                return
+            self._aborting.add(task)
+        task.cancel(reason)
+        self._aborts.submit(self._abort, task)
+
+    def _abort(self, task: Task) -> None:
+        try:
+            task.abort_jobs()
+        except Exception:
+            log.exception("what is under way for vjob %s cannot be aborted", task.job_id)
+        finally:
+            with self._lock:
+                self._aborting.discard(task)
 
     def poke(self, job_id: int) -> None:
         """Something happened that an operation on the vjob may be waiting for."""
@@ -133,9 +161,14 @@ class Executor:
         if task is not None:
             task.poke()
 
+    @property
+    def pools(self) -> tuple[ThreadPoolExecutor, ...]:
+        """All threads."""
+        return (*self._groups.values(), self._aborts)
+
     def close(self) -> None:
         """Begin nothing more. What is under way stays in the ledger, for the next engine to take up."""
-        for pool in (self._starts, self._others):
+        for pool in self.pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, operation: Operation) -> None:
@@ -143,45 +176,82 @@ class Executor:
         task = Task(self._context, operation)
         with self._lock:
             self._tasks[operation.job_id] = task
-        pool = self._starts if operation.kind is OperationKind.START else self._others
-        pool.submit(self._run, task)
+        self._groups[_GROUPS.get(operation.kind, _MOVE)].submit(self._run, task)
 
     def _run(self, task: Task) -> None:
-        error, lost = "", False
+        error: RmspluginError | None = None
         try:
-            _ACTS[task.operation.kind](task)
-        except LostStateError as failure:
-            error, lost = str(failure), True
-        except CancelledError as cancelled:
-            error = f"cancelled: {cancelled}"
+            self._carry_out(task)
         except RmspluginError as failure:
-            error = str(failure) or type(failure).__name__
+            error = failure
         except Exception as bug:
             log.exception("operation %s on vjob %s", task.operation.kind, task.job_id)
-            error = f"internal error: {bug!r}"
+            error = OperationFailedError(f"internal error: {bug!r}")
         self._end(task, error)
-        if lost:
-            self._restart(task.job_id, error)
+        if isinstance(error, LostStateError):
+            self._restart(task.job_id, str(error))
+
+    def _carry_out(self, task: Task) -> None:
+        act, vjob = _ACTS[task.operation.kind], task.vjob()
+        if vjob.state is act.during:
+            act.carry_out(task)
+        elif vjob.state not in act.after:
+            # The engine was killed between the vjob's last move and the record of the operation's end.
+            raise OperationFailedError(vjob.reason)
 
     def _restart(self, job_id: int, reason: str) -> None:
-        self._context.ledger.event("state-lost", f"{reason}; its job is requeued from the start", vjob=str(job_id))
         try:
+            self._context.ledger.event("state-lost", f"{reason}; its job is requeued from the start", vjob=str(job_id))
             self.begin(job_id, OperationKind.RESTART, f"lost: {reason}")
-        except RmspluginError as error:
+        except Exception as error:
             log.warning("vjob %s: %s; the next cycle tries again", job_id, error)
 
-    def _end(self, task: Task, error: str) -> None:
-        ledger = self._context.ledger
-        log.log(
-            logging.WARNING if error else logging.INFO,
-            "%s of vjob %s %s",
-            task.operation.kind,
-            task.job_id,
-            f"failed: {error}" if error else "done",
-        )
-        if error:
-            task.event(f"{task.operation.kind}-failed", error)
-        ledger.end_operation(task.operation.id, error)
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def record_ends(self) -> None:
+        """Try again to record the ends of operations that could not be recorded, e.g. because the disk was full."""
         with self._lock:
-            del self._tasks[task.job_id]
+            unrecorded, self._unrecorded = self._unrecorded, []
+        for task, error in unrecorded:
+            self._end(task, error, again=True)
+
+    def _end(self, task: Task, error: RmspluginError | None, *, again: bool = False) -> None:
+        if not again:
+            _log_end(task, error)
+        try:
+            self._record_end(task, error)
+        except Exception:
+            # The ledger says that it is under way, and so does `busy`, until it can be told otherwise.
+            log.exception("the end of %s of vjob %s cannot be recorded yet", task.operation.kind, task.job_id)
+            with self._lock:
+                self._unrecorded.append((task, error))
+            return
+        with self._lock:
+            # From the record on another operation may have begun.
+            if self._tasks.get(task.job_id) is task:
+                del self._tasks[task.job_id]
         self._on_end()
+
+    def _record_end(self, task: Task, error: RmspluginError | None) -> None:
+        ledger, kind, job_id = self._context.ledger, task.operation.kind, task.job_id
+        cancelled = isinstance(error, CancelledError)
+        text = f"cancelled: {error}" if cancelled else (str(error) or type(error).__name__) if error else ""
+        with ledger.transaction():
+            if error is None:
+                ledger.failures.vjob_done(job_id, kind)
+            else:
+                task.event(f"{kind}-failed", text)
+                if not cancelled:
+                    most_s = error.most_s if isinstance(error, NotStartedError) else MOST_S
+                    ledger.failures.vjob_failed(job_id, kind, text, most_s=most_s)
+            ledger.end_operation(task.operation.id, text)
+
+
+def _log_end(task: Task, error: RmspluginError | None) -> None:
+    log.log(
+        logging.WARNING if error else logging.INFO,
+        "%s of vjob %s %s",
+        task.operation.kind,
+        task.job_id,
+        f"failed: {error}" if error else "done",
+    )

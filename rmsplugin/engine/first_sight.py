@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.queue import new_vjob, read_geometry
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
@@ -33,24 +34,26 @@ class FirstSight:
                 self._keep_out(job, str(error))
         return self._geometries[job.job_id]
 
-    def meet(self, jobs: Sequence[RmsJob]) -> None:
-        """Enter the unknown ones that have a job id of their own into the ledger, and renew those that came back."""
+    def meet(self, jobs: Sequence[RmsJob], report: CycleReport) -> None:
+        """Enter the unknown ones that have a job id of their own into the ledger; ``report`` is told of faults."""
         ledger = self._context.ledger
         alive = [job for job in jobs if job.state is not JobState.ENDED and job.split]
         known = ledger.vjobs_among(job.job_id for job in alive)
         for job in alive:
             if job.job_id in known:
                 continue
-            geometry = self.geometry(job)
-            if geometry is not None:
-                ledger.add_vjob(new_vjob(self._context, job, geometry))
-        self._gate_arrays(jobs)
+            with report.alone(f"job {job.display_id}"):
+                geometry = self.geometry(job)
+                if geometry is not None:
+                    ledger.add_vjob(new_vjob(self._context, job, geometry))
+        self._gate_arrays(jobs, report)
 
-    def _gate_arrays(self, jobs: Iterable[RmsJob]) -> None:
+    def _gate_arrays(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:
         """Elements of arrays that have no row yet are put behind the gate together, by the id of their array."""
         loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not job.gated}
         for job_id in sorted(loose):
-            self._context.rms.close_gate(job_id)
+            with report.alone(f"array {job_id}"):
+                self._context.rms.close_gate(job_id)
 
     def renew(self, job: RmsJob) -> None:
         """An ended job is in the queue again (or its id was given to a new one): it begins anew."""

@@ -17,8 +17,9 @@ from typing import Any
 
 import sqlite_utils
 
+from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import open_database
-from rmsplugin.engine.rows import Action, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
+from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
@@ -44,6 +45,8 @@ class Ledger:
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         self._db = open_database(path)
+        #: What failed in a row, and until when it is not tried again.
+        self.failures = Failures(self._write, self._rows, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -95,6 +98,7 @@ class Ledger:
         with self._write() as db:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
             db.table("vms").delete_where("job_id = ?", [vjob.job_id])
+            db.table("vjob_failures").delete_where("job_id = ?", [vjob.job_id])
             db.table("vjobs").update(vjob.job_id, _vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
 
@@ -136,6 +140,8 @@ class Ledger:
         with self._write() as db:
             db.execute(f"delete from actions where operation_id in ({operations})", [before])
             db.execute(f"delete from operations where job_id in ({old})", [before])
+            db.execute(f"delete from vjob_failures where job_id in ({old})", [before])
+            db.execute("delete from node_failures where last < ?", [before])
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
@@ -153,7 +159,8 @@ class Ledger:
                 changes["state_since"] = self._clock()
             db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
-            self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
+            if (vjob.state, vjob.reason) != (target, reason):
+                self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
             return self.vjob(job_id)
 
     def update_vjob(self, job_id: int, **changes: Any) -> None:
@@ -245,12 +252,6 @@ class Ledger:
         """Operations that have not ended, oldest first: after a crash, what has to be finished."""
         return [_operation(row) for row in self._rows("select * from operations where state = 'running' order by id")]
 
-    def failed_starts(self, job_id: int) -> int:
-        """How many starts of the vjob failed since the last that did not."""
-        sql = """select count(*) as n from operations where job_id = ? and kind = 'start' and state = 'failed' and id >
-            (select coalesce(max(id), 0) from operations where job_id = ? and kind = 'start' and state = 'done')"""
-        return int(self._rows(sql, [job_id, job_id])[0]["n"])
-
     def starts(self, job_id: int) -> int:
         """How many starts of the vjob were begun."""
         sql = "select count(*) as n from operations where job_id = ? and kind = 'start'"
@@ -289,6 +290,64 @@ class Ledger:
         """Actions of an operation, in the order of their start."""
         rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
         return [Action(**{**row, "state": Outcome(row["state"])}) for row in rows]
+
+    # -- stores, and saved states that were put aside ------------------------------------------------------------
+
+    def store(self, name: str) -> str | None:
+        """The marker of a node's store (or of the one named "shared"); "" where an operator said that it is a new one.
+
+        None: it was never set up.
+        """
+        rows = self._rows("select marker from stores where name = ?", [name])
+        return str(rows[0]["marker"]) if rows else None
+
+    def set_store(self, name: str, marker: str) -> None:
+        """Remember the marker of a store, in the place of an older one."""
+        with self._write() as db:
+            db.table("stores").upsert({"name": name, "marker": marker}, pk="name")
+
+    def open_aside(self, vjob: VJobRow, reason: str) -> Aside:
+        """Record that the saved states of a vjob are being put aside, or go on with a record that was left open."""
+        with self._write() as db:
+            rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
+            if rows:
+                return _aside(rows[0])
+            row = {
+                "job_id": vjob.job_id,
+                "display_id": vjob.display_id,
+                "user": vjob.user,
+                "uid": vjob.uid,
+                "time": self._clock(),
+                "reason": reason,
+                "complete": 0,
+                "losses": vjob.losses,
+                "private_key": vjob.private_key,
+                "public_key": vjob.public_key,
+                "vms": json.dumps([_vm_record(vm) for vm in self.vms(vjob.job_id)]),
+            }
+            return self.aside(_insert(db, "asides", row))
+
+    def close_asides(self, job_id: int) -> None:
+        """The restart that put states of the vjob aside is done with them."""
+        with self._write() as db:
+            db.execute("update asides set complete = 1 where job_id = ?", [job_id])
+
+    def drop_aside(self, number: int) -> None:
+        """Forget saved states that were put aside; nothing happens if they are forgotten already."""
+        with self._write() as db:
+            db.table("asides").delete_where("id = ?", [number])
+
+    def aside(self, number: int) -> Aside:
+        """Saved states that were put aside. Raises NotFoundError."""
+        rows = self._rows("select * from asides where id = ?", [number])
+        if not rows:
+            raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
+        return _aside(rows[0])
+
+    def asides(self, job_id: int | None = None) -> list[Aside]:
+        """All saved states that were put aside, of one vjob or of all, oldest first."""
+        where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
+        return [_aside(row) for row in self._rows(f"select * from asides {where} order by id", parameters)]
 
     # -- rooms ---------------------------------------------------------------------------------------------------
 
@@ -352,6 +411,11 @@ def _vm_record(vm: VMRow) -> dict[str, Any]:
 
 def _vm(row: dict[str, Any]) -> VMRow:
     return VMRow(**{**row, "touched": tuple(json.loads(row["touched"]))})
+
+
+def _aside(row: dict[str, Any]) -> Aside:
+    typed = {"complete": bool(row["complete"]), "vms": tuple(_vm(vm) for vm in json.loads(row["vms"]))}
+    return Aside(**{**row, **typed})
 
 
 def _operation(row: dict[str, Any]) -> Operation:

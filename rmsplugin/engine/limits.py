@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.failures import VJobFailure
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.allocation import NOT_STARTED
 from rmsplugin.engine.rows import VJobRow
@@ -25,9 +26,9 @@ class Limits:
             self._eased[self._under_way[job_id]] = seen.taken
         self._under_way = now
 
-    def rests(self, vjob: VJobRow, now: float) -> bool:
-        """Whether a waiting vjob whose last start failed is to wait longer."""
-        if vjob.not_before <= now:
+    def rests(self, vjob: VJobRow, failed: VJobFailure | None, now: float) -> bool:
+        """Whether a vjob whose last start (or resume) failed is to wait longer."""
+        if failed is None or failed.not_before <= now:
             return False
-        limited = vjob.reason.startswith(NOT_STARTED)
+        limited = failed.error.startswith(NOT_STARTED)
         return not (limited and self._eased.get(vjob.user, 0.0) > vjob.state_since)

@@ -65,3 +65,33 @@ def m002_priority_and_rooms(db: Database) -> None:
             problem text not null, ended text not null)"""
     )
     db.execute("create index room_reports_room on room_reports (room)")
+
+
+@migrations()
+def m003_stores_and_states_put_aside(db: Database) -> None:
+    """Stores prove themselves by their markers; a restart puts saved states aside instead of deleting them."""
+    db.execute("create table stores (name text primary key, marker text not null)")
+    db.execute(
+        """create table asides (
+            id integer primary key, job_id integer not null, display_id text not null, user text not null,
+            uid integer not null, time real not null, reason text not null, complete integer not null,
+            losses integer not null, private_key text not null, public_key text not null, vms text not null)"""
+    )
+    db.execute("create index asides_job_id on asides (job_id)")
+    db.execute("alter table vjobs add column taking_back integer not null default 0")
+
+
+@migrations()
+def m004_failures_in_a_row(db: Database) -> None:
+    """Every kind of operation has a back-off that outlives the engine, for each vjob; nodes that fail rest."""
+    db.execute(
+        """create table vjob_failures (
+            job_id integer not null references vjobs (job_id), kind text not null, failures integer not null,
+            not_before real not null, error text not null, primary key (job_id, kind))"""
+    )
+    db.execute(
+        """create table node_failures (
+            node text not null, kind text not null, user text not null, failures integer not null, last real not null,
+            error text not null, primary key (node, kind, user))"""
+    )
+    db.execute("alter table vjobs drop column not_before")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -10,9 +10,9 @@ from rmsplugin.adapters.hypervisor.base import VMInfo
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
-from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
-from rmsplugin.model.vjob import VJobState
+
+log = logging.getLogger(__name__)
 
 _PARALLEL = 32
 
@@ -39,7 +39,9 @@ def observe(context: Context) -> Observation:
     rms = context.rms.snapshot()
     vms: dict[str, dict[str, VMInfo]] = {}
     unreachable: dict[str, str] = {}
-    names = vm_hosts(context.settings, rms)
+    # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
+    left = {place for vm in context.ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
+    names = list(dict.fromkeys([*vm_hosts(context.settings, rms), *sorted(left)]))
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
         futures = {name: pool.submit(context.hypervisor.list_vms, name) for name in names}
         for name, future in futures.items():
@@ -47,14 +49,10 @@ def observe(context: Context) -> Observation:
                 vms[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
+            except Exception as bug:  # one odd node keeps nobody from seeing the others
+                log.exception("looking at %s", name)
+                unreachable[name] = f"internal error: {bug!r}"
     rooms = find_rooms(context.settings, rms, taken)
     reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
     faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
     return Observation(taken, rms, rooms, vms, unreachable, faults)
-
-
-def missing_vms(vjob: VJobRow, vms: Iterable[VMRow], seen: Observation) -> list[VMRow]:
-    """VMs of a running vjob that are on no node that answered, although their own host did."""
-    if vjob.state is not VJobState.RUNNING:
-        return []
-    return [vm for vm in vms if vm.host in seen.vms and not seen.where(vm.name)]

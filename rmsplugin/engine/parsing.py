@@ -52,6 +52,11 @@ def operation_id(text: str) -> int:
     return int(_matching(_OPERATION_ID, text, "the number of an operation"))
 
 
+def aside_number(text: str) -> int:
+    """The number of saved states that were put aside. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of saved states that were put aside"))
+
+
 class Query:
     """The part of a request's path behind the question mark."""
 
@@ -150,6 +155,13 @@ class Body:
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(name, str) and _VM_NAME.fullmatch(name) for name in value):
             raise BadRequestError(f"{key} has to be a list of names of VMs, as in vjob12-0")
+        return tuple(value)
+
+    def vjobs(self, key: str) -> tuple[str, ...]:
+        """A list of what users call their vjobs; an empty one if none was given. Raises BadRequestError."""
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) and _DISPLAY_ID.fullmatch(one) for one in value):
+            raise BadRequestError(f"{key} has to be a list of job ids or array elements, for example 12 or 12_3")
         return tuple(value)
 
     def choice(self, key: str, choices: Collection[str]) -> str:

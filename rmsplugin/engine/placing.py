@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from rmsplugin.adapters.guest import generate_keypair
-from rmsplugin.decision.starting import Verdict, decide_starts
+from rmsplugin.decision.starting import Candidate, Verdict, decide_starts
 from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, candidate, hosted, make_vms, new_vjob, objection
+from rmsplugin.engine.queue import (
+    Waiting,
+    allowed_hosts,
+    candidate,
+    free_addresses,
+    hosted,
+    make_vms,
+    new_vjob,
+    objection,
+)
 from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
+
+log = logging.getLogger(__name__)
 
 
 class Placing:
@@ -33,21 +45,71 @@ class Placing:
     def start(self, seen: Observation, queue: Sequence[Waiting]) -> dict[str, Verdict]:
         """Start or resume what may, in queue order. Returns the verdict on each vjob of the queue, by display id."""
         with self._lock:
-            capacity = {name: host.capacity for name, host in self._open_hosts(seen).items()}
-            verdicts = decide_starts(
-                [candidate(self._context, seen, waiting) for waiting in queue], hosted(self._context, seen), capacity
-            )
-            for waiting in queue:
-                verdict = verdicts[waiting.job.display_id]
-                if verdict.placement is None:
-                    if why := objection(self._context, seen, waiting):
-                        verdicts[waiting.job.display_id] = Verdict(None, why)
-                    continue
-                try:
-                    self._begin(waiting, verdict.placement, verdict.reason)
-                except RmspluginError as error:  # one that cannot begin harms itself only
-                    verdicts[waiting.job.display_id] = Verdict(None, str(error))
+            verdicts: dict[str, Verdict] = {}
+            left = self._with_addresses(queue, verdicts)
+            while left:
+                left = self._start_some(seen, left, verdicts)
             return verdicts
+
+    def _start_some(self, seen: Observation, queue: Sequence[Waiting], verdicts: dict[str, Verdict]) -> list[Waiting]:
+        """Decide, and begin what is decided. Returns those to decide on anew, because one before them cannot begin."""
+        capacity = {name: host.capacity for name, host in self._open_hosts(seen).items()}
+        candidates, judged = self._candidates(seen, queue, verdicts)
+        decided = decide_starts(candidates, hosted(self._context, seen), capacity)
+        failed = False
+        left = []
+        for waiting in judged:
+            display_id = waiting.job.display_id
+            verdict = verdicts[display_id] = decided[display_id]
+            if verdict.placement is None:
+                left.append(waiting)
+                continue
+            try:
+                self._begin(waiting, verdict.placement, verdict.reason)
+            except Exception as error:
+                # It harms itself only: the room that it was to have is for those behind it.
+                failed = True
+                verdicts[display_id] = self._cannot_begin(waiting, error)
+        for waiting in left:
+            if why := objection(self._context, seen, waiting):
+                verdicts[waiting.job.display_id] = Verdict(None, why)
+        return left if failed else []
+
+    def _candidates(
+        self, seen: Observation, queue: Sequence[Waiting], verdicts: dict[str, Verdict]
+    ) -> tuple[list[Candidate], list[Waiting]]:
+        """The queue as the decision sees it, without those that cannot be seen so because of some fault of theirs."""
+        resting = self._context.ledger.failures.resting()
+        candidates, judged = [], []
+        for waiting in queue:
+            try:
+                candidates.append(candidate(self._context, seen, waiting, resting))
+                judged.append(waiting)
+            except Exception as error:
+                verdicts[waiting.job.display_id] = self._cannot_begin(waiting, error)
+        return candidates, judged
+
+    def _cannot_begin(self, waiting: Waiting, error: Exception) -> Verdict:
+        what = OperationKind.START if waiting.sleeping is None else OperationKind.RESUME
+        reason = str(error)
+        if not isinstance(error, RmspluginError):
+            log.exception("%s of vjob %s", what, waiting.job.display_id)
+            reason = f"internal error: {error!r}"
+        if waiting.job.split:
+            self._context.ledger.failures.vjob_failed(waiting.job.job_id, what, reason)
+        return Verdict(None, reason)
+
+    def _with_addresses(self, queue: Sequence[Waiting], verdicts: dict[str, Verdict]) -> list[Waiting]:
+        """Those for whose VMs there are addresses; one that needs more than are free keeps no room from others."""
+        free = free_addresses(self._context)
+        fit = []
+        for waiting in queue:
+            if waiting.sleeping is not None or waiting.geometry.vms <= free:
+                fit.append(waiting)
+            else:
+                why = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
+                verdicts[waiting.job.display_id] = Verdict(None, why)
+        return fit
 
     def _begin(self, waiting: Waiting, placement: dict[str, str], reason: str) -> None:
         if waiting.sleeping is not None:
@@ -88,7 +150,7 @@ class Placing:
         with self._lock:
             self._require(vjob, VJobState.RUNNING)
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
-            free = {name: left for name, left in self._free(seen, vjob, "").items() if name not in nodes}
+            free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
             placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free)
             if placed is None:
                 raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), "", free))
@@ -103,7 +165,8 @@ class Placing:
         """
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
-            free = {name: host.free for name, host in self._open_hosts(seen).items() if name not in nodes}
+            shut = self._resting("copy").union(nodes)
+            free = {name: host.free for name, host in self._open_hosts(seen).items() if name not in shut}
             if not free:
                 raise RefusedError("no other node has a room")
             roomiest = max(free, key=lambda name: free[name].memory_mib)
@@ -158,7 +221,7 @@ class Placing:
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
             if not vms:
                 raise RefusedError(f"no VM of vjob {vjob.display_id} would move: {vm_name or 'all'} on {to} already")
-            free = self._free(seen, vjob, to)
+            free = self._free(seen, vjob, to, "migrate")
             destinations: dict[str, str] = {}
             for vm in vms:
                 # A migration to where it is is none: each VM is placed by itself, its own host left out.
@@ -193,13 +256,21 @@ class Placing:
     def _place(
         self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]
     ) -> dict[str, str]:
-        free = self._free(seen, vjob, to)
+        free = self._free(seen, vjob, to, "resume")
         placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free, prefer)
         if placed is None:
             raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), to, free))
         return placed
 
-    def _free(self, seen: Observation, vjob: VJobRow, to: str) -> dict[str, Resources]:
+    def _resting(self, kind: str) -> frozenset[str]:
+        return self._context.ledger.failures.resting().get(kind, frozenset())
+
+    def _free(self, seen: Observation, vjob: VJobRow, to: str, kind: str) -> dict[str, Resources]:
+        """What is free on ``to`` (which may rest: somebody insists on it), or on all nodes that take actions of a kind.
+
+        Raises:
+            RefusedError: the vjob may not use ``to``, or it takes no VMs.
+        """
         allowed = allowed_hosts(self._context, seen, vjob.partition, vjob.geometry)
         free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
         if to and to not in allowed:
@@ -208,7 +279,9 @@ class Placing:
         if to and to not in free:
             why = host_capacities(self._context, seen)[to].why_not or "its room was just given back"
             raise RefusedError(f"{to} takes no VMs now: {why}")
-        return {to: free[to]} if to else free
+        if to:
+            return {to: free[to]}
+        return {name: left for name, left in free.items() if name not in self._resting(kind)}
 
     def _vm(self, vjob: VJobRow, vm: VMRow) -> VM:
         return VM(vm.name, demand(self._context, vjob.geometry))

@@ -14,6 +14,7 @@ from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.starting import Candidate
 from rmsplugin.engine.capacity import demand
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.failures import Resting
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
@@ -81,7 +82,8 @@ def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
 
     def key(each: Waiting) -> tuple[int, int, float, int, int]:
         _, _, element = each.job.display_id.partition("_")
-        tier = seen.rms.partitions[each.job.partition].priority_tier
+        partition = seen.rms.partitions.get(each.job.partition)  # an admin may take one away while jobs wait there
+        tier = partition.priority_tier if partition else 0
         return (-tier, -each.priority, each.submitted, each.job.job_id, int(element or 0))
 
     return sorted(waiting, key=key)
@@ -103,10 +105,11 @@ def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
     return waiting.geometry.constraints.objection(known)
 
 
-def candidate(context: Context, seen: Observation, waiting: Waiting) -> Candidate:
+def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
     """The vjob as the decision sees it; VMs that have not been made yet have no final names."""
     need = demand(context, waiting.geometry)
     nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
+    nodes -= resting.get("run" if waiting.sleeping is None else "resume", frozenset())
     if waiting.sleeping is None:
         names = [f"{waiting.job.display_id}-{index}" for index in range(waiting.geometry.vms)]
         prefer: dict[str, str] = {}
@@ -153,6 +156,13 @@ def _end_s(job: RmsJob | None, now: float) -> float:
     if job is None:
         return math.inf
     return max(0.0, job.end_time - now) if job.start_time and job.end_time else job.time_limit_s
+
+
+def free_addresses(context: Context) -> int:
+    """How many VMs could get an address now."""
+    first, last = context.settings.network.pool_bounds
+    taken = {ipaddress.IPv4Address(vm.address) for vm in context.ledger.vms()}
+    return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
 
 
 def make_vms(context: Context, vjob: VJobRow, hosts: list[str]) -> list[VMRow]:

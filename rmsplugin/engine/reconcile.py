@@ -33,6 +33,7 @@ class Directive:
 
     what: OperationKind | RmsAct
     reason: str
+    absence: bool = False  # it follows from something that is not seen: too many of these at once are held back
 
 
 _AGAIN: dict[VJobState, OperationKind] = {
@@ -45,7 +46,7 @@ _AGAIN: dict[VJobState, OperationKind] = {
 def reconcile(
     vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, missing: Sequence[VMRow], silent_s: float, orphan_s: float
 ) -> Directive | None:
-    """Compare a vjob with its job (None: the RMS does not know it) and its VMs.
+    """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
     Args:
         vjob: as the ledger has it.
@@ -61,7 +62,7 @@ def reconcile(
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
     if vjob.state is VJobState.STOPPING:
-        return Directive(OperationKind.RESTART, "cleaning up what was lost")
+        return Directive(OperationKind.RESTART, vjob.reason or "cleaning up")
     if vjob.state in _AGAIN:
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
@@ -72,7 +73,7 @@ def reconcile(
 
 
 def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | None:
-    what = f"its job has ended: {job.detail}" if job else "Slurm does not know its job any more"
+    what = f"its job has ended: {job.detail}" if job else "its job has ended: slurmctld does not know it any more"
     if vjob.state is VJobState.TERMINATED:
         return None
     if vjob.state is VJobState.WAITING:
@@ -92,7 +93,8 @@ def _running(
 ) -> Directive | None:
     if missing and not vjob.finished:
         names = ", ".join(vm.name for vm in missing)
-        return Directive(OperationKind.RESTART, f"lost: {names} not running on {missing[0].host} any more")
+        reason = f"lost: {names} not running on {missing[0].host} any more"
+        return Directive(OperationKind.RESTART, reason, absence=True)
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
     if job.state is JobState.PENDING:
@@ -100,7 +102,7 @@ def _running(
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
     if job.state is JobState.RUNNING and not job.completing and silent_s > orphan_s:
-        return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {silent_s:.0f} s")
+        return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {silent_s:.0f} s", absence=True)
     return None
 
 

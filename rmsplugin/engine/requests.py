@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rmsplugin.engine import site
@@ -11,10 +11,11 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.roster import Entry, Roster
-from rmsplugin.engine.rows import Operation, OperationKind, RoomReport, VJobRow
-from rmsplugin.engine.views import operation_view
+from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
+from rmsplugin.engine.views import aside_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -170,6 +171,62 @@ class Requests:
             raise NotFoundError(f"vjob {display_id} has no VM {vm}")
         name = _user_name(uid)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {name}", name)
+
+    def asides(self, uid: int) -> list[dict[str, Any]]:
+        """The saved states that were put aside: one's own, or, for operators, all."""
+        everybody = self._is_operator(uid)
+        return [aside_view(aside) for aside in self._context.ledger.asides() if everybody or aside.uid == uid]
+
+    def take_back(self, uid: int, number: int) -> Operation:
+        """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
+        aside = self._aside(uid, number)
+        vjob = self._context.ledger.vjob(aside.job_id)
+        if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
+            raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
+        require_whole(self._context, aside)
+        name = _user_name(uid)
+        reason = f"{name} takes back the saved states that were put aside as {number}"
+        return self._executor.begin(vjob.job_id, OperationKind.RESTART, reason, requested_by=name, taking_back=number)
+
+    def drop_aside(self, uid: int, number: int) -> dict[str, Any]:
+        """Delete saved states that were put aside."""
+        aside = self._aside(uid, number)
+        drop_aside(self._context, aside)
+        self._context.ledger.event(
+            "aside-dropped", f"{_user_name(uid)} dropped the saved states put aside as {number}", vjob=aside.display_id
+        )
+        return {"ok": True}
+
+    def _aside(self, uid: int, number: int) -> Aside:
+        aside = self._context.ledger.aside(number)
+        if uid != aside.uid and not self._is_operator(uid):
+            raise ForbiddenError(f"the saved states put aside as {number} are {aside.user}'s")
+        vjob = self._context.ledger.vjobs_among([aside.job_id]).get(aside.job_id)
+        if not aside.complete or (vjob is not None and vjob.taking_back == number):
+            raise RefusedError(f"vjob {aside.display_id} is being restarted; try again when it is not")
+        return aside
+
+    def new_store(self, uid: int, store: str) -> dict[str, Any]:
+        """A node's store (or "shared") is a new one: what is missing in it is lost."""
+        if not self._is_operator(uid):
+            raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
+        if self._context.ledger.store(store) is None:
+            raise NotFoundError(f"the engine knows no store {store}")
+        self._context.stores.renew(store)
+        self._context.ledger.event("store-renewed", f"{_user_name(uid)} confirmed that the store {store} is a new one")
+        return {"ok": True}
+
+    def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
+        """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
+        if not self._is_operator(uid):
+            raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
+        confirmed = self._cycle.brake.confirm(vjobs)
+        ledger = self._context.ledger
+        for held in confirmed:
+            ledger.failures.vjob_done(held.job_id, held.directive.what)  # by hand it is tried at once
+            ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=held.vjob)
+        self._wake()
+        return [held.vjob for held in confirmed]
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""

@@ -78,6 +78,11 @@ class Routes:
             Route("POST", job + "/suspend", self._suspend),
             Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
             Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
+            Route("GET", "/v1/states", self._states, long=True),
+            Route("POST", "/v1/states/{number}/take-back", self._take_back),
+            Route("POST", "/v1/states/{number}/drop", self._drop_states),
+            Route("POST", "/v1/new-store", self._new_store, body=frozenset({"store"})),
+            Route("POST", "/v1/confirm", self._confirm, body=frozenset({"vjobs"})),
             Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
@@ -175,6 +180,25 @@ class Routes:
     async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Answer:
         return {"operation": (await self._do(asked, begin)).id}
 
+    async def _states(self, asked: Asked) -> Answer:
+        return {"states": await self._do(asked, lambda: self._requests.asides(asked.uid))}
+
+    async def _take_back(self, asked: Asked) -> Answer:
+        number = parsing.aside_number(asked.path["number"])
+        return await self._begin(asked, lambda: self._requests.take_back(asked.uid, number))
+
+    async def _drop_states(self, asked: Asked) -> Answer:
+        number = parsing.aside_number(asked.path["number"])
+        return await self._do(asked, lambda: self._requests.drop_aside(asked.uid, number))
+
+    async def _new_store(self, asked: Asked) -> Answer:
+        store = asked.body.node("store")
+        return await self._do(asked, lambda: self._requests.new_store(asked.uid, store))
+
+    async def _confirm(self, asked: Asked) -> Answer:
+        vjobs = asked.body.vjobs("vjobs")
+        return {"confirmed": await self._do(asked, lambda: self._requests.confirm(asked.uid, vjobs))}
+
     async def _operation(self, asked: Asked) -> Answer:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
         return await self._waits.until(
@@ -214,6 +238,7 @@ class Routes:
             "started": self._started,
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "problems": report.problems,
+            "held": [views.held_view(held) for held in self._cycle.brake.held],
         }
 
 

@@ -27,11 +27,11 @@ class VJobRow:
     losses: int = 0  # how often its state was truly lost
     restarts: int = 0  # of the RMS job, as last seen
     wrapper_seen: float = 0.0  # from when on its wrapper may be silent; each sign of life is in memory only
-    not_before: float = 0.0  # not started again before this time (the RMS did not start it)
     private_key: str = field(default="", repr=False)
     public_key: str = ""
     priority: int = 0  # Slurm's, as it last was while the job was pending
     evacuated: bool = False  # suspended because its node was needed: resumed as soon as there is room elsewhere
+    taking_back: int = 0  # number of the saved states, put aside before, that it gets back; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,24 @@ class VMRow:
     touched: tuple[str, ...] = ()  # every node that may hold a file or a domain of it
     host_key: str = field(default="", repr=False)  # private, OpenSSH form
     host_key_public: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """The saved states of a vjob that a restart put aside, with all that is needed to take them back."""
+
+    id: int
+    job_id: int
+    display_id: str
+    user: str
+    uid: int
+    time: float
+    reason: str
+    complete: bool  # the restart that put them aside is done with them
+    losses: int  # the vjob's, before that restart
+    private_key: str = field(repr=False)
+    public_key: str
+    vms: tuple[VMRow, ...]  # all VMs of the vjob; those without a digest had no saved state
 
 
 class OperationKind(enum.StrEnum):

@@ -32,7 +32,6 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
-from rmsplugin.model.vjob import IllegalTransitionError
 
 log = logging.getLogger(__name__)
 # aiohttp logs whatever is not HTTP with a traceback: every user of the host could fill the log. Who sent it is told.
@@ -60,7 +59,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ForbiddenError, 403),
     (NotFoundError, 404),
     (RefusedError, 409),
-    (IllegalTransitionError, 409),
     (UnavailableError, 503),
     (RmspluginError, 409),
 )
@@ -191,7 +189,7 @@ class Service:
             query = Query.parse(request.raw_path, route.query)
             body = Body.parse(data, route.body)
             return 200, await route.answer(Asked(uid, request.match_info, query, body))
-        except (RmspluginError, IllegalTransitionError) as error:
+        except RmspluginError as error:
             return _status(error), {"error": str(error)}
         except Exception:
             log.exception("%s %s", request.method, request.path)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import Operation, VJobRow, VMRow
-from rmsplugin.errors import RmspluginError
+from rmsplugin.errors import (
+    GuestFailedError,
+    LostStateError,
+    NoSpaceError,
+    OperationFailedError,
+    RmspluginError,
+    UnavailableError,
+)
+
+log = logging.getLogger(__name__)
 
 #: VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
@@ -19,6 +29,14 @@ _PARALLEL = 32
 
 #: How long the next VM waits for the action on the one before it to begin, should its node be slow.
 _BEGIN_S = 10.0
+
+#: Kinds of actions whose failures let a node rest. A stop has to be made where the VM is, whatever failed before.
+_RESTING_KINDS = frozenset({"run", "suspend", "resume", "migrate", "copy"})
+#: Errors that tell something of a node; a lost state or a refusal does not.
+_NODE_ERRORS = (UnavailableError, OperationFailedError, NoSpaceError)
+
+#: So many different errors are told of one operation.
+_TOLD = 8
 
 
 class CancelledError(RmspluginError):
@@ -56,16 +74,15 @@ class Task:
     # -- cancellation and waiting --------------------------------------------------------------------------------
 
     def cancel(self, reason: str) -> None:
-        """Ask the operation to end at its next step; a save or migration under way is aborted."""
+        """Ask the operation to end at its next step, and to begin no more actions. Returns at once."""
         self._why_cancelled = reason
         self._cancelled.set()
         self._poked.set()
-        for vm in self.vms():
-            if vm.host:
-                try:
-                    self.context.hypervisor.abort_job(vm.host, vm.name)
-                except RmspluginError:
-                    continue  # nothing to abort, or out of reach: the operation ends at its own bound
+
+    def abort_jobs(self) -> None:
+        """Abort the saves and migrations of its VMs that are under way. Takes as long as their nodes do to answer."""
+        # A node that is out of reach aborts nothing: the operation ends at its own bound.
+        self.each([vm for vm in self.vms() if vm.host], lambda vm: self.context.hypervisor.abort_job(vm.host, vm.name))
 
     def check_cancelled(self) -> None:
         """Raise CancelledError if ``cancel`` was called."""
@@ -86,16 +103,38 @@ class Task:
 
     @contextmanager
     def action(self, kind: str, vm: VMRow, source: str = "", destination: str = "") -> Iterator[Progress]:
-        """Record an action's intent, progress and end around what carries it out."""
+        """Record an action's intent, progress and end around what carries it out.
+
+        Raises:
+            CancelledError: the operation is cancelled, no action begins any more.
+        """
+        self.check_cancelled()
         ledger = self.context.ledger
         action = ledger.begin_action(self.operation.id, kind, vm.name, source, destination)
         self._begun[vm.name].set()
         try:
             yield lambda done, total: ledger.action_progress(action, done, total)
         except BaseException as error:
-            ledger.end_action(action, str(error) or type(error).__name__)
+            with ledger.transaction():
+                ledger.end_action(action, str(error) or type(error).__name__)
+                self._count_failure(kind, destination or source, error)
             raise
-        ledger.end_action(action)
+        with ledger.transaction():
+            ledger.end_action(action)
+            if ledger.failures.node_done(destination or source, kind):
+                node = destination or source
+                ledger.event("node-works-again", f"a {kind} went well on {node}", node=node)
+
+    def _count_failure(self, kind: str, node: str, error: BaseException) -> None:
+        """A node where several actions of a kind failed in a row takes no new one for a while."""
+        tells = isinstance(error, _NODE_ERRORS) and not isinstance(error, LostStateError)
+        if not tells or kind not in _RESTING_KINDS or self._cancelled.is_set():
+            return
+        ledger = self.context.ledger
+        once = isinstance(error, GuestFailedError)
+        rest = ledger.failures.node_failed(node, kind, self.vjob().user, str(error), once=once)
+        if rest is not None:
+            ledger.event("node-rests", f"{node} {rest.sentence}", node=node)
 
     def each(
         self, vms: Iterable[VMRow], act: Callable[[VMRow], None], *, apart_s: float = 0.0
@@ -103,7 +142,7 @@ class Task:
         """Act on VMs in parallel; with ``apart_s``, each action begins that long after the one before it has begun.
 
         Returns:
-            The errors, by VM name; empty if all went well.
+            The errors, by VM name; empty if all went well. A fault of our own is an OperationFailedError among them.
         """
         errors: dict[str, RmspluginError] = {}
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix=f"vjob{self.job_id}") as pool:
@@ -111,7 +150,8 @@ class Task:
             for vm in vms:
                 if futures and apart_s:
                     self.context.clock.sleep(apart_s)
-                begun = self._begun[vm.name] = threading.Event()
+                if apart_s:
+                    begun = self._begun[vm.name] = threading.Event()
                 futures[vm.name] = pool.submit(act, vm)
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
@@ -120,12 +160,16 @@ class Task:
                     future.result()
                 except RmspluginError as error:
                     errors[name] = error
+                except Exception as bug:
+                    log.exception("%s of %s", self.operation.kind, name)
+                    errors[name] = OperationFailedError(f"internal error: {bug!r}")
         return errors
 
     def all(self, vms: Iterable[VMRow], act: Callable[[VMRow], None]) -> None:
-        """``each``, raising the first error."""
-        for error in self.each(vms, act).values():
-            raise error
+        """``each``, raising ``combined`` errors."""
+        errors = self.each(vms, act)
+        if errors:
+            raise combined(errors)
 
 
 def _wait_for(begun: threading.Event, future: Future[None]) -> None:
@@ -134,8 +178,23 @@ def _wait_for(begun: threading.Event, future: Future[None]) -> None:
     begun.wait(_BEGIN_S)
 
 
-def first_sentence(errors: dict[str, RmspluginError]) -> str:
-    """What went wrong, for a person: the first error, and how many more there are."""
-    name, error = next(iter(errors.items()))
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{name}: {error}{more}"
+def sentence_of(errors: Mapping[str, RmspluginError]) -> str:
+    """What went wrong, for a person: each error once, with the VMs that had it."""
+    vms: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        vms.setdefault(str(error) or type(error).__name__, []).append(name)
+    told = [f"{', '.join(names)}: {text}" for text, names in list(vms.items())[:_TOLD]]
+    return "; ".join(told + ([f"and {len(vms) - _TOLD} more errors"] if len(vms) > _TOLD else []))
+
+
+def combined(errors: Mapping[str, RmspluginError]) -> RmspluginError:
+    """One error that tells all of them; of their type, if they have the same, and a lost state if one of them is."""
+    first, *others = errors.values()
+    if not others:
+        return first
+    for kind in (LostStateError, CancelledError):
+        if any(isinstance(error, kind) for error in errors.values()):
+            return kind(sentence_of(errors))
+    if all(isinstance(error, UnavailableError) for error in errors.values()):
+        return UnavailableError(sentence_of(errors))
+    return OperationFailedError(sentence_of(errors))

@@ -6,10 +6,12 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.failures import NodeRest
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.rows import Operation, Outcome, VJobRow, VMRow
+from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
 
@@ -74,10 +76,13 @@ def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any
     """All VM hosts, as last seen, each with its room. Times are seconds since the epoch, None where there is none."""
     if seen is None:
         return []
-    return [_node_view(seen, name, host) for name, host in host_capacities(context, seen).items()]
+    rests: dict[str, list[NodeRest]] = {}
+    for rest in context.ledger.failures.node_rests():
+        rests.setdefault(rest.node, []).append(rest)
+    return [_node_view(seen, name, host, rests.get(name, [])) for name, host in host_capacities(context, seen).items()]
 
 
-def _node_view(seen: Observation, name: str, host: HostCapacity) -> dict[str, Any]:
+def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[NodeRest]) -> dict[str, Any]:
     node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
     return {
         "name": name,
@@ -92,7 +97,31 @@ def _node_view(seen: Observation, name: str, host: HostCapacity) -> dict[str, An
         "since": room.since if room and room.since else None,
         "until": room.until if room and room.since and room.until < math.inf else None,
         "features": list(node.features),
-        "reason": host.why_not,
+        "reason": host.why_not or "; ".join(rest.sentence for rest in rests),
+        "rests": [
+            {"kind": rest.kind, "until": rest.until, "failures": rest.failures, "error": rest.error} for rest in rests
+        ],
+    }
+
+
+def held_view(held: Held) -> dict[str, Any]:
+    """What is held back of one vjob."""
+    return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
+
+
+def aside_view(aside: Aside) -> dict[str, Any]:
+    """Saved states that were put aside."""
+    saved = [vm for vm in aside.vms if vm.image_blake2b]
+    return {
+        "number": aside.id,
+        "vjob": aside.display_id,
+        "user": aside.user,
+        "time": aside.time,
+        "vms": len(aside.vms),
+        "states": len(saved),
+        "nodes": sorted({vm.image_node for vm in saved}),
+        "bytes": sum(vm.image_bytes for vm in saved),
+        "reason": aside.reason,
     }
 
 

@@ -6,6 +6,7 @@ import enum
 import re
 from dataclasses import dataclass, field
 
+from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
 
 
@@ -55,13 +56,15 @@ TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
     (_S.RESUMING, _S.SLEEPING): "a restore failed, the saved states are intact (I2, I4)",
     (_S.RESUMING, _S.STOPPING): "cancelled while resuming",
     (_S.RESUMING, _S.WAITING): "a saved state is corrupt: the job is requeued from the start (I5)",
+    (_S.WAITING, _S.STOPPING): "saved states that were put aside are taken back, or dropped as its job has ended",
+    (_S.STOPPING, _S.SLEEPING): "saved states that were put aside were taken back",
     (_S.STOPPING, _S.TERMINATED): "no VM and no state file is left",
     (_S.TERMINATED, _S.WAITING): "the RMS requeued an ended job, or gave its id to a new one: it begins anew",
     (_S.STOPPING, _S.WAITING): "what was lost is cleaned up and the job is back in the queue (I5)",
 }
 
 
-class IllegalTransitionError(Exception):
+class IllegalTransitionError(RmspluginError):
     """A vjob was asked to make a move that its life cycle does not have."""
 
     def __init__(self, vjob: str, source: VJobState, target: VJobState) -> None:

@@ -21,6 +21,7 @@ from rmsplugin.node_agent.verbs import Agent, Answer, VMName
 _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _BLAKE2B = re.compile(r"[0-9a-f]{128}")
+_MARKER = re.compile(r"[0-9a-f]{32}")
 _BYTES = re.compile(r"[0-9]{1,18}")
 
 
@@ -127,15 +128,23 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
     ("verify", 3): lambda agent, rest, shared: agent.verify(VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), shared),
     ("send", 4): lambda agent, rest, shared: _send(agent, rest),
     ("receive", 3): lambda agent, rest, shared: _receive(agent, rest),
+    ("init-store", 2): lambda agent, rest, shared: agent.init_store(_marker(rest[0]), _expected(rest[1]), shared),
+    ("put-aside", 2): lambda agent, rest, shared: agent.put_aside(VMName(rest[0]), _size(rest[1]), shared),
+    ("take-back", 2): lambda agent, rest, shared: agent.take_back(VMName(rest[0]), _size(rest[1]), shared),
+    ("drop-aside", 2): lambda agent, rest, shared: agent.drop_aside(VMName(rest[0]), _size(rest[1]), shared),
+    ("verify-aside", 4): lambda agent, rest, shared: agent.verify_aside(
+        VMName(rest[0]), _size(rest[1]), _size(rest[2]), _blake2b(rest[3]), shared
+    ),
     ("drop-state", 1): lambda agent, rest, shared: agent.drop_state(VMName(rest[0]), shared),
     ("list", 0): lambda agent, rest, shared: agent.list_files(shared),
     ("space", 0): lambda agent, rest, shared: agent.space(shared),
     ("reach", 1): lambda agent, rest, shared: _reach(agent, rest),
     ("check", 0): lambda agent, rest, shared: agent.check(),
 }
-#: What the key of another node may call. Neither takes anything away, nor gives anything out.
+#: What the key of another node may call. Neither takes anything away, nor gives out more than room and marker.
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
-_SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space"})
+_SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
+_SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside"}
 
 
 def _matching(pattern: re.Pattern[str], word: str, what: str) -> str:
@@ -146,6 +155,15 @@ def _matching(pattern: re.Pattern[str], word: str, what: str) -> str:
 
 def _node(word: str) -> str:
     return _matching(_NODE, word, "the name of a node")
+
+
+def _marker(word: str) -> str:
+    return _matching(_MARKER, word, "the marker of a store")
+
+
+def _expected(word: str) -> VMName | None:
+    """The VM whose state is expected in a store; "-" for none."""
+    return None if word == "-" else VMName(word)
 
 
 def _size(word: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.model.vjob import parse_vm_name
-from rmsplugin.node_agent import compression, files
+from rmsplugin.node_agent import compression, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 
@@ -50,10 +50,22 @@ class Agent:
         self._config = config
 
     def store(self, shared: bool) -> Path:
-        """The store, made if need be."""
+        """The store. Never made here: one that is not mounted looks like one that was never there."""
         directory = self._config.store_of(shared)
+        if store.marker_of(directory) is None:
+            raise AgentError("no_store", f"{directory} shows no {store.MARKER}: is it mounted?")
         files.make_private(directory, _STORE_MODE)
         return directory
+
+    def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Answer:
+        """Set up the store; one that has a marker keeps it. ``expected``: a state that must be there to be seen."""
+        directory = self._config.store_of(shared)
+        if shared and not directory.is_dir():
+            raise AgentError("no_store", f"{directory} is not there: is it mounted?")
+        if expected is not None and files.size_of(directory / f"{expected.name}.state") is None:
+            raise AgentError("no_store", f"{directory} has no state of {expected.name}, which was saved there")
+        files.make_private(directory, _STORE_MODE)
+        return {"marker": store.mark(directory, identity)}
 
     def _vm_dir(self) -> Path:
         files.make_private(self._config.vm_dir, _VM_DIR_MODE)
@@ -147,13 +159,7 @@ class Agent:
         """Read the final file."""
         final, _ = self.state_paths(vm, shared)
         with files.lock(final.parent, vm.identity, shared=True):
-            found = files.size_of(final)
-            if found is None:
-                raise AgentError("not_found", f"no state of {vm.name}")
-            if found != size:
-                raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
-            if files.digest_of(final) != (size, blake2b):
-                raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
+            _require_digest(vm, final, size, blake2b)
             compression.require_program(final)
         return {}
 
@@ -175,8 +181,51 @@ class Agent:
         }
 
     def space(self, shared: bool) -> Answer:
-        """Room in the store."""
-        return {"free_bytes": files.free_bytes(self.store(shared))}
+        """Room in the store, and its marker; nothing is made."""
+        directory = self._config.store_of(shared)
+        there = next(path for path in (directory, *directory.parents) if path.is_dir())
+        return {"free_bytes": files.free_bytes(there), "marker": store.marker_of(directory)}
+
+    def put_aside(self, vm: VMName, number: int, shared: bool) -> Answer:
+        """Give state and disk of the VM names by which nothing uses or drops them; what is not there is left out."""
+        return self._rename(vm, [(plain, aside) for plain, aside in self._aside_paths(vm, number, shared)], shared)
+
+    def take_back(self, vm: VMName, number: int, shared: bool) -> Answer:
+        """Undo ``put_aside``."""
+        return self._rename(vm, [(aside, plain) for plain, aside in self._aside_paths(vm, number, shared)], shared)
+
+    def drop_aside(self, vm: VMName, number: int, shared: bool) -> Answer:
+        """Remove what ``put_aside`` left."""
+        paths = self._aside_paths(vm, number, shared)
+        with files.lock(self.store(shared), vm.identity):
+            files.remove(*(aside for _, aside in paths))
+        return {}
+
+    def verify_aside(self, vm: VMName, number: int, size: int, blake2b: str, shared: bool) -> Answer:
+        """Read the state that was put aside."""
+        _, aside = self._aside_paths(vm, number, shared)[0]
+        with files.lock(aside.parent, vm.identity, shared=True):
+            _require_digest(vm, aside, size, blake2b)
+        return {}
+
+    def _aside_paths(self, vm: VMName, number: int, shared: bool) -> list[tuple[Path, Path]]:
+        """Plain and other name: of the state, then of the disk's files. No other verb takes the latter for the VM's."""
+        state, _ = self.state_paths(vm, shared)
+        plain = [state, *(self._vm_dir() / f"{vm.name}.{kind}" for kind in ("qcow2", "iso"))]
+        return [(path, path.with_name(f"aside-{number}.{path.name}")) for path in plain]
+
+    def _rename(self, vm: VMName, pairs: list[tuple[Path, Path]], shared: bool) -> Answer:
+        with files.lock(self.store(shared), vm.identity):
+            if all(files.size_of(path) is None for pair in pairs for path in pair):
+                raise AgentError("not_found", f"no state of {vm.name}")
+            for source, destination in pairs:
+                if files.size_of(source) is None:
+                    continue  # done already, or never there
+                if files.size_of(destination) is not None:
+                    raise AgentError("failed", f"{destination} is in the place of {source.name}")
+                source.rename(destination)
+                files.sync_directory(source.parent)
+        return {"state": files.size_of(pairs[0][1]) is not None}
 
     def check(self) -> Answer:
         """Describe the node without changing it."""
@@ -204,6 +253,16 @@ class Agent:
 def incoming_path(final: Path) -> Path:
     """Where a copy from another node is written: never over what libvirt writes on this one."""
     return final.with_name(f"{final.name}.incoming")
+
+
+def _require_digest(vm: VMName, path: Path, size: int, blake2b: str) -> None:
+    found = files.size_of(path)
+    if found is None:
+        raise AgentError("not_found", f"no state of {vm.name}")
+    if found != size:
+        raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
+    if files.digest_of(path) != (size, blake2b):
+        raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
 
 
 def _vms(names: Any) -> list[str]:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -81,6 +82,12 @@ class World(Protocol):
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
 
+def set_up_stores(nodes: Nodes) -> None:
+    """As the engine does at their first use."""
+    for node in (A, B):
+        nodes.init_store(node, uuid.uuid4().hex)
+
+
 class SimulatedWorld:
     def __init__(self) -> None:
         self.files = SimulatedFiles()
@@ -93,6 +100,7 @@ class SimulatedWorld:
             files=self.files,
         )
         self.nodes = SimulatedNodes(self.files)
+        set_up_stores(self.nodes)
 
     def state_path(self, vm: str) -> str:
         return f"/store/{vm}.state"
@@ -146,6 +154,7 @@ class LibvirtWorld:
             call_timeout_s=8,
         )
         self.nodes = NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts")
+        set_up_stores(self.nodes)
 
     def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, *rest = words
@@ -312,7 +321,9 @@ def test_boot_stop_and_list(world: World) -> None:
     assert list(listed) == [VM]
     assert (listed[VM].power, listed[VM].uuid, listed[VM].job_running) == (VMPower.RUNNING, spec().uuid, False)
     assert world.hypervisor.list_vms(B) == {}
+    assert [world.hypervisor.has_vm(node, VM) for node in (A, B)] == [True, False]
     world.hypervisor.stop(A, VM, timeout_s=20)
+    assert not world.hypervisor.has_vm(A, VM)
     assert world.hypervisor.list_vms(A) == {}
     world.hypervisor.stop(A, VM, timeout_s=20)
     world.hypervisor.stop(B, VM, timeout_s=20)

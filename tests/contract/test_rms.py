@@ -39,6 +39,14 @@ def test_snapshot_of_a_gated_job(world: World) -> None:
     assert world.rms.job(job_id) == job
 
 
+def test_accounting_says_which_jobs_have_ended(world: World) -> None:
+    ended, under_way, waiting = world.started("--time=10"), world.started(), world.submit()
+    world.rms.cancel(ended)
+    world.wait("accounting to know", lambda: bool(world.rms.ended([ended])), seconds=120)
+    assert world.rms.ended([ended, under_way, waiting, NO_JOB]) == {ended: "CANCELLED"}
+    assert world.rms.ended([]) == {}
+
+
 def test_snapshot_of_the_cluster(world: World) -> None:
     snapshot = world.rms.snapshot()
     assert {"n1", "n2"} <= set(snapshot.nodes)

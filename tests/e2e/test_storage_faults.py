@@ -19,8 +19,15 @@ def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> 
     cluster.wait_output(job, "^3$")
     node = cluster.vjob(job)["nodes"][0]
     store = "/var/lib/rmsplugin/store"
+    for action in ("suspend", "resume"):  # so that the store is set up
+        assert cluster.plugin(action, str(job)).code == 0
+    node = cluster.vjob(job)["nodes"][0]
+    marker = cluster.ok("cat", f"{store}/.rmsplugin-store", host=node)
     cluster.ok("mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", store, host=node)
     try:
+        result = cluster.plugin("suspend", str(job))
+        assert (result.code, "is it mounted?" in result.err) == (1, True)
+        cluster.ok("sh", "-c", f"umask 077; echo {marker.strip()} >{store}/.rmsplugin-store", host=node)
         result = cluster.plugin("suspend", str(job))
         assert result.code == 1
         assert "space" in result.err

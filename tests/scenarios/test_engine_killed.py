@@ -12,6 +12,7 @@ from scenarios.world import KilledError, World
 
 from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -25,11 +26,16 @@ def directory() -> Iterator[Path]:
         yield Path(path)
 
 
-def live_a_whole_life(world: World, kill_at: int | None) -> int:
-    """Run, suspend, resume elsewhere, migrate, end, killed once on the way. Returns the steps of the first life."""
+def live_a_whole_life(world: World, kill_at: int | None, *, failing: bool = False) -> int:
+    """Run, suspend, resume elsewhere, migrate, end, killed once on the way. Returns the steps of the first life.
+
+    With ``failing``, each of these fails once for one of the VMs.
+    """
     world.start_engine(kill_at)
     first = world.life
     job = world.submit(vms=2)
+    for method in ("boot", "save", "restore", "migrate") if failing else ():
+        world.hypervisor.fail_next(method, OperationFailedError(f"{method} fails"), vm=f"vjob{job}-1")
     world.until(job, S.RUNNING)
     while not world.context.ledger.vjob(job).script_started:
         world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
@@ -41,6 +47,7 @@ def live_a_whole_life(world: World, kill_at: int | None) -> int:
     world.ask(job, K.MIGRATE)
     world.until(job, S.RUNNING)
     check_running(world, job)
+    assert first.dead or not world.hypervisor._failures, "all that was to fail did"
     world.rms.finish(job)
     world.until(job, S.TERMINATED)
     assert world.leftovers() == []
@@ -50,6 +57,20 @@ def live_a_whole_life(world: World, kill_at: int | None) -> int:
     assert vjob.private_key == ""
     assert world.context.ledger.vms() == []
     return first.steps
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_step_of_a_life_in_which_everything_fails_once(directory: Path, whole: bool) -> None:
+    (directory / "0").mkdir()
+    total = live_a_whole_life(World(directory / "0"), None, failing=True)
+    assert total > 150
+    for step in range(1, total + 1, 1 if whole else 3):
+        where = directory / str(step)
+        where.mkdir()
+        try:
+            live_a_whole_life(World(where), step, failing=True)
+        except AssertionError as error:
+            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
 
 
 def check_running(world: World, job: int) -> None:

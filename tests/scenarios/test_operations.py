@@ -77,15 +77,19 @@ def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World
     assert world.rms.job(job).state == "RUNNING"
 
 
-def test_state_of_an_earlier_suspend_is_never_taken_for_that_of_a_later_one(world: World) -> None:
+@pytest.mark.parametrize("dies", ["before its save", "in its save"])
+def test_state_of_an_earlier_suspend_is_never_taken_for_that_of_a_later_one(world: World, dies: str) -> None:
     job = sleeping(world, vms=1)
     world.nodes.fail_next("drop_state", UnavailableError("no answer"))
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     vm = world.context.ledger.vms(job)[0]
     assert world.context.nodes.stat(vm.host, vm.name).final_bytes, "the first state was to be left over"
-    world.hypervisor.hook_next("save", Point.DURING, lambda: world.hypervisor.kill_vm(vm.name))
-    world.hypervisor.fail_next("save", OperationFailedError("QEMU died"))
+    if dies == "in its save":
+        world.hypervisor.hook_next("save", Point.DURING, lambda: world.hypervisor.kill_vm(vm.name))
+        world.hypervisor.fail_next("save", OperationFailedError("QEMU died"))
+    else:
+        world.hypervisor.kill_vm(vm.name)
     world.ask(job, K.SUSPEND)
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1, "the VM was set back to its first suspend"
@@ -178,12 +182,11 @@ def test_a_node_out_of_reach_is_not_a_lost_vm(world: World) -> None:
 def test_a_vm_that_cannot_boot_puts_its_vjob_back_with_the_reason_and_a_pause(world: World) -> None:
     job = world.submit(vms=2)
     world.hypervisor.fail_next("boot", OperationFailedError("no such kernel"), vm=f"vjob{job}-1")
-    world.until(job, S.WAITING)
-    while world.context.ledger.vjob(job).not_before == 0:
+    while (failed := world.context.ledger.failures.of_vjob(job, K.START)) is None:
         world.tick()
-    vjob = world.context.ledger.vjob(job)
-    assert "no such kernel" in vjob.reason
-    assert vjob.not_before > world.time
+    assert world.state(job) is S.WAITING
+    assert "no such kernel" in world.context.ledger.vjob(job).reason
+    assert (failed.failures, failed.not_before >= world.time) == (1, True)
     assert world.leftovers() == []
     assert world.rms.job(job).gated
     world.until(job, S.RUNNING, ticks=120)
@@ -234,7 +237,8 @@ def test_the_end_of_a_job_of_the_same_user_is_a_reason_to_try_a_limited_vjob_aga
     world.tick()
     job = world.submit()
     world.rms.limit(job, "AssocGrpCpuLimit")
-    while world.context.ledger.failed_starts(job) < 2:  # its pause is longer now than what follows
+    # Until its pause is longer than what follows.
+    while (failed := world.context.ledger.failures.of_vjob(job, K.START)) is None or failed.failures < 5:
         world.tick()
     assert (world.state(job), world.rms.job(job).gated) == (S.WAITING, True)
     world.rms.limit(job, "")
@@ -353,3 +357,56 @@ def test_elements_of_an_array_become_vjobs_of_their_own(world: World) -> None:
         world.tick()
     vjobs = {vjob.display_id: vjob.state for vjob in world.context.ledger.vjobs()}
     assert vjobs == {f"{array}_1": S.RUNNING, f"{array}_2": S.RUNNING}
+
+
+def test_a_resume_that_is_interrupted_after_its_files_are_history_never_goes_back_to_sleeping(world: World) -> None:
+    job = sleeping(world, vms=2)
+    world.hypervisor.fail_next("unpause", UnavailableError("n1 does not answer"), vm=f"vjob{job}-1")
+    world.ask(job, K.RESUME, "n1")
+    world.until(job, S.RESUMING)
+    assert {vm.image_node for vm in world.context.ledger.vms(job)} == {""}
+    world.hypervisor.set_reachable("n1", False)
+    for _ in range(10):
+        world.tick()
+        assert world.state(job) is S.RESUMING
+    world.hypervisor.set_reachable("n1", True)
+    world.until(job, S.RUNNING)
+    assert powers(world, job) == {VMPower.RUNNING}
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_a_suspend_that_is_undone_before_its_state_is_sealed_restores_no_older_one(world: World) -> None:
+    job = sleeping(world, vms=1)
+    world.nodes.fail_next("drop_state", UnavailableError("n1 does not answer"))
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert [path for node in NODES for path in world.files.paths(node)] == [f"/store/vjob{job}-0.state"]
+    world.nodes.fail_next("seal", UnavailableError("n1 does not answer"))
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert world.hypervisor.violations == []
+    assert powers(world, job) == {VMPower.RUNNING}
+
+
+def test_an_interrupted_undo_of_a_suspend_leaves_no_paused_vm_beside_its_state(world: World) -> None:
+    job = running(world, vms=2)
+
+    def lost() -> None:
+        raise UnavailableError("the connection broke after the restore")
+
+    seal = world.nodes.seal
+
+    def seal_first_only(node: str, vm: str, *words: object, **options: object) -> None:
+        if vm.endswith("-1"):
+            del world.nodes.seal  # type: ignore[method-assign]
+            raise UnavailableError(f"{node} does not answer")
+        seal(node, vm, *words, **options)  # type: ignore[arg-type]
+
+    world.nodes.seal = seal_first_only  # type: ignore[method-assign]
+    for vm in (f"vjob{job}-0", f"vjob{job}-1"):
+        world.hypervisor.hook_next("restore", Point.AFTER, lost, vm=vm)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    assert [world.hypervisor.where(vm.name) for vm in world.context.ledger.vms(job)] == [[], []]
+    world.ask(job, K.RESUME, "n3")
+    world.until(job, S.RUNNING)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scenarios.neighbours import Neighbours
+
 from rmsplugin.adapters.guest import SimulatedGuests
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
@@ -28,6 +30,8 @@ NODES = ("n1", "n2", "n3")
 FRONTS = ("front1", "front2")
 CPUS, MEMORY_MIB = 2, 1024
 GRACE_S = 60
+#: How long a hypervisor goes on with something after the connection broke.
+BROKEN_OFF_S = 3.0
 
 
 def make_settings(**hosts: Any) -> Settings:
@@ -71,16 +75,18 @@ class Life:
 class Mortal:
     """An adapter as one life of the engine sees it: each call is two steps, one before and one after it."""
 
-    def __init__(self, adapter: Any, life: Life) -> None:
+    def __init__(self, kind: str, adapter: Any, life: Life, neighbours: Neighbours) -> None:
+        self._kind = kind
         self._adapter = adapter
         self._life = life
+        self._neighbours = neighbours
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._adapter, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
             self._life.step()
-            value = method(*arguments, **options)
+            value = self._neighbours.call(self._kind, name, method, arguments, options)
             self._life.step()
             return value
 
@@ -113,9 +119,18 @@ class AnsweringGuests(SimulatedGuests):
 class World:
     """The cluster; it outlives the engine."""
 
-    def __init__(self, directory: Path, *, grace_s: int = GRACE_S, **hosts: Any) -> None:
-        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``."""
+    def __init__(
+        self, directory: Path, *, grace_s: int = GRACE_S, shared: bool = False, workers: int = 8, **hosts: Any
+    ) -> None:
+        """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
+
+        With ``shared``, states are saved on storage that all nodes mount.
+        """
         self.settings = make_settings(**hosts)
+        if shared:
+            nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
+            self.settings = self.settings.model_copy(update={"nodes": nodes})
+        self.workers = workers
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
@@ -144,15 +159,19 @@ class World:
         self.rms.preempt_type = "preempt/partition_prio"
         self.nodes = SimulatedNodes(self.files)
         self.guests = AnsweringGuests()
+        self.neighbours = Neighbours(self.hypervisor, lambda: self.time)
         self.settled = 0
+        self.wrappers_answer = True
+        self._wakes = threading.Event()
+        self._dead_nodes: set[str] = set()
         self.ended_by_epilog: list[str] = []
         self.life = Life(None)
         self.start_engine()
 
     def _epilog(self, job: RmsJob) -> None:
-        """What the epilog of a room does on its node: no VM is left there."""
+        """What the epilog of a room does on its node: no VM is left there. On a dead node nothing happens."""
         if job.name == ROOM_NAME:
-            for node in job.nodes if job.state is not JobState.PENDING else ():
+            for node in set(job.nodes) - self._dead_nodes if job.state is not JobState.PENDING else ():
                 for name in self.hypervisor.list_vms(node):
                     self.ended_by_epilog.append(name)
                     self.hypervisor.kill_vm(name)
@@ -161,6 +180,7 @@ class World:
         """Virtual time goes on."""
         with self._time_lock:
             self.time += seconds
+        self._settle_broken_off()
 
     def _wait(self, event: threading.Event, seconds: float) -> bool:
         self.pass_time(seconds)
@@ -171,28 +191,33 @@ class World:
         self.life.dead = True
         if hasattr(self, "context"):
             # A killed process has no threads and holds no transaction open.
-            self.executor._starts.shutdown(wait=True)
-            self.executor._others.shutdown(wait=True)
-            self.context.ledger.close()
-            self._settle()
+            self.close()
+            self.settle()
         self.life = life = Life(None)
         ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
         self.context = Context(
             settings=self.settings,
             ledger=ledger,
-            rms=Mortal(self.rms, life),
-            hypervisor=Mortal(self.hypervisor, life),
-            nodes=Mortal(self.nodes, life),
-            guests=Mortal(self.guests, life),
+            rms=Mortal("rms", self.rms, life, self.neighbours),
+            hypervisor=Mortal("hypervisor", self.hypervisor, life, self.neighbours),
+            nodes=Mortal("agent", self.nodes, life, self.neighbours),
+            guests=Mortal("guests", self.guests, life, self.neighbours),
             root_public_key="ssh-ed25519 AAAA",
             clock=Clock(now=lambda: self.time, sleep=self.pass_time, wait=self._wait),
         )
-        self.executor = Executor(self.context, workers=8, on_end=lambda: None)
+        self.executor = Executor(self.context, workers=self.workers, on_end=self._wakes.set)
         self.placing = Placing(self.context, self.executor)
         self.cycle = Cycle(self.context, self.executor, self.placing)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
+
+    def close(self) -> None:
+        """End the engine and give back what it holds."""
+        self.life.dead = True
+        for pool in self.executor.pools:
+            pool.shutdown(wait=True)
+        self.context.ledger.close()
 
     def alive(self, act: Callable[[], object]) -> None:
         """Do something as the engine; if that kills it, it is just dead."""
@@ -201,7 +226,7 @@ class World:
         except KilledError:
             self.life.dead = True
 
-    def tick(self) -> None:
+    def tick(self, seconds: float = 1.0) -> None:
         """One cycle, and all that it began; a killed engine is started again, to live on."""
         if self.life.dead:
             self.start_engine()
@@ -210,15 +235,54 @@ class World:
         while self.executor.busy() and not self.life.dead:
             assert time.monotonic() < deadline, "an operation hangs"
             time.sleep(0.0005)
-        self.pass_time(1.0)
-        # The wrapper of a running job gives its signs of life, whoever listens.
+        self.pass_time(seconds)
+        self._give_signs_of_life()
+
+    def _give_signs_of_life(self) -> None:
+        """The wrapper of a running job gives its signs of life, whoever listens."""
         for vjob in self.context.ledger.vjobs():
-            if not self.life.dead and vjob.state is VJobState.RUNNING:
+            if self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING:
                 self.context.signs.heard(vjob.job_id, self.time)
 
-    def _settle(self) -> None:
-        """What a killed engine left under way in the hypervisor ends without it, well or not."""
-        for _, vm in list(self.hypervisor._pending):
+    def cycle_beside(self, seconds: float = 1.0) -> None:
+        """One cycle beside the operations under way, as the daemon runs it: nothing is waited for."""
+        self.alive(self.cycle.run)
+        self.pass_time(seconds)
+        self._give_signs_of_life()
+
+    def as_daemon(self, enough: Callable[[], bool], within_s: float = 20.0) -> None:
+        """Run cycles beside operations until ``enough``, one whenever an operation ends, and one now and then."""
+        deadline = time.monotonic() + within_s
+        while not enough():
+            assert time.monotonic() < deadline, f"never: {self.cycle.report}"
+            self._wakes.wait(0.005)
+            self._wakes.clear()
+            self.cycle_beside()
+
+    def kill_node(self, name: str, *, slurm_notices: bool = True) -> None:
+        """The node loses power: its VMs are gone, nothing there answers, and no epilog runs."""
+        self._dead_nodes.add(name)
+        self.hypervisor.crash_node(name)
+        self.nodes.set_reachable(name, False)
+        if slurm_notices:
+            self.rms.lose_node(name)
+
+    def revive_node(self, name: str) -> None:
+        """The node is up again, with its files and without VMs."""
+        self._dead_nodes.discard(name)
+        self.hypervisor.set_reachable(name, True)
+        self.nodes.set_reachable(name, True)
+        self.rms.set_node(name, up=True, state="IDLE")
+
+    def _settle_broken_off(self) -> None:
+        """What a hypervisor went on with after the connection broke ends after a while."""
+        for vm, since in list(self.neighbours.broken_off.items()):
+            if self.time - since > BROKEN_OFF_S and self.neighbours.broken_off.pop(vm, None) is not None:
+                self.settle(vm)
+
+    def settle(self, *vms: str) -> None:
+        """What nobody waits for any more in the hypervisor (for these VMs, or all) ends without the engine."""
+        for vm in [vm for _, vm in list(self.hypervisor._pending) if not vms or vm in vms]:
             self.settled += 1
             self.hypervisor.settle(vm, succeed=self.settled % 2 == 0)
 
@@ -234,7 +298,7 @@ class World:
         geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
-        return self.rms.submit(script=script, user="nobody", uid=65534, **size, **options)
+        return self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
 
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""
@@ -273,4 +337,4 @@ class World:
         """What there is of any VM: domains, state files, configuration files."""
         found = [f"VM {vm}" for node in NODES for vm in self.hypervisor.list_vms(node)]
         found += [path for node in NODES for path in self.files.paths(node)]
-        return found + [f"config {vm}" for node in NODES for vm in self.nodes.list_files(node).configs]
+        return found + [f"config {vm}" for node in NODES for vm in self.nodes.configs(node)]

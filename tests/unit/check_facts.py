@@ -38,6 +38,7 @@ CONFIG = {
     "SlurmctldHost[0]": "head(10.0.0.1)",
     "SlurmUser": "slurm(64030)",
     "AccountingStorageEnforce": "associations,limits,qos",
+    "AccountingStorageType": "accounting_storage/slurmdbd",
     "JobSubmitPlugins": "lua",
     "Licenses": "vjobgate:1",
     "PreemptMode": "REQUEUE",

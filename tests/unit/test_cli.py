@@ -621,3 +621,82 @@ def test_without_openssh_one_line(site: Path, ssh: dict[str, str]) -> None:
     done = run(site, "ssh", "12", **(ssh | {"PATH": "/nowhere"}))
     assert done.returncode == 1
     assert "openssh-client" in done.stderr and done.stderr.count("\n") == 1
+
+
+HELD = [
+    {"vjob": "12", "what": "restart", "reason": "lost: vjob12-0 not running on n1 any more", "proved": True},
+    {"vjob": "13_1", "what": "stop", "reason": "slurmctld does not know its job", "proved": False},
+]
+
+
+def test_confirm_lists_what_is_held_back_and_says_nothing_to_the_engine(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    done = run(site, "confirm", "--parsable2", "--noheader")
+    assert done.stdout.splitlines() == [
+        "12|restart|many at once|lost: vjob12-0 not running on n1 any more",
+        "13_1|stop|no proof|slurmctld does not know its job",
+    ]
+    assert {method for method, _, _ in engine.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(("words", "vjobs"), [("", ["12", "13_1"]), (" 13_1", ["13_1"])])
+def test_confirm_yes_names_the_vjobs_that_were_listed(
+    site: Path, engine: FakeEngine, words: str, vjobs: list[str]
+) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    engine.lay("/v1/confirm", {"confirmed": vjobs})
+    done = run(site, "confirm", "--yes", "--json", *words.split())
+    assert [row["vjob"] for row in json.loads(done.stdout)["confirmed"]] == vjobs
+    assert engine.requests[-1] == ("POST", "/v1/confirm", {"vjobs": vjobs})
+
+
+def test_confirm_of_a_vjob_of_which_nothing_is_held_back_is_refused(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/status", {"held": HELD})
+    done = run(site, "confirm", "--yes", "99")
+    assert (done.returncode, "nothing is held back of vjob 99" in done.stderr) == (1, True)
+    assert {method for method, _, _ in engine.requests} == {"GET"}
+
+
+def test_a_new_store_is_confirmed_by_yes_only(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/new-store", {"ok": True})
+    for words in (("confirm", "--new-store", "n1"), ("confirm", "--new-store", "n1", "--yes", "12")):
+        assert run(site, *words).returncode == 2
+    assert engine.requests == []
+    assert "counts as a new one" in run(site, "confirm", "--new-store", "n1", "--yes").stdout
+    assert engine.requests == [("POST", "/v1/new-store", {"store": "n1"})]
+
+
+STATES = {
+    "number": 7,
+    "vjob": "12",
+    "user": "alice",
+    "time": 1000000000.0,
+    "vms": 2,
+    "states": 2,
+    "bytes": 512 << 20,
+    "nodes": ["n1", "n2"],
+    "reason": "lost: the saved state of vjob12-1 on n2 is damaged",
+}
+
+
+def test_states_lists_what_was_put_aside(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/states", {"states": [STATES]})
+    done = run(site, "states", "--noheader", "--parsable2", "--format=number,vjob,vms,states,size,nodes,reason")
+    assert done.stdout == "7|12|2|2|512M|n1,n2|lost: the saved state of vjob12-1 on n2 is damaged\n"
+    assert json.loads(run(site, "states", "--json").stdout) == {"states": [STATES]}
+
+
+def test_states_are_taken_back_and_the_end_is_waited_for(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/states/7/take-back", {"operation": 3})
+    engine.lay("/v1/operations/3", {"id": 3, "vjob": "12", "state": "done"})
+    assert "rmsplugin resume 12" in run(site, "states", "--take-back", "7").stdout
+    engine.lay("/v1/operations/3", {"id": 3, "vjob": "12", "state": "failed", "error": "n1 does not answer"})
+    done = run(site, "states", "--take-back", "7")
+    assert (done.returncode, done.stderr) == (1, "rmsplugin states: n1 does not answer\n")
+
+
+def test_states_are_dropped(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/states/7/drop", {"ok": True})
+    assert run(site, "states", "--drop", "7").stdout == "dropped 7\n"
+    assert [request[:2] for request in engine.requests] == [("POST", "/v1/states/7/drop")]
+    assert run(site, "states", "--drop", "7", "--take-back", "7").returncode == 2

@@ -31,6 +31,7 @@ HOST = HostFacts(
     known_hosts=FileFact("/etc/rmsplugin/known_hosts", "root", 0o644),
     known_hosts_text="n1,10.0.0.11 ssh-ed25519 AAAA\nn2 ssh-ed25519 BBBB\n",
     engine="",
+    held=(),
     munge="",
 )
 
@@ -155,6 +156,13 @@ def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
 def test_key_of_a_node_that_may_do_everything_is_found() -> None:
     (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", "", unrestricted=True))))
     assert fault.level is Level.ERROR and "n1's key may do everything" in fault.what and "--peer" in fault.remedy
+
+
+def test_what_the_engine_holds_back_is_an_error() -> None:
+    found = list(judge_host(settings(), replace(HOST, held=("12", "13_1")), ("n1",), 2))
+    [wrong] = [finding for finding in found if finding.level is Level.ERROR]
+    assert "holds back what it would do to 2 vjobs (12, 13_1)" in wrong.what
+    assert "rmsplugin confirm" in wrong.remedy
 
 
 def test_the_shared_store_is_judged_instead_of_the_local_one() -> None:

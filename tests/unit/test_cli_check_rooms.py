@@ -249,3 +249,9 @@ def test_an_account_that_may_have_no_rooms_is_found(
 def test_an_accounting_that_enforces_nothing_needs_no_association() -> None:
     facts = replace(with_config(AccountingStorageEnforce="none"), associations=())
     assert faults(judge_slurm(ELASTIC, facts)) == []
+
+
+@pytest.mark.parametrize("kind", ["accounting_storage/none", "(null)"])
+def test_without_accounting_nothing_proves_that_a_forgotten_job_has_ended(kind: str) -> None:
+    facts = with_config(AccountingStorageType=kind, AccountingStorageEnforce="none")
+    fault(judge_slurm(ELASTIC, facts), Level.WARNING, "until an operator confirms it")

@@ -24,16 +24,22 @@ from rmsplugin.node_agent import compression, files, main
 from rmsplugin.node_agent.files import STATE_MAGIC
 
 VM = "vjob12-0"
+MARKER = "0123456789abcdef" * 2
 AGENT = [sys.executable, "-m", "rmsplugin.node_agent.main"]
 CONTENT = STATE_MAGIC + bytes(range(256)) * 20_000
 DIGEST = hashlib.blake2b(CONTENT).hexdigest()
 SEALED = {"bytes": len(CONTENT), "blake2b": DIGEST}
 
 
+#: For a shell: sets up a store that was mounted on $1.
+MARK = f'echo {MARKER} >"$1"/.rmsplugin-store'
+
+
 class Node:
     """The directories of one node, and calls to its agent."""
 
-    def __init__(self, root: Path, extra: str = "") -> None:
+    def __init__(self, root: Path, extra: str = "", *, stores: bool = True) -> None:
+        """``stores``: they are set up."""
         self.root = root
         self.store, self.vm_dir, self.shared = root / "lib/store", root / "lib/vm", root / "shared"
         root.mkdir(exist_ok=True)
@@ -42,6 +48,10 @@ class Node:
             f'[nodes]\nstore = "{self.store}"\nvm_dir = "{self.vm_dir}"\nshared_store = "{self.shared}"\n'
             f'node_key = "/etc/key"\nknown_hosts = "/etc/known"\n{extra}'
         )
+
+        for store in (self.store, self.shared) if stores else ():
+            store.mkdir(parents=True, mode=0o700)
+            (store / ".rmsplugin-store").write_text(f"{MARKER}\n")
 
     def start(
         self, words: str, prefix: list[str] | None = None, flags: tuple[str, ...] = (), **environment: str
@@ -71,7 +81,6 @@ class Node:
 
     def put_partial(self, content: bytes = CONTENT, vm: str = VM) -> Path:
         """As libvirt leaves it."""
-        self.call("space")
         path = self.store / f"{vm}.state.partial"
         path.write_bytes(content)
         return path
@@ -89,7 +98,7 @@ class Node:
         return sorted(
             str(path.relative_to(self.root))
             for path in self.root.rglob("*")
-            if path.is_file() and path != self.config and path.name != ".lock"
+            if path.is_file() and path != self.config and path.name not in (".lock", ".rmsplugin-store")
         )
 
 
@@ -234,7 +243,6 @@ def test_life_of_a_state(node: Node) -> None:
 
 
 def test_shared_store_is_another_one(node: Node) -> None:
-    node.call("space --shared")
     (node.shared / f"{VM}.state").write_bytes(CONTENT)
     assert node.call(f"stat {VM} --shared")["final"] == {"bytes": len(CONTENT)}
     assert node.call(f"stat {VM}")["final"] is None
@@ -348,18 +356,18 @@ def test_list(node: Node) -> None:
 def test_store_that_others_own_is_refused(node: Node) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    node.store.mkdir(parents=True)
     os.chown(node.store, 65534, 65534)
-    assert "belongs to uid 65534" in node.call("space")["error"]
+    assert "belongs to uid 65534" in node.call(f"stat {VM}")["error"]
 
 
 def test_store_that_others_may_read_is_closed(node: Node) -> None:
-    node.store.mkdir(parents=True, mode=0o755)
-    node.call("space")
+    node.store.chmod(0o755)
+    node.call(f"stat {VM}")
     assert mode(node.store) == 0o700
 
 
-def test_check_describes_and_changes_nothing(node: Node, tmp_path: Path) -> None:
+def test_check_describes_and_changes_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
     kernel = tmp_path / "vmlinuz"
     kernel.write_bytes(b"")
     with node.config.open("a") as file:
@@ -368,9 +376,108 @@ def test_check_describes_and_changes_nothing(node: Node, tmp_path: Path) -> None
     assert answer["images"] == {str(kernel): True, "/nowhere/initrd": False}
     assert answer["store"] == {"path": str(node.store), "exists": False}
     assert not node.store.exists()
-    node.call("space")
+    node.call(f"init-store {MARKER} -")
     assert node.call("check")["store"]["mode"] == "0700"
     assert answer["version"]
+
+
+# Stores.
+
+
+def test_a_store_is_set_up_once(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
+    assert node.call("space")["marker"] is None
+    assert node.call(f"init-store {MARKER} -") == {"marker": MARKER}
+    assert node.call(f"init-store {'f' * 32} -") == {"marker": MARKER}
+    assert node.call("space")["marker"] == MARKER
+    assert mode(node.store) == 0o700
+    assert [path.name for path in node.store.iterdir()] == [".rmsplugin-store"]
+
+
+def test_many_who_set_up_one_store_agree_on_its_marker(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
+    calls = [node.start(f"init-store {digit * 32} -") for digit in "0123456789abcdef"]
+    answers = {json.loads(call.communicate(timeout=30)[0])["marker"] for call in calls}
+    assert answers == {(node.store / ".rmsplugin-store").read_text().strip()}
+
+
+def test_a_shared_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
+    for words in (
+        f"init-store {MARKER} - --shared",
+        f"stat {VM} --shared",
+        "list --shared",
+        f"drop-state {VM} --shared",
+    ):
+        assert node.call(words)["kind"] == "no_store"
+    assert node.call("space --shared")["marker"] is None
+    assert not node.shared.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"stat {VM}",
+        f"seal {VM}",
+        f"verify {VM} {len(CONTENT)} {DIGEST}",
+        f"send {VM} n2 {len(CONTENT)} {DIGEST}",
+        f"receive {VM} {len(CONTENT)} {DIGEST}",
+        f"drop-state {VM}",
+        f"put-aside {VM} 7",
+        f"take-back {VM} 7",
+        f"drop-aside {VM} 7",
+        f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST}",
+        "list",
+    ],
+)
+def test_a_store_without_its_marker_answers_nothing_about_states(node: Node, words: str) -> None:
+    (node.store / ".rmsplugin-store").unlink()
+    node.final.write_bytes(CONTENT)
+    assert node.call(words)["kind"] == "no_store"
+    assert [path.name for path in node.store.iterdir()] == [node.final.name]
+
+
+def test_a_store_that_lacks_the_state_which_it_should_have_is_not_set_up(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
+    node.store.mkdir(parents=True)
+    assert node.call(f"init-store {MARKER} {VM}")["kind"] == "no_store"
+    assert list(node.store.iterdir()) == []
+    node.final.write_bytes(CONTENT)
+    assert node.call(f"init-store {MARKER} {VM}") == {"marker": MARKER}
+
+
+def test_a_state_is_put_aside_with_its_disk_and_taken_back(node: Node) -> None:
+    verify = f"{VM} {len(CONTENT)} {DIGEST}"
+    node.call(f"put-config {VM}", b"a")
+    node.final.write_bytes(CONTENT)
+    disk = node.vm_dir / f"{VM}.qcow2"
+    disk.write_bytes(b"disk")
+    for _ in range(2):
+        assert node.call(f"put-aside {VM} 7") == {"state": True}
+    assert node.call(f"drop-state {VM}") == node.call(f"drop-config {VM}") == {}
+    assert node.files() == [f"lib/store/aside-7.{VM}.state", f"lib/vm/aside-7.{VM}.qcow2"]
+    assert node.call("list") == {"states": [], "partials": [], "configs": []}
+    assert node.call(f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST}") == {}
+    assert node.call(f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST[::-1]}")["kind"] == "corrupt"
+    assert node.call(f"verify-aside {VM} 8 {len(CONTENT)} {DIGEST}")["kind"] == "not_found"
+    for _ in range(2):
+        assert node.call(f"take-back {VM} 7") == {"state": True}
+    assert node.call(f"verify {verify}") == {}
+    assert disk.read_bytes() == b"disk"
+    assert node.call(f"take-back {VM} 8") == {"state": True}, "it is there, whatever it is called"
+
+
+def test_nothing_is_put_in_the_place_of_a_state(node: Node) -> None:
+    node.final.write_bytes(CONTENT)
+    node.call(f"put-aside {VM} 7")
+    node.final.write_bytes(b"a newer one")
+    for verb in ("take-back", "put-aside"):
+        assert node.call(f"{verb} {VM} 7")["kind"] == "failed"
+    assert node.final.read_bytes() == b"a newer one"
+    assert node.call(f"drop-aside {VM} 7") == node.call(f"drop-aside {VM} 7") == {}
+    assert node.files() == [f"lib/store/{VM}.state"]
+    assert node.call(f"put-aside {VM} 9") == {"state": True}
+    assert node.call("put-aside vjob13-0 9")["kind"] == "not_found"
 
 
 # Copies.
@@ -434,7 +541,6 @@ def test_killed_receive_leaves_nothing_that_could_be_sealed(node: Node) -> None:
 
 
 def test_drop_state_removes_what_a_copy_has_left(node: Node) -> None:
-    node.call("space")
     (node.store / f"{VM}.state.incoming").write_bytes(CONTENT[:100])
     assert node.call(f"drop-state {VM}") == {}
     assert node.files() == []
@@ -455,6 +561,11 @@ PEER = ("--peer",)
         f"verify {VM} {len(CONTENT)} {DIGEST}",
         f"send {VM} n2 {len(CONTENT)} {DIGEST}",
         f"drop-state {VM}",
+        f"init-store {MARKER} -",
+        f"put-aside {VM} 7",
+        f"take-back {VM} 7",
+        f"drop-aside {VM} 7",
+        f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST}",
         "list",
         "check",
         "reach n2",
@@ -623,10 +734,18 @@ def tiny(tmp_path: Path) -> tuple[Node, list[str]]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     node = Node(tmp_path / "n1")
-    for directory in (node.store, node.vm_dir):
-        directory.mkdir(parents=True)
+    node.vm_dir.mkdir(parents=True)
     mount = 'mount -t tmpfs -o size=1m,mode=700 none "$1" && mount -t tmpfs -o size=4k,nr_inodes=4,mode=711 none "$2"'
-    shell = ["unshare", "-m", "sh", "-c", mount + ' && shift 2 && "$@"', "sh", str(node.store), str(node.vm_dir)]
+    shell = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'{mount} && {MARK} && shift 2 && "$@"',
+        "sh",
+        str(node.store),
+        str(node.vm_dir),
+    ]
     return node, shell
 
 
@@ -641,8 +760,8 @@ def test_send_tells_that_the_other_side_is_full(pair: tuple[Node, Node, dict[str
     if os.geteuid() != 0:
         pytest.skip("needs root")
     source, destination, path = pair
-    destination.call("space")
-    shell = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=1m,mode=700 none "$1" && shift && exec "$@"', "sh"]
+    mount = 'mount -t tmpfs -o size=1m,mode=700 none "$1"'
+    shell = ["unshare", "-m", "sh", "-c", f'{mount} && {MARK} && shift && exec "$@"', "sh"]
     answer = source.call(send(), prefix=[*shell, str(destination.store)], **path)
     assert answer["kind"] == "no_space"
     assert source.final.exists()

@@ -117,9 +117,13 @@ def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
 @pytest.mark.parametrize("job", [JOB, PENDING, OPENED, SUSPENDED, CANCELLED, COMPLETING, None])
 def test_every_combination_has_a_legal_answer(state: VJobState, job: RmsJob | None) -> None:
     """Whatever is seen, the answer is a move that the life cycle has."""
-    from rmsplugin.engine.executor import _STATE_WHILE
+    from rmsplugin.engine.executor import _ACTS
     from rmsplugin.model.vjob import check_transition
 
     directive = reconcile(replace(VJOB, state=state), [VM], job, [], SILENT_S, ORPHAN_S)
-    if directive is not None and directive.what in _STATE_WHILE and _STATE_WHILE[directive.what] is not state:
-        check_transition("7", state, _STATE_WHILE[directive.what])
+    if (
+        directive is not None
+        and isinstance(directive.what, OperationKind)
+        and _ACTS[directive.what].during is not state
+    ):
+        check_transition("7", state, _ACTS[directive.what].during)

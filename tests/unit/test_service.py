@@ -16,7 +16,9 @@ from unit.served import ME, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
+from rmsplugin.engine.brake import Held
 from rmsplugin.engine.connections import Limits
+from rmsplugin.engine.reconcile import Directive
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
@@ -513,3 +515,58 @@ def test_a_socket_left_by_a_killed_engine_is_replaced(tmp_path: Path) -> None:
     served = Served(tmp_path)
     assert served.ask("GET", "/v1/status")[0] == 200
     served.close()
+
+
+# --- what is held back ---
+
+
+def hold_back(served: Served, *jobs: int) -> None:
+    """As a cycle that has no proof."""
+    directive = Directive(OperationKind.STOP, "not seen")
+    served.world.cycle.brake.let_through([Held(job, str(job), directive, proved=False) for job in jobs], 9)
+
+
+def test_status_shows_what_is_held_back_and_operators_let_it_through(served: Served) -> None:
+    hold_back(served, 12, 13)
+    held = served.ask("GET", "/v1/status")[1]["held"]
+    assert held[0] == {"vjob": "12", "what": "stop", "reason": "not seen", "proved": False}
+    assert served.ask("POST", "/v1/confirm", {"vjobs": ["13", "14"]}) == (200, {"confirmed": ["13"]})
+    assert [event.vjob for event in served.ledger.events() if event.kind == "confirmed"] == ["13"]
+    assert served.ask("POST", "/v1/confirm", {"vjobs": "13"})[0] == 400
+    assert served.ask("POST", "/v1/confirm", {"vjobs": ["13;"]})[0] == 400
+
+
+@as_root
+def test_only_operators_confirm(served: Served) -> None:
+    hold_back(served, 12)
+    idler = Idlers(served, 1, 1, "")
+    try:
+        assert idler.ask("POST", "/v1/confirm") == "HTTP/1.1 403"
+    finally:
+        idler.end()
+
+
+def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    aside = served.ledger.open_aside(served.ledger.vjob(12), "lost: a damaged state")
+    status, answer = served.ask("GET", "/v1/states")
+    assert (status, [(each["number"], each["vjob"], each["reason"]) for each in answer["states"]]) == (
+        200,
+        [(aside.id, "12", "lost: a damaged state")],
+    )
+    assert "SECRET" not in json.dumps(answer)
+    path = f"/v1/states/{aside.id}"
+    assert served.ask("POST", f"{path}/drop")[0] == 409, "the restart is not done with them"
+    served.ledger.close_asides(12)
+    assert served.ask("POST", f"{path}/take-back")[0] == 409, "there was no saved state"
+    assert served.ask("POST", f"{path}/drop") == (200, {"ok": True})
+    assert served.ask("POST", f"{path}/drop")[0] == 404
+    assert served.ask("POST", "/v1/states/x/drop")[0] == 400
+
+
+def test_only_a_store_that_is_known_is_renewed(served: Served) -> None:
+    assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 404
+    assert served.ask("POST", "/v1/new-store", {"store": "../x"})[0] == 400
+    served.ledger.set_store("n1", "f" * 32)
+    assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 200
+    assert served.ledger.store("n1") == ""

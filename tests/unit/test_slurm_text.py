@@ -312,3 +312,8 @@ def test_pulse_changes(after: str) -> None:
 def test_pulse_stays_while_slurm_looks_around() -> None:
     before = slurm_text.pulse(pulse("7") + pulse("8", reason="Resources"))
     assert slurm_text.pulse(pulse("8", reason="Priority") + pulse("7", reason="None")) == before
+
+
+def test_sacct_says_which_jobs_have_ended() -> None:
+    text = "7|COMPLETED\n8|RUNNING\n9|CANCELLED by 1000\n10|REQUEUED\n11|TIMEOUT\n12.batch|FAILED\n13|\n"
+    assert slurm_text.ended_jobs(text, {7, 8, 9, 10, 12, 13}) == {7: "COMPLETED", 9: "CANCELLED"}

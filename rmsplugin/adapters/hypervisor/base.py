@@ -106,6 +106,13 @@ class Hypervisor(Protocol):
         """All VMs of ours that exist on the node now, by name. Raises UnavailableError."""
         ...
 
+    def has_vm(self, node: str, name: str) -> bool:
+        """Whether the VM exists on the node in any form, asked by its name. Raises UnavailableError.
+
+        A listing may be cut short; before anything is concluded from an absence, this is asked.
+        """
+        ...
+
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """Counters of all VMs of ours on the node, by name. Raises UnavailableError."""
         ...

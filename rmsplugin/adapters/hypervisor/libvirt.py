@@ -123,6 +123,10 @@ class LibvirtHypervisor:
             if _exists(state)
         }
 
+    def has_vm(self, node: str, name: str) -> bool:
+        """See ``base.Hypervisor``."""
+        return self._find(node, name) is not None
+
     def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
         """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
 

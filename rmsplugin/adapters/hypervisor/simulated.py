@@ -63,10 +63,33 @@ class SimulatedFiles:
         self._shared_prefix = shared_prefix
         self._capacity_bytes = capacity_bytes
         self._files: dict[tuple[str, str], SimulatedState] = {}
+        self._markers: dict[tuple[str, str], str] = {}  # by the key of the store's directory
+        self._unmounted: set[str] = set()
         self._lock = threading.RLock()
 
     def _key(self, node: str, path: str) -> tuple[str, str]:
-        return ("", path) if path.startswith(self._shared_prefix) else (node, path)
+        shared = path.startswith(self._shared_prefix) and node not in self._unmounted
+        return ("", path) if shared else (node, path)
+
+    def mount(self, node: str, mounted: bool) -> None:
+        """Mount the shared storage on the node, or unmount it: then the node sees what is below the mount point."""
+        (self._unmounted.discard if mounted else self._unmounted.add)(node)
+
+    def marker(self, node: str, store: str) -> str | None:
+        """The marker of the store; None if it has none."""
+        return self._markers.get(self._key(node, f"{store}/"))
+
+    def mark(self, node: str, store: str, marker: str) -> str:
+        """Give the store a marker, unless it has one. Returns the marker that it has then."""
+        return self._markers.setdefault(self._key(node, f"{store}/"), marker)
+
+    def wipe(self, node: str, store: str) -> None:
+        """The store is a new, empty one: files and marker are gone."""
+        with self._lock:
+            owner, directory = self._key(node, f"{store}/")
+            self._markers.pop((owner, directory), None)
+            for key in [key for key in self._files if key[0] == owner and key[1].startswith(directory)]:
+                del self._files[key]
 
     def get(self, node: str, path: str) -> SimulatedState | None:
         """The file's content; None if there is none."""
@@ -93,7 +116,8 @@ class SimulatedFiles:
     def paths(self, node: str) -> list[str]:
         """All files that the node sees."""
         with self._lock:
-            return sorted(path for owner, path in self._files if owner in ("", node))
+            owners = (node,) if node in self._unmounted else ("", node)
+            return sorted(path for owner, path in self._files if owner in owners)
 
     def free_bytes(self, node: str, path: str) -> int:
         """Room on the store that holds ``path``; a file that is there already counts as room for its successor."""
@@ -229,6 +253,12 @@ class SimulatedHypervisor:
                 for name, guest in sorted(self._guests[node].items())
             }
 
+    def has_vm(self, node: str, name: str) -> bool:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("has_vm", node, name)
+            return name in self._guests[node]
+
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Hypervisor``."""
         with self._lock:
@@ -363,7 +393,7 @@ class SimulatedHypervisor:
         if node in self._unreachable:
             raise UnavailableError(f"the hypervisor of {node} does not answer")
         vm = words[0] if words else None
-        if method in ("host_info", "list_vms", "statistics"):
+        if method in ("host_info", "list_vms", "has_vm", "statistics"):
             self._raise_failure(method, vm)
         self._call_hook(method, Point.BEFORE, vm)
 

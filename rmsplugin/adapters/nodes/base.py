@@ -7,6 +7,8 @@ Contract of ``Nodes``, for every implementation:
 * Every verb is idempotent, except that ``seal``, ``send`` and ``verify`` read the whole file again.
 * A node that cannot be reached raises UnavailableError; past the bound TimedOutError is raised, and the outcome has
   to be observed (``stat``, ``list_files``).
+* A store without a marker raises NoStoreError for whatever is asked of the states in it: it is not mounted, or never
+  was set up. So NotFoundError of a state says that a store which has one does not have the state.
 * What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
   CorruptStateError, anything else OperationFailedError.
 """
@@ -141,8 +143,49 @@ class Nodes(Protocol):
         """Remove final and partial file."""
         ...
 
+    def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """Give the VM's final state, and its disk on the node, names that nothing else uses. Undone by ``take_back``.
+
+        Returns:
+            Whether the state lies there, put aside. A node that has neither raises NotFoundError.
+        """
+        ...
+
+    def take_back(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """Undo ``put_aside``; one that has another state in its place raises OperationFailedError."""
+        ...
+
+    def drop_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """Remove what ``put_aside`` left."""
+        ...
+
+    def verify_aside(
+        self, node: str, vm: str, number: int, digest: Digest, *, timeout_s: float, shared: bool = False
+    ) -> None:
+        """Read the state that was put aside. Raises as ``verify``."""
+        ...
+
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
         """All VMs that the node has files of."""
+        ...
+
+    def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
+        """Set up the store, with a marker of 32 hexadecimal digits; one that has a marker keeps it.
+
+        Args:
+            node: where.
+            marker: unguessable, and no other store's.
+            expected: a VM whose final state has to be there; else, and where a shared store is no directory,
+                NoStoreError.
+            shared: which store.
+
+        Returns:
+            The marker that the store has now.
+        """
+        ...
+
+    def marker(self, node: str, *, shared: bool = False) -> str | None:
+        """The marker of the store; None if it has none."""
         ...
 
     def free_bytes(self, node: str, *, shared: bool = False) -> int:

@@ -9,11 +9,13 @@ from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedSta
 from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
 from rmsplugin.errors import (
     CorruptStateError,
+    NoStoreError,
     NotFoundError,
     OperationFailedError,
     RmspluginError,
     UnavailableError,
 )
+from rmsplugin.model.vjob import parse_vm_name
 
 
 class SimulatedNodes:
@@ -46,6 +48,10 @@ class SimulatedNodes:
         """What put_config wrote; None if there is none."""
         return self._configs.get((node, vm))
 
+    def configs(self, node: str) -> list[str]:
+        """VMs that there are configuration files of."""
+        return sorted(vm for owner, vm in self._configs if owner == node)
+
     def put_config(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
         self._enter("put_config", node, vm)
@@ -68,7 +74,7 @@ class SimulatedNodes:
 
     def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
         """See ``Nodes``."""
-        self._enter("stat", node, vm)
+        self._enter_store("stat", node, shared, vm)
         final, part = self._final(node, vm, shared), self._partial(node, vm, shared)
         return StateFiles(
             final.size_bytes if final else None,
@@ -78,7 +84,7 @@ class SimulatedNodes:
 
     def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
         """See ``Nodes``."""
-        self._enter("seal", node, vm)
+        self._enter_store("seal", node, shared, vm)
         part = self._partial(node, vm, shared)
         state = part or self._final(node, vm, shared)
         if state is None:
@@ -94,7 +100,7 @@ class SimulatedNodes:
 
     def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
         """See ``Nodes``."""
-        self._enter("verify", node, vm)
+        self._enter_store("verify", node, shared, vm)
         self._verified(node, vm, digest, shared)
 
     def send(
@@ -108,29 +114,66 @@ class SimulatedNodes:
         progress: Progress | None = None,
     ) -> None:
         """See ``Nodes``."""
-        self._enter("send", source, vm, destination)
+        self._enter_store("send", source, False, vm, destination)
         state = self._verified(source, vm, digest, False)
         if destination in self._unreachable:
             raise OperationFailedError(f"{source} cannot reach {destination}")
+        if self._files.marker(destination, self._stores[False]) is None:
+            raise OperationFailedError(f"{destination}: its store shows no marker")
         self._files.put(destination, self._path(vm, False), replace(state))
         if progress:
             progress(state.size_bytes, state.size_bytes)
 
     def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
         """See ``Nodes``."""
-        self._enter("drop_state", node, vm)
+        self._enter_store("drop_state", node, shared, vm)
         self._files.drop(node, self._path(vm, shared))
         self._files.drop(node, self._path(vm, shared) + ".partial")
 
+    def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """See ``Nodes``. Disks are not simulated."""
+        self._enter_store("put_aside", node, shared, vm)
+        return self._rename(node, vm, self._path(vm, shared), self._aside(vm, number, shared))
+
+    def take_back(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """See ``Nodes``."""
+        self._enter_store("take_back", node, shared, vm)
+        return self._rename(node, vm, self._aside(vm, number, shared), self._path(vm, shared))
+
+    def drop_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._enter_store("drop_aside", node, shared, vm)
+        self._files.drop(node, self._aside(vm, number, shared))
+
+    def verify_aside(
+        self, node: str, vm: str, number: int, digest: Digest, *, timeout_s: float, shared: bool = False
+    ) -> None:
+        """See ``Nodes``."""
+        self._enter_store("verify_aside", node, shared, vm)
+        _require_digest(node, vm, self._files.get(node, self._aside(vm, number, shared)), digest)
+
+    def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
+        """See ``Nodes``."""
+        self._enter("init_store", node)
+        if expected and self._final(node, expected, shared) is None:
+            raise NoStoreError(f"the store of {node} has no state of {expected}, which was saved there")
+        return self._files.mark(node, self._stores[shared], marker)
+
+    def marker(self, node: str, *, shared: bool = False) -> str | None:
+        """See ``Nodes``."""
+        self._enter("marker", node)
+        return self._files.marker(node, self._stores[shared])
+
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
         """See ``Nodes``."""
-        self._enter("list_files", node)
+        self._enter_store("list_files", node, shared)
         prefix = self._stores[shared] + "/"
         names = [path.removeprefix(prefix) for path in self._files.paths(node) if path.startswith(prefix)]
+        names = [name for name in names if parse_vm_name(name.partition(".")[0])]
         return NodeFiles(
             frozenset(name.removesuffix(".state") for name in names if name.endswith(".state")),
             frozenset(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
-            frozenset(vm for owner, vm in self._configs if owner == node),
+            frozenset(self.configs(node)),
         )
 
     def free_bytes(self, node: str, *, shared: bool = False) -> int:
@@ -161,12 +204,26 @@ class SimulatedNodes:
         return self._files.get(node, self._path(vm, shared) + ".partial")
 
     def _verified(self, node: str, vm: str, digest: Digest, shared: bool) -> SimulatedState:
-        final = self._final(node, vm, shared)
-        if final is None:
+        return _require_digest(node, vm, self._final(node, vm, shared), digest)
+
+    def _aside(self, vm: str, number: int, shared: bool) -> str:
+        return f"{self._stores[shared]}/aside-{number}.{vm}.state"
+
+    def _rename(self, node: str, vm: str, source: str, destination: str) -> bool:
+        there, before = self._files.get(node, source), self._files.get(node, destination)
+        if there is None and before is None:
             raise NotFoundError(f"{node} has no state of {vm}")
-        if (final.size_bytes, final.blake2b) != (digest.size_bytes, digest.blake2b):
-            raise CorruptStateError(f"the state of {vm} on {node} is not what was saved")
-        return final
+        if there is not None:
+            if before is not None:
+                raise OperationFailedError(f"{node}: {destination} is in the place of {source}")
+            self._files.drop(node, source)
+            self._files.put(node, destination, there)
+        return True
+
+    def _enter_store(self, method: str, node: str, shared: bool, *words: str) -> None:
+        self._enter(method, node, *words)
+        if self._files.marker(node, self._stores[shared]) is None:
+            raise NoStoreError(f"the store of {node} shows no marker: is it mounted?")
 
     def _enter(self, method: str, node: str, *words: str) -> None:
         self.calls.append((method, node, *words))
@@ -176,3 +233,11 @@ class SimulatedNodes:
             if failure[0] == method:
                 self._failures.remove(failure)
                 raise failure[1]
+
+
+def _require_digest(node: str, vm: str, state: SimulatedState | None, digest: Digest) -> SimulatedState:
+    if state is None:
+        raise NotFoundError(f"{node} has no state of {vm}")
+    if (state.size_bytes, state.blake2b) != (digest.size_bytes, digest.blake2b):
+        raise CorruptStateError(f"the state of {vm} on {node} is not what was saved")
+    return state

@@ -26,6 +26,7 @@ from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,
+    NoStoreError,
     NotFoundError,
     OperationFailedError,
     RmspluginError,
@@ -40,13 +41,14 @@ class _ExistsError(OperationFailedError):
 
 _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "not_found": NotFoundError,
+    "no_store": NoStoreError,
     "no_space": NoSpaceError,
     "corrupt": CorruptStateError,
     "exists": _ExistsError,
     "failed": OperationFailedError,
 }
 
-_LONG_CALLS = frozenset({"seal", "verify", "send"})
+_LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send"})
 #: What an agent says that does not know a verb.
 _UNKNOWN_VERB = "not a command of the node agent"
 
@@ -148,6 +150,34 @@ class NodeAgents:
     def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
         """See ``Nodes``."""
         self._call(node, ["drop-state", vm], shared=shared)
+
+    def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """See ``Nodes``."""
+        return bool(self._call(node, ["put-aside", vm, str(number)], shared=shared)["state"])
+
+    def take_back(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
+        """See ``Nodes``."""
+        return bool(self._call(node, ["take-back", vm, str(number)], shared=shared)["state"])
+
+    def drop_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["drop-aside", vm, str(number)], shared=shared)
+
+    def verify_aside(
+        self, node: str, vm: str, number: int, digest: Digest, *, timeout_s: float, shared: bool = False
+    ) -> None:
+        """See ``Nodes``."""
+        words = ["verify-aside", vm, str(number), str(digest.size_bytes), digest.blake2b]
+        self._call(node, words, shared=shared, timeout_s=timeout_s)
+
+    def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
+        """See ``Nodes``."""
+        return str(self._call(node, ["init-store", marker, expected or "-"], shared=shared)["marker"])
+
+    def marker(self, node: str, *, shared: bool = False) -> str | None:
+        """See ``Nodes``."""
+        found = self._call(node, ["space"], shared=shared)["marker"]
+        return None if found is None else str(found)
 
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
         """See ``Nodes``."""

@@ -150,6 +150,17 @@ class Rms(Protocol):
         """
         ...
 
+    def ended(self, job_ids: Collection[int]) -> dict[int, str]:
+        """The jobs among these that accounting says have ended, with its word for how; one question for all.
+
+        A job that is not in the answer may be anything: under way, unknown, or not written down yet.
+
+        Raises:
+            RefusedError: there is no accounting.
+            UnavailableError: it does not answer.
+        """
+        ...
+
     def batch_script(self, job_id: int) -> str:
         """The script as the RMS will run it, first line included. Raises NotFoundError, UnavailableError."""
         ...

@@ -62,6 +62,14 @@ class SimulatedRms(SimulatedCluster):
             self._called("jobs", "")
             return {row.job.job_id: row.job for row in self._rows() if row.job.job_id in job_ids}
 
+    def ended(self, job_ids: Collection[int]) -> dict[int, str]:
+        """See ``Rms.ended``."""
+        with self._lock:
+            self._called("ended", "")
+            if not self.accounting:
+                raise RefusedError("Slurm accounting storage is disabled")
+            return {job_id: self._recorded[job_id] for job_id in job_ids if job_id in self._recorded}
+
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
         with self._lock:

@@ -21,7 +21,7 @@ class SimulatedCluster:
     """What tests do to a simulated Slurm that is not the engine's: as users, as operators, as the cluster.
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
-    preempt_mode.
+    preempt_mode, accounting (whether there is any).
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -60,6 +60,7 @@ class SimulatedCluster:
         self.licenses = {gate: 1}
         self.preempt_type = "preempt/none"
         self.preempt_mode = "OFF"
+        self.accounting = True
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
         self._start_delay_s = start_delay_s
@@ -72,6 +73,7 @@ class SimulatedCluster:
         self._user = user
         self._on_end = on_end
         self._jobs: dict[str, SimulatedJob] = {}  # by display id
+        self._recorded: dict[int, str] = {}  # in accounting: jobs that have ended, and how
         self._array_limits: dict[int, int] = {}
         self._last_id = 0
         self._failures: dict[str, list[Exception]] = {}
@@ -297,11 +299,13 @@ class SimulatedCluster:
         if not each.request.requeue:
             raise RefusedError(f"Requested operation is presently disabled for job {each.job_id}")
         self._on_end(self._seen(each))
+        self._recorded.pop(each.job_id, None)
         each.back_to_queue(self._clock(), self._completing_s if completing_s is None else completing_s)
 
     def _end(self, each: SimulatedJob, detail: str) -> None:
         self._on_end(self._seen(each))
         each.end(detail, self._clock(), self._completing_s)
+        self._recorded[each.job_id] = detail
 
     def _cluster(self) -> SimulatedNodes:
         return SimulatedNodes(self.nodes, self.partitions, self.reservations, self._jobs.values(), self._clock())

@@ -102,6 +102,14 @@ class SlurmCli:
         except NotFoundError:  # squeue says so of a single one only
             return {}
 
+    def ended(self, job_ids: Collection[int]) -> dict[int, str]:
+        """See ``Rms.ended``. Of a job that was requeued, and of an id that was given out twice, the last run counts."""
+        if not job_ids:
+            return {}
+        jobs = ",".join(map(str, sorted(job_ids)))
+        text = self._run("sacct", "-n", "-P", "-X", "-a", "-j", jobs, "-o", "JobIDRaw,State")
+        return slurm_text.ended_jobs(text, job_ids)
+
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
         return self._run("scontrol", "write", "batch_script", str(job_id), "-")

@@ -11,7 +11,7 @@ from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, Rmsplu
 # Times as seconds since the epoch, and begin times understood as UTC, whatever this host's time zone; lists of array
 # elements at full length; and no variable may change what the commands do or print.
 _VARIABLES = ("TZ=UTC", "SLURM_TIME_FORMAT=%s", "LC_ALL=C", "SLURM_BITSTR_LEN=0")
-_UNWANTED_VARIABLES = ("SBATCH_", "SQUEUE_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
+_UNWANTED_VARIABLES = ("SBATCH_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
 
 # Slurm's words, in any case, and what they mean to us; the first that fits counts.
 _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (

@@ -52,6 +52,7 @@ class SlurmPyslurm:
         self.job = commands.job
         self.pulse = commands.pulse
         self.jobs = commands.jobs
+        self.ended = commands.ended
         self.reserve_gate = commands.reserve_gate
         self.split = commands.split
         self.open_gate = commands.open_gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -144,6 +144,17 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
         preempt_time=known.preempt_time,
     )
     return JobRow(job, int(fields["array_id"]), fields["task"].removeprefix("N/A"), delayed)
+
+
+def ended_jobs(text: str, job_ids: Collection[int]) -> dict[int, str]:
+    """Read ``sacct -n -P -X -o JobIDRaw,State``: the jobs among ``job_ids`` that have ended, and how."""
+    found = {}
+    for line in text.splitlines():
+        job_id, _, state = line.partition("|")
+        word = state.partition(" ")[0]  # "CANCELLED by 1000"
+        if job_id.isdecimal() and int(job_id) in job_ids and word in _ENDED:
+            found[int(job_id)] = word
+    return found
 
 
 def without_gate(licenses: str, gate: str) -> tuple[bool, str]:

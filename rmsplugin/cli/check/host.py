@@ -30,6 +30,7 @@ class HostFacts:
     known_hosts: FileFact
     known_hosts_text: str
     engine: str  # "" when the engine answers, else why not
+    held: tuple[str, ...]  # vjobs that the engine does nothing to, for want of a proof or because there are too many
     munge: str  # "" when a credential can be made and read, else why not
 
 
@@ -48,6 +49,13 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         yield warning("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:
         yield ok("engine", f"answers at {settings.engine.socket}")
+    if facts.held:
+        names = ", ".join(facts.held[:10]) + (", ..." if len(facts.held) > 10 else "")
+        yield error(
+            "engine",
+            f"holds back what it would do to {len(facts.held)} vjobs ({names}): what is not seen may be there",
+            "see `rmsplugin confirm`; mend what hides it, or say that it is so: rmsplugin confirm --yes",
+        )
     if facts.munge:
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
     else:

@@ -63,6 +63,7 @@ def become_engine_user(settings: Settings) -> None:
 def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
     """Look at this host."""
     known_hosts = settings.nodes.known_hosts
+    status = _value_or_reason(lambda: connect(settings).request("GET", "/v1/status"))
     return HostFacts(
         user=pwd.getpwuid(os.geteuid()).pw_name,
         settings_file=_file(settings_file),
@@ -70,7 +71,8 @@ def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
         agent_key=_file(settings.nodes.agent_key),
         known_hosts=_file(known_hosts),
         known_hosts_text=_text(str(known_hosts)) or "",
-        engine=_failure(lambda: connect(settings).request("GET", "/v1/status")),
+        engine=status if isinstance(status, str) else "",
+        held=() if isinstance(status, str) else tuple(str(held["vjob"]) for held in status.get("held", [])),
         munge=_failure(lambda: munge.decode(munge.encode(b"rmsplugin check"))),
     )
 

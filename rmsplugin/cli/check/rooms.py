@@ -190,6 +190,13 @@ def _two_partitions(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
 
 def _account(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     """Judge that the accounting lets SlurmUser submit as many rooms as there are VM hosts."""
+    if not facts.config.get("AccountingStorageType", "").endswith("slurmdbd"):
+        yield warning(
+            "accounting",
+            "there is none: a vjob whose job ended, and was forgotten by slurmctld, while the engine was down is not "
+            "ended until an operator confirms it",
+            "run slurmdbd, and set AccountingStorageType=accounting_storage/slurmdbd",
+        )
     enforced = set(words(facts.config.get("AccountingStorageEnforce", "").lower()))
     if not enforced & {"associations", "limits", "safe", "qos", "wckeys", "all"}:
         return

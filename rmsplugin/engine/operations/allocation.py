@@ -25,6 +25,9 @@ NOT_STARTED = "Slurm does not start it"
 class NotStartedError(OperationFailedError):
     """The RMS did not start a job whose gate was opened; the message has its reason."""
 
+    #: An attempt has cost nothing but two requests; a limit may be raised, or others make room, any time.
+    most_s = 60.0
+
 
 def await_allocation(task: Task, timeout_s: float) -> RmsJob:
     """Open the gate, and wait until the job has its allocation. A failure leaves the gate open.

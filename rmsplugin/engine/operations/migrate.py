@@ -10,7 +10,10 @@ from rmsplugin.engine.task import Task
 
 
 def migrate(task: Task) -> None:
-    """Move each VM that has a destination in the ledger; a VM that fails to move runs on where it was."""
+    """Move each VM that has a destination in the ledger; a VM that fails to move runs on where it was.
+
+    While nobody who can be asked knows where a VM is, its destination stays in the ledger, to be looked at again.
+    """
     task.all([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
 
 
@@ -29,8 +32,10 @@ def _migrate(task: Task, vm: VMRow) -> None:
                 progress=progress,
             )
     finally:
-        # Believe what is seen, not what the call returned: it may have arrived although the call failed.
-        arrived = _seen_at(task, vm, destination) and not _seen_at(task, vm, source)
+        # Believe what is seen, not what the call returned: it may have arrived although the call failed. One that is
+        # at its source with nothing under way has not left, whether or not its destination can be asked.
+        settle_jobs(task, source, vm.name)
+        arrived = not _seen_at(task, vm, source) and _seen_at(task, vm, destination)
         context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
         drop_config_quietly(task, vm, source if arrived else destination)
     task.event("migrated", f"{vm.name} runs on {destination}", vm=vm.name, node=destination)

@@ -22,6 +22,8 @@ def _move(task: Task, vm: VMRow) -> None:
     try:
         if source not in ("", destination):
             context.ledger.touch(vm.name, destination)
+            context.stores.ensure(source)
+            context.stores.ensure(destination)
             with task.action("copy", vm, source=source, destination=destination) as progress:
                 context.nodes.send(source, destination, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
                 progress(vm.image_bytes, vm.image_bytes)

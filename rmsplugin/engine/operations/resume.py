@@ -9,34 +9,42 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
+from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
+from rmsplugin.engine.stores import SHARED
+from rmsplugin.engine.task import Task, combined, sentence_of
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 _CLOCK_ATTEMPTS = 5
-#: After a resume that failed the engine does not begin another for so long.
-_BACKOFF_S = 60.0
 
 
 def resume(task: Task) -> None:
     """Bring a vjob from *resuming* to *running*, or back to *sleeping* with the reason.
+
+    From the moment that its files are history there is no way back to *sleeping*: until all VMs are seen running it
+    stays *resuming*, and the next attempt goes on from there.
 
     Raises:
         LostStateError: a saved state cannot be used; nothing was restored and the vjob has to begin again.
     """
     context = task.context
     vms = task.vms()
+    used_up = not any(vm.image_node for vm in vms)  # an attempt that was interrupted had restored all of them
     try:
-        if current_job(task).state is JobState.PENDING:  # it was requeued while it slept
+        # It was requeued while it slept. (If that happened only later, its wrapper attaches to what runs.)
+        if not used_up and current_job(task).state is JobState.PENDING:
             await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
         errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
     except OperationFailedError as error:
         errors = {vms[0].name: error}
     task.check_cancelled()
+    if errors and used_up:
+        raise combined(errors)
     if errors:
         _undo(task, errors)
     with context.ledger.transaction():
@@ -61,31 +69,58 @@ def resume(task: Task) -> None:
 def _fetch(task: Task, vm: VMRow) -> None:
     """Have a checked state file where the VM will run."""
     context = task.context
+    settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
     if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
         return  # restored already, by an attempt that was interrupted
     context.ledger.touch(vm.name, vm.host)
     bound = context.settings.nodes.copy_timeout_s
+    holder = vm.host if vm.image_node == SHARED else vm.image_node
     try:
-        if vm.image_node in ("shared", vm.host):
+        context.stores.ensure(holder)
+        if holder == vm.host:
             context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
             return
-        with task.action("copy", vm, source=vm.image_node, destination=vm.host) as progress:
+        context.stores.ensure(vm.host)
+        with task.action("copy", vm, source=holder, destination=vm.host) as progress:
             # The receiving side checks size and digest before it gives the copy its name.
-            context.nodes.send(vm.image_node, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
+            context.nodes.send(holder, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
             progress(vm.image_bytes, vm.image_bytes)
     except (CorruptStateError, NotFoundError) as error:
-        raise LostStateError(f"the saved state of {vm.name} on {vm.image_node} is lost: {error}") from error
+        _require_not_lost(task, vm, holder)
+        raise OperationFailedError(f"the saved state of {vm.name} did not come from {holder}: {error}") from error
+
+
+def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
+    """Raise LostStateError if it is proved that the saved state is lost: read on the node that holds it.
+
+    What is missing is lost only where the store shows that it is the one in which the state was saved.
+    """
+    context = task.context
+    bound = context.settings.nodes.copy_timeout_s
+    try:
+        context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+    except CorruptStateError as error:
+        raise LostStateError(f"the saved state of {vm.name} on {holder} is lost: {error}") from error
+    except NotFoundError as error:
+        context.stores.require(holder)
+        raise LostStateError(
+            f"the saved state of {vm.name} on {holder} is lost, its store is there: {error}"
+        ) from error
 
 
 def _restore_saved(task: Task, vm: VMRow) -> None:
     if vm.name in task.context.hypervisor.list_vms(vm.host):
         return
     if not vm.image_node:
+        require_gone(task, vm)
         raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
     try:
         restore(task, vm, task.context.state_path(vm))
     except CorruptStateError as error:
-        raise LostStateError(f"the hypervisor refuses the saved state of {vm.name}: {error}") from error
+        # Its digest was good a moment ago: another node, or another release of QEMU, may load it.
+        raise OperationFailedError(
+            f"{vm.host} cannot load the saved state of {vm.name}, which is whole: {error}"
+        ) from error
 
 
 def restore(task: Task, vm: VMRow, path: str) -> None:
@@ -115,7 +150,7 @@ def digest_of(vm: VMRow) -> Digest:
 def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     """No VM has run yet: end those that were restored. The files stay the truth."""
     context = task.context
-    reason = first_sentence(errors)
+    reason = sentence_of(errors)
     restored = [vm for vm in task.vms() if vm.image_node]
     task.all(
         restored,
@@ -125,14 +160,8 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     with context.ledger.transaction():
         for vm in restored:
             context.ledger.update_vm(vm.name, host="")
-        context.ledger.transition(
-            task.job_id,
-            VJobState.SLEEPING,
-            f"resume failed: {reason}",
-            # Who asked for it may ask again at once; the engine itself does not.
-            not_before=context.clock.now() + _BACKOFF_S,
-        )
-    raise next(iter(errors.values()))
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+    raise combined(errors)
 
 
 def raise_lost(errors: dict[str, RmspluginError]) -> None:

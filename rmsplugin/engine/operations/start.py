@@ -11,32 +11,30 @@ from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
-from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
+from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Qcow2Image
 
-#: A vjob whose start failed n times in a row waits 15 s * 2^n, at most this long, before the next attempt.
-_BACKOFF_S = 15.0
-_BACKOFF_MAX_S = 900.0
-#: One that Slurm did not start has cost nothing but two requests; a limit may be raised, or others make room, any time.
-_NOT_STARTED_MAX_S = 60.0
-
 
 def start(task: Task) -> None:
-    """Bring a vjob from *starting* to *running*, or back to *waiting* with the reason."""
+    """Bring a vjob from *starting* to *running*, or back to *waiting* with the reason.
+
+    Should a node on which it may have left something not answer meanwhile, the vjob stays *stopping*: it is cleaned up
+    once the node answers, and starts nowhere before that (I1).
+    """
     context = task.context
     vms = task.vms()
     try:
         await_allocation(task, context.settings.slurm.start_timeout_s)
         errors = task.each(vms, lambda vm: _boot(task, vm))
     except NotStartedError as error:
-        _back_to_waiting(task, str(error), _NOT_STARTED_MAX_S)
+        _back_to_waiting(task, str(error))
         raise
     task.check_cancelled()
     if errors:
-        _back_to_waiting(task, first_sentence(errors), _BACKOFF_MAX_S)
-        raise next(iter(errors.values()))
+        _back_to_waiting(task, sentence_of(errors))
+        raise combined(errors)
     context.ledger.transition(task.job_id, VJobState.RUNNING, "all VMs answer", wrapper_seen=context.clock.now())
 
 
@@ -44,14 +42,24 @@ def _boot(task: Task, vm: VMRow) -> None:
     context, vjob = task.context, task.vjob()
     bound = context.settings.hypervisor.boot_timeout_s
     with task.action("run", vm, destination=vm.host):
-        task.check_cancelled()
-        context.ledger.touch(vm.name, vm.host)
         if vm.name not in context.hypervisor.list_vms(vm.host):
+            # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
+            context.ledger.touch(vm.name, vm.host)
             _put_files(task, vm)
             context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=bound)
+        _set_up(task, vm, bound)
+
+
+def _set_up(task: Task, vm: VMRow, bound: float) -> None:
+    guests, config = task.context.guests, _guest_config(task, vm)
+    try:
         # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
-        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
-        context.guests.configure(vm.address, vm.host_key_public, _guest_config(task, vm), timeout_s=bound)
+        guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
+        guests.configure(vm.address, vm.host_key_public, config, timeout_s=bound, check=task.check_cancelled)
+    except CancelledError:
+        raise
+    except RmspluginError as error:
+        raise GuestFailedError(str(error)) from error
 
 
 def _put_files(task: Task, vm: VMRow) -> None:
@@ -120,18 +128,16 @@ def _account(uid: int) -> pwd.struct_passwd:
         raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
-def _back_to_waiting(task: Task, reason: str, most_s: float) -> None:
+def _back_to_waiting(task: Task, reason: str) -> None:
     """Undo a start: nothing of the VMs is left, the job is behind the gate, at its old place in the queue."""
     context = task.context
+    # Whatever interrupts this, the vjob is cleaned up and not booted once more where it failed.
+    context.ledger.transition(task.job_id, VJobState.STOPPING, reason)
     try:
         context.rms.requeue(task.job_id)
     except RmspluginError as error:
         task.event("requeue-failed", str(error))
     remove_all(task)
-    failures = context.ledger.failed_starts(task.job_id)
-    pause_s = min(most_s, _BACKOFF_S * 2**failures)
     with context.ledger.transaction():
         context.ledger.set_vms(task.job_id, [])
-        context.ledger.transition(
-            task.job_id, VJobState.WAITING, reason, not_before=context.clock.now() + pause_s, script_started=False
-        )
+        context.ledger.transition(task.job_id, VJobState.WAITING, reason, script_started=False)

@@ -1,10 +1,10 @@
-"""Stop: ends the VMs of a vjob and removes all that is left of them; *restart* does so when its state is lost."""
+"""Stop: ends the VMs of a vjob and removes all that is left of them."""
 
 from __future__ import annotations
 
+from rmsplugin.engine.operations.aside import drop_aside
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
-from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.engine.task import Task, combined
 from rmsplugin.model.vjob import VJobState
 
 
@@ -12,33 +12,12 @@ def stop(task: Task) -> None:
     """Bring a vjob from *stopping* to *terminated*."""
     remove_all(task)
     ledger = task.context.ledger
+    for aside in ledger.asides(task.job_id):
+        drop_aside(task.context, aside)
     with ledger.transaction():
         ledger.set_vms(task.job_id, [])  # frees its addresses
         # The keys of a vjob that is no more open nothing: they need not be kept.
         ledger.transition(task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key="")
-
-
-def restart(task: Task) -> None:
-    """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5)."""
-    context, vjob = task.context, task.vjob()
-    remove_all(task)
-    try:
-        context.rms.requeue(task.job_id)
-    except (NotFoundError, RefusedError) as error:
-        task.event("requeue-refused", str(error))
-    with context.ledger.transaction():
-        context.ledger.set_vms(task.job_id, [])
-        context.ledger.transition(
-            task.job_id,
-            VJobState.WAITING,
-            "its state was lost; it starts again from the beginning" if vjob.script_started else "it starts again",
-            script_started=False,
-            finished=False,
-            evacuated=False,
-            losses=vjob.losses + (1 if vjob.script_started else 0),
-            private_key="",
-            public_key="",
-        )
 
 
 def remove_all(task: Task) -> None:
@@ -50,18 +29,18 @@ def remove_all(task: Task) -> None:
     vms = task.vms()
     errors = task.each(vms, lambda vm: remove(task, vm))
     if errors:
-        task.event("stop-incomplete", first_sentence(errors))
-        raise next(iter(errors.values()))
+        raise combined(errors)
 
 
 def remove(task: Task, vm: VMRow) -> None:
     """End one VM and remove its files wherever they may be."""
     context = task.context
-    nodes = sorted({*vm.touched, vm.host, vm.destination, vm.image_node} - {"", "shared"})
+    # Its host is among the touched ones, unless nothing was ever put there.
+    nodes = sorted({*vm.touched, vm.destination, vm.image_node} - {"", "shared"})
     with task.action("stop", vm, source=vm.host):
         for node in nodes:
             # First the VM, on all nodes, then the files that it may still need.
             context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
         for node in nodes:
-            context.nodes.drop_state(node, vm.name, shared=context.shared)
             context.nodes.drop_config(node, vm.name)
+        context.stores.drop(nodes, vm)

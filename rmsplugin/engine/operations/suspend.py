@@ -7,14 +7,18 @@ only when all are there, each is sealed: read once, synced, renamed, and recorde
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.operations.allocation import current_job
 from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.engine.task import Task, first_sentence
-from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError
+from rmsplugin.engine.stores import SHARED
+from rmsplugin.engine.task import Task, combined, sentence_of
+from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
 _APART_S = 1.0
@@ -36,8 +40,8 @@ def suspend(task: Task) -> None:
         errors = task.each(task.vms(), lambda vm: _seal(task, vm))
         task.check_cancelled()
     if errors:
-        _undo(task, first_sentence(errors))
-        raise next(iter(errors.values()))
+        _undo(task, sentence_of(errors))
+        raise combined(errors)
     with context.ledger.transaction():
         for vm in task.vms():
             context.ledger.update_vm(vm.name, host="")
@@ -50,15 +54,18 @@ def suspend(task: Task) -> None:
 def _save(task: Task, vm: VMRow) -> None:
     """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
     context = task.context
-    if vm.image_node:
-        return
     settle_jobs(task, vm.host, vm.name)
+    if vm.image_node:
+        # An undo that was interrupted may have restored it: as long as its state is in the ledger it has not run.
+        context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        return
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
         if observed is not None:
             if observed.power is VMPower.PAUSED:
                 # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            context.stores.require(vm.host)
             if observed.power is not VMPower.INCOMING:
                 # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
                 context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
@@ -70,6 +77,8 @@ def _save(task: Task, vm: VMRow) -> None:
                 progress=progress,
             )
         if context.complete_state_bytes(vm) is None:
+            context.stores.require(vm.host)
+            require_gone(task, vm)
             raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
         memory_bytes = task.vjob().geometry.memory_mib << 20
@@ -79,23 +88,28 @@ def _save(task: Task, vm: VMRow) -> None:
 def _seal(task: Task, vm: VMRow) -> None:
     """Give the temporary file its final name, and record what is in it: from then on it may be restored."""
     context = task.context
-    if vm.image_node and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
+    if vm.image_blake2b and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
         return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
-    digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
-    where = "shared" if context.shared else vm.host
-    context.ledger.update_vm(vm.name, image_node=where, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
+    # Where it will be is recorded first: a file that has the final name is this suspend's only if the ledger says so.
+    context.ledger.update_vm(vm.name, image_node=SHARED if context.shared else vm.host)
+    try:
+        digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
+    except NotFoundError:
+        context.ledger.update_vm(vm.name, image_node="")  # the next attempt looks for the VM and its file anew
+        raise
+    context.ledger.update_vm(vm.name, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
 
 
 def _undo(task: Task, reason: str) -> None:
     """A save failed: VMs that were saved already are restored, so that all run on."""
     context = task.context
-    task.event("suspend-failed", f"the suspend failed, its VMs run on: {reason}")
     errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
     if errors:
         # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
-        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {first_sentence(errors)}")
+        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
     for vm in task.vms():
-        context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+        with suppress(NoStoreError):  # where no store is nothing can be dropped; the next save there drops it first
+            context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
     context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
@@ -103,12 +117,12 @@ def _undo(task: Task, reason: str) -> None:
 
 def _bring_back(task: Task, vm: VMRow) -> None:
     context = task.context
-    if vm.name in context.hypervisor.list_vms(vm.host):
-        let_run(task, vm)
-        return
-    # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name, even if
-    # nobody heard the answer to the seal.
-    partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
-    restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
+    settle_jobs(task, vm.host, vm.name)
+    if vm.name not in context.hypervisor.list_vms(vm.host):
+        # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name, even
+        # if nobody heard the answer to the seal.
+        partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
+        restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
+    # Before it runs: its state is history from then on.
     context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     let_run(task, vm)

@@ -1,0 +1,93 @@
+"""Confirming: what the engine holds back because something is not seen, and an operator's word that it is so."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.table import Field, Row, add_table_options, columns_of, print_rows, text_of
+from rmsplugin.errors import NotFoundError
+
+
+def _proof(row: Row) -> str:
+    return "many at once" if row.get("proved") else "no proof"
+
+
+FIELDS = (
+    Field("vjob", "the vjob", text_of("vjob"), right=True),
+    Field("what", "what would be done: stop, restart, requeue or forget", text_of("what")),
+    Field("why", "why it is not done: there is no proof, or there are too many at once", _proof),
+    Field("reason", "what is not seen", text_of("reason")),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add confirm to the command line."""
+    parser = options.add_command(
+        commands,
+        "confirm",
+        "list what the engine holds back because something is not seen, or say that it is so",
+        _confirm,
+        """
+        The engine ends no vjob whose job slurmctld does not know, unless accounting says that the job has ended. And
+        when more vjobs than 3, or 5 % of all, seem to have lost their VMs or their wrappers at once, it does
+        nothing to them: more likely than that is a fault of what was seen. What it holds back is listed here, in
+        `rmsplugin status` and by `rmsplugin check`. When what was missing is seen again, it is forgotten.
+
+        With --yes, for operators, the engine does it: to the vjobs that are named, or to all that are listed.
+
+        A store of saved states is known by a marker file. Where it is missing, nothing is saved, and nothing is
+        concluded of the states that should be there: mount the store. If it is a new one (a new disk), and the states
+        are lost, say so with --new-store and the name of the node, or `shared` for nodes.shared_store.
+
+        examples:
+          rmsplugin confirm
+          rmsplugin confirm --yes 12 13
+          rmsplugin confirm --yes
+          rmsplugin confirm --new-store n1 --yes
+          rmsplugin confirm --json
+        """,
+    )
+    parser.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these")
+    parser.add_argument(
+        "--new-store",
+        metavar="NODE",
+        type=options.node_name,
+        help="the store of this node (or the one called `shared`) is a new one: what was in the old one is lost",
+    )
+    parser.add_argument("--yes", action="store_true", help="it is so: do what is held back")
+    add_table_options(parser, FIELDS, "vjob,what,why,reason")
+    parser.set_defaults(misused=parser.error)
+
+
+def _confirm(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, FIELDS)
+    if arguments.new_store:
+        return _new_store(arguments)
+    client = connect(read_settings(arguments.config))
+    rows = client.request("GET", "/v1/status").get("held", [])
+    for wanted in arguments.jobs:
+        if not any(row.get("vjob") == wanted for row in rows):
+            raise NotFoundError(f"nothing is held back of vjob {wanted}")
+    if arguments.jobs:
+        rows = [row for row in rows if row.get("vjob") in arguments.jobs]
+    if arguments.yes:
+        # By name: what is held back only now has not been shown to anybody.
+        answer = client.request("POST", "/v1/confirm", {"vjobs": [row["vjob"] for row in rows]})
+        rows = [row for row in rows if row["vjob"] in answer["confirmed"]]
+    print_rows(arguments, columns, "confirmed" if arguments.yes else "held", rows)
+    return 0
+
+
+def _new_store(arguments: argparse.Namespace) -> int:
+    if arguments.jobs:
+        arguments.misused("--new-store is about a store, not about vjobs: leave out the JOBIDs")
+    if not arguments.yes:
+        arguments.misused(
+            "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
+        )
+    answer = connect(read_settings(arguments.config)).request("POST", "/v1/new-store", {"store": arguments.new_store})
+    print(json.dumps(answer) if arguments.json else f"the store {arguments.new_store} counts as a new one")
+    return 0

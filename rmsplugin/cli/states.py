@@ -1,0 +1,102 @@
+"""States: saved states that a restart put aside; list them, let a vjob go back to them, drop them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.operations import watch
+from rmsplugin.cli.table import (
+    Field,
+    Row,
+    add_table_options,
+    bytes_of,
+    columns_of,
+    print_rows,
+    printable,
+    text_of,
+    time_of,
+)
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import OperationFailedError
+
+#: All states are read before anything begins: as long as copying them may take.
+_VERIFY_S = 3600.0
+
+
+def _nodes(row: Row) -> str:
+    return ",".join(row.get("nodes") or ())
+
+
+FIELDS = (
+    Field("number", "for --take-back and --drop", text_of("number"), right=True),
+    Field("vjob", "the vjob", text_of("vjob"), right=True),
+    Field("user", "its user", text_of("user")),
+    Field("time", "when they were put aside", time_of("time")),
+    Field("vms", "number of VMs of the vjob", text_of("vms"), right=True),
+    Field("states", "how many of them had a saved state", text_of("states"), right=True),
+    Field("size", "size of the saved states", bytes_of("bytes"), right=True),
+    Field("nodes", "nodes that hold them, or `shared`", _nodes),
+    Field("reason", "why the vjob began again", text_of("reason")),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add states to the command line."""
+    parser = options.add_command(
+        commands,
+        "states",
+        "list saved states that were put aside, let a vjob go back to them, or drop them",
+        _states,
+        """
+        When one saved state of a vjob is lost, the vjob begins again from the start. The other states, and one that
+        is damaged, are not deleted but put aside, until the Slurm job ends. Users see their own, operators all.
+
+        --take-back reads all of them first, and refuses them if one is missing or damaged. Then it throws away what
+        the vjob has done since (states of that are put aside in turn), and lets it sleep in the old states;
+        `rmsplugin resume` lets it go on from there. The file of a state that was put aside is
+        aside-NUMBER.VM.state in the store: one that is damaged can be mended from a backup before.
+
+        examples:
+          rmsplugin states
+          rmsplugin states --format=number,vjob,size,reason%60
+          rmsplugin states --take-back 7
+          rmsplugin states --drop 7
+          rmsplugin states --json
+        """,
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--take-back", metavar="NUMBER", type=options.positive_number, help="let the vjob go back to these"
+    )
+    what.add_argument("--drop", metavar="NUMBER", type=options.positive_number, help="delete these")
+    add_table_options(parser, FIELDS, "number,vjob,user,time,vms,states,size,nodes,reason")
+
+
+def _states(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, FIELDS)
+    client = connect(read_settings(arguments.config))
+    if arguments.take_back:
+        return _take_back(arguments, client)
+    if arguments.drop:
+        answer = client.request("POST", f"/v1/states/{arguments.drop}/drop")
+        print(json.dumps(answer) if arguments.json else f"dropped {arguments.drop}")
+        return 0
+    print_rows(arguments, columns, "states", client.request("GET", "/v1/states").get("states", []))
+    return 0
+
+
+def _take_back(arguments: argparse.Namespace, client: EngineClient) -> int:
+    path = f"/v1/states/{arguments.take_back}/take-back"
+    number = client.request("POST", path, timeout_s=_VERIFY_S)["operation"]
+    operation = watch(client, number, f"take back {arguments.take_back}")
+    if arguments.json:
+        print(json.dumps(operation, indent=1))
+    if operation.get("state") == "failed":
+        raise OperationFailedError(printable(str(operation.get("error") or "failed, without a reason")))
+    if not arguments.json:
+        vjob = operation.get("vjob", "")
+        print(printable(f"vjob {vjob} sleeps in the states {arguments.take_back}; go on with: rmsplugin resume {vjob}"))
+    return 0

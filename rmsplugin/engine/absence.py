@@ -1,0 +1,112 @@
+"""Absence: what is not seen is not gone. Here is asked for the proof that it is, before anything is ended for it.
+
+A job has ended when slurmctld or sacct says so of its id. A VM does not exist when it was missing in two looks some
+time apart, and when every node that may have it answers, asked by its name, that it has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.task import Task
+from rmsplugin.errors import OperationFailedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+#: Between the two looks in which a VM is missing there is at least so much time.
+APART_S = 5.0
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of vjobs, by job id."""
+
+    found: Mapping[int, RmsJob]
+    ended: Mapping[int, str]  # not in slurmctld any more; accounting says how they ended
+    unknown: Mapping[int, str] = field(default_factory=dict)  # nothing is proved; why not
+
+
+def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -> Jobs:
+    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting."""
+    known = {vjob.job_id: vjob for vjob in vjobs}
+
+    def its(job: RmsJob) -> bool:
+        """Whether it is a vjob's job: an id that Slurm gave out again, while the vjob lives, is somebody else's."""
+        vjob = known.get(job.job_id)
+        return vjob is not None and job.split and (vjob.state is VJobState.TERMINATED or vjob.uid == job.uid)
+
+    found = {job.job_id: job for job in seen.rms.jobs if its(job)}
+    missing = {vjob.job_id for vjob in vjobs if vjob.state is not VJobState.TERMINATED} - found.keys()
+    if not missing:
+        return Jobs(found, {})
+    why = "slurmctld does not know its job, and accounting does not say that it has ended"
+    ended: dict[int, str] = {}
+    try:
+        found |= {job_id: job for job_id, job in context.rms.jobs(missing).items() if its(job)}
+        missing -= found.keys()
+        ended = context.rms.ended(missing) if missing else {}
+    except RmspluginError as error:
+        why = f"its job is in no answer of slurmctld's, and nothing proves that it has ended: {error}"
+    return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why))
+
+
+def has_ended(job: RmsJob | None) -> bool:
+    """Whether slurmctld (or, if there is none, accounting) says that the job has ended."""
+    return job is None or job.state is JobState.ENDED
+
+
+class MissingVMs:
+    """Remembers since when VMs that should run are missing."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._before: dict[str, float] = {}  # by name, when it was first found missing
+        self._now: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """A cycle begins: those that it does not find missing are forgotten at the next one."""
+        self._before, self._now = self._now, {}
+
+    def gone(self, vjob: VJobRow, vms: Collection[VMRow], seen: Observation) -> list[VMRow]:
+        """The VMs of a running vjob that certainly do not exist any more."""
+        if vjob.state is not VJobState.RUNNING:
+            return []
+        missing = [vm for vm in vms if vm.host in seen.vms and not seen.where(vm.name)]
+        for vm in missing:
+            self._now[vm.name] = self._before.get(vm.name, seen.taken)
+        late = [vm for vm in missing if vm.name in self._before and seen.taken - self._before[vm.name] >= APART_S]
+        return [vm for vm in late if self._is_gone(vm)]
+
+    def _is_gone(self, vm: VMRow) -> bool:
+        try:
+            return nowhere(self._context, vm)
+        except RmspluginError:
+            return False  # a node that may have it does not answer
+
+
+def nowhere(context: Context, vm: VMRow) -> bool:
+    """Whether no node that may have the VM has it now: its host, and all that migrations may have carried it to.
+
+    Raises:
+        UnavailableError: one of them does not answer.
+    """
+    places = {vm.host, vm.destination, *vm.touched} - {""}
+    return not any(context.hypervisor.has_vm(place, vm.name) for place in sorted(places))
+
+
+def require_gone(task: Task, vm: VMRow) -> None:
+    """Return when it is proved that the VM does not exist.
+
+    Raises:
+        OperationFailedError: it does.
+        UnavailableError: a node that may have it does not answer.
+    """
+    for look in range(2):
+        if look:
+            task.pause(APART_S)
+        if not nowhere(task.context, vm):
+            raise OperationFailedError(f"{vm.name} is there, although {vm.host} did not list it")

@@ -1,0 +1,89 @@
+"""Restart: a vjob whose state is lost begins again from the start, or goes back to states that were put aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmsplugin.engine.operations.aside import give_back, put_aside, require_addresses
+from rmsplugin.engine.operations.stop import remove_all
+from rmsplugin.engine.task import Task
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+
+def restart(task: Task) -> None:
+    """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5).
+
+    What is left of its state is put aside. A vjob that takes back what was put aside before becomes *sleeping*.
+    """
+    vjob = task.vjob()
+    if vjob.taking_back:
+        _take_back(task, vjob.taking_back)
+        return
+    _clear(task)
+    _begin_again(task)
+
+
+def _begin_again(task: Task) -> None:
+    context, vjob = task.context, task.vjob()
+    with context.ledger.transaction():
+        context.ledger.close_asides(task.job_id)
+        context.ledger.set_vms(task.job_id, [])
+        context.ledger.transition(
+            task.job_id,
+            VJobState.WAITING,
+            "its state was lost; it starts again from the beginning" if vjob.script_started else vjob.reason,
+            script_started=False,
+            finished=False,
+            evacuated=False,
+            taking_back=0,
+            losses=vjob.losses + (1 if vjob.script_started else 0),
+            private_key="",
+            public_key="",
+        )
+
+
+def _clear(task: Task) -> None:
+    """Leave nothing of what the vjob is now but its saved states, aside; its job goes back behind the gate."""
+    put_aside(task)
+    remove_all(task)
+    try:
+        task.context.rms.requeue(task.job_id)
+    except (NotFoundError, RefusedError) as error:
+        task.event("requeue-refused", str(error))
+
+
+def _take_back(task: Task, number: int) -> None:
+    """Bring a vjob from *stopping* to *sleeping*, in the saved states that were put aside as ``number``.
+
+    They were verified before it began. What the vjob has done since they were put aside is thrown away; if it has slept
+    meanwhile, the states of that are put aside in turn.
+    """
+    context, ledger = task.context, task.context.ledger
+    aside = ledger.aside(number)
+    if {vm.uuid for vm in task.vms()} != {vm.uuid for vm in aside.vms}:
+        _clear(task)
+        try:
+            with ledger.transaction():
+                require_addresses(context, aside)
+                ledger.close_asides(task.job_id)
+                ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
+        except RefusedError as error:  # they were free when it began; the states stay where they are
+            task.event("not-taken-back", str(error))
+            _begin_again(task)
+            return
+    give_back(context, aside)
+    with ledger.transaction():
+        ledger.drop_aside(number)
+        ledger.transition(
+            task.job_id,
+            VJobState.SLEEPING,
+            "its saved states were taken back; `rmsplugin resume` lets it go on from there",
+            taking_back=0,
+            script_started=True,
+            finished=False,
+            evacuated=False,
+            losses=aside.losses,
+            private_key=aside.private_key,
+            public_key=aside.public_key,
+        )

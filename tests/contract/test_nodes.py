@@ -1,0 +1,151 @@
+"""The contract of ``adapters.nodes.base.Nodes`` on stores: simulated, and on the real agent, run without sshd."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.nodes import ssh
+from rmsplugin.adapters.nodes.base import Digest, Nodes
+from rmsplugin.adapters.nodes.simulated import SimulatedNodes
+from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.errors import CorruptStateError, NoStoreError, NotFoundError, OperationFailedError
+from rmsplugin.node_agent.files import STATE_MAGIC
+
+NODE, VM = "n1", "vjob12-0"
+MARKER, OTHER = "0" * 32, "1" * 32
+WRONG = Digest(5, "0" * 128)
+
+
+class LocalAgents(NodeAgents):
+    """The agent of a node as a process of ours; sshd does no more than start it."""
+
+    def __init__(self, config: Path) -> None:
+        super().__init__("root", "", "")
+        self._config = config
+
+    def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
+        command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config)]
+        words = [*words, *(["--shared"] if shared else [])]
+        environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
+        done = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, timeout=30)
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
+        if "error" in answer:
+            raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])
+        return answer
+
+
+class World:
+    """Nodes, and what libvirt and disks do behind their back."""
+
+    def __init__(self, nodes: Nodes, save: Callable[[str, bytes], None], wipe: Callable[[bool], None]) -> None:
+        self.nodes = nodes
+        self.save = save  # a sealed or partial state of this name, of this content
+        self.wipe = wipe  # a store loses its marker
+
+    def saved(self, content: bytes = b"a") -> Digest:
+        """Save and seal."""
+        self.save(f"{VM}.state.partial", content)
+        return self.nodes.seal(NODE, VM)
+
+
+@pytest.fixture(params=["simulated", "agent"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    if request.param == "simulated":
+        files = SimulatedFiles()
+
+        def simulate(name: str, content: bytes) -> None:
+            files.put(NODE, f"/store/{name}", SimulatedState(VM, len(content), content[0]))
+
+        return World(SimulatedNodes(files), simulate, lambda shared: files._markers.clear())
+    stores = {False: tmp_path / "store", True: tmp_path / "shared"}
+    stores[True].mkdir()
+    config = tmp_path / "rmsplugin.toml"
+    config.write_text(
+        f'[nodes]\nstore = "{stores[False]}"\nshared_store = "{stores[True]}"\nvm_dir = "{tmp_path / "vm"}"\n'
+    )
+
+    def save(name: str, content: bytes) -> None:
+        (stores[False] / name).write_bytes(STATE_MAGIC + content)
+
+    return World(LocalAgents(config), save, lambda shared: (stores[shared] / ".rmsplugin-store").unlink())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_store_keeps_the_marker_that_it_was_given_first(world: World, shared: bool) -> None:
+    assert world.nodes.marker(NODE, shared=shared) is None
+    assert world.nodes.init_store(NODE, MARKER, shared=shared) == MARKER
+    assert world.nodes.init_store(NODE, OTHER, shared=shared) == MARKER
+    assert world.nodes.marker(NODE, shared=shared) == MARKER
+    assert world.nodes.marker(NODE, shared=not shared) is None
+
+
+def test_a_store_without_a_marker_says_nothing_of_states(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    digest = world.saved()
+    world.wipe(False)
+    verbs: list[Callable[[], object]] = [
+        lambda: world.nodes.stat(NODE, VM),
+        lambda: world.nodes.seal(NODE, VM),
+        lambda: world.nodes.verify(NODE, VM, digest, timeout_s=10),
+        lambda: world.nodes.send(NODE, "n2", VM, digest, timeout_s=10),
+        lambda: world.nodes.drop_state(NODE, VM),
+        lambda: world.nodes.put_aside(NODE, VM, 7),
+        lambda: world.nodes.take_back(NODE, VM, 7),
+        lambda: world.nodes.drop_aside(NODE, VM, 7),
+        lambda: world.nodes.verify_aside(NODE, VM, 7, digest, timeout_s=10),
+        lambda: world.nodes.list_files(NODE),
+    ]
+    for verb in verbs:
+        with pytest.raises(NoStoreError):
+            verb()
+    with pytest.raises(NoStoreError):
+        world.nodes.init_store(NODE, OTHER, expected="vjob13-0")
+    assert world.nodes.init_store(NODE, OTHER, expected=VM) == OTHER
+    world.nodes.verify(NODE, VM, digest, timeout_s=10)
+
+
+def test_a_state_is_put_aside_and_taken_back(world: World) -> None:
+    nodes = world.nodes
+    nodes.init_store(NODE, MARKER)
+    digest = world.saved()
+    assert [nodes.put_aside(NODE, VM, 7), nodes.put_aside(NODE, VM, 7)] == [True, True]
+    nodes.drop_state(NODE, VM)
+    with pytest.raises(NotFoundError):
+        nodes.verify(NODE, VM, digest, timeout_s=10)
+    assert nodes.list_files(NODE).states == frozenset()
+    nodes.verify_aside(NODE, VM, 7, digest, timeout_s=10)
+    with pytest.raises(CorruptStateError):
+        nodes.verify_aside(NODE, VM, 7, WRONG, timeout_s=10)
+    for number, name in ((8, VM), (7, "vjob13-0")):
+        with pytest.raises(NotFoundError):
+            nodes.verify_aside(NODE, name, number, digest, timeout_s=10)
+    assert [nodes.take_back(NODE, VM, 7), nodes.take_back(NODE, VM, 7)] == [True, True]
+    nodes.verify(NODE, VM, digest, timeout_s=10)
+    with pytest.raises(NotFoundError):
+        nodes.put_aside(NODE, "vjob13-0", 7)
+
+
+def test_no_state_is_put_in_the_place_of_another(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    older = world.saved(b"a")
+    world.nodes.put_aside(NODE, VM, 7)
+    newer = world.saved(b"bb")
+    for verb in (world.nodes.put_aside, world.nodes.take_back):
+        with pytest.raises(OperationFailedError):
+            verb(NODE, VM, 7)
+    world.nodes.verify(NODE, VM, newer, timeout_s=10)
+    world.nodes.verify_aside(NODE, VM, 7, older, timeout_s=10)
+    world.nodes.drop_aside(NODE, VM, 7)
+    world.nodes.drop_aside(NODE, VM, 7)
+    with pytest.raises(NotFoundError):
+        world.nodes.verify_aside(NODE, VM, 7, older, timeout_s=10)
+    world.nodes.verify(NODE, VM, newer, timeout_s=10)

@@ -1,0 +1,349 @@
+"""Nothing is tried again and again: back-offs that outlive the engine, nodes that rest, and faults that stay alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.world import NODES, World
+
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.views import node_views
+from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def running(world: World, **options: object) -> int:
+    job = world.submit(**{"vms": 1, **options})  # type: ignore[arg-type]
+    world.until(job, S.RUNNING)
+    world.context.ledger.update_vjob(job, script_started=True)
+    return job
+
+
+def host(world: World, job: int) -> str:
+    [vm] = world.context.ledger.vms(job)
+    return vm.host
+
+
+def refuse(world: World, method: str, error: Exception, node: str = "") -> None:
+    """Have a node (or all) refuse all actions of a kind from now on."""
+    act = getattr(world.hypervisor, method)
+
+    def refusing(*words: object, **options: object) -> object:
+        if node in ("", *words):
+            raise error
+        return act(*words, **options)
+
+    setattr(world.hypervisor, method, refusing)
+
+
+def allow(world: World, method: str) -> None:
+    delattr(world.hypervisor, method)
+
+
+def operations(world: World, job: int) -> int:
+    rows = world.context.ledger._rows("select count(*) as n from operations where job_id = ?", [job])
+    return int(rows[0]["n"])
+
+
+def events(world: World, kind: str) -> list[str]:
+    return [event.message for event in world.context.ledger.events(limit=100_000) if event.kind == kind]
+
+
+# -- back-off ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [5, 3600])
+def test_what_fails_is_tried_less_and_less_often(world: World, seconds: int) -> None:
+    job = running(world)
+    refuse(world, "save", OperationFailedError("the store is read-only"))
+    world.rms.suspend(job)  # by hand: the engine has to follow, and cannot
+    before, first = operations(world, job), world.context.ledger.events()[-1].id
+    for _ in range(seconds * 4 if seconds == 5 else seconds):
+        world.tick(0.25 if seconds == 5 else 1.0)
+        if world.rms.job(job).state is JobState.RUNNING:  # a suspend that failed lets it go on: it is asked for again
+            world.rms.suspend(job)
+    most = 5 if seconds == 5 else 9 + seconds // 300 + 1
+    assert 2 <= operations(world, job) - before <= most
+    assert len(world.context.ledger.events(since=first)) <= 4 * most
+    allow(world, "save")
+    world.until(job, S.SLEEPING, ticks=310)
+
+
+@pytest.mark.parametrize("kind", [K.START, K.STOP, K.SUSPEND, K.RESUME, K.MIGRATE, K.REATTACH])
+def test_every_kind_of_operation_has_a_back_off(world: World, kind: OperationKind) -> None:
+    silent = UnavailableError("it does not answer")
+    if kind is K.START:
+        job = world.submit(vms=1)
+        refuse(world, "boot", silent)
+    else:
+        job = running(world)
+    if kind is K.STOP:
+        refuse(world, "stop", silent)
+        world.rms.finish(job)
+    elif kind is K.SUSPEND:
+        refuse(world, "save", silent)
+        refuse(world, "unpause", silent)  # so that it cannot go back to running
+        world.rms.suspend(job)
+    elif kind is K.RESUME:
+        world.rms.suspend(job)
+        world.until(job, S.SLEEPING)
+        refuse(world, "unpause", silent)
+        world.rms.resume(job)
+    elif kind is K.MIGRATE:
+        world.tick()
+        refuse(world, "migrate", silent)
+        target = next(node for node in NODES if node != host(world, job))
+        world.context.ledger.update_vm(f"vjob{job}-0", destination=target)
+        world.hypervisor.set_reachable(host(world, job), False)
+    elif kind is K.REATTACH:
+        world.rms.requeue_by_admin(job)
+        world.rms.limit(job, "AssocGrpCpuLimit")
+    before = operations(world, job)
+    for _ in range(600):
+        world.tick()
+    assert 2 <= operations(world, job) - before <= (18 if kind is K.REATTACH else 14)
+    failed = world.context.ledger.failures.of_vjob(job, kind)
+    assert failed is not None
+    assert failed.failures >= 2
+
+
+def test_a_restarted_engine_keeps_the_back_off(world: World) -> None:
+    job = world.submit(vms=1)
+    refuse(world, "boot", OperationFailedError("no such kernel"))
+    for _ in range(100):
+        world.tick()
+    boots = operations(world, job)
+    for _ in range(10):
+        world.start_engine()
+        world.tick()
+    assert operations(world, job) - boots <= 1
+
+
+def test_a_request_that_slurm_refuses_is_repeated_less_and_less_often(world: World) -> None:
+    job = world.submit(vms=1, gated=False)
+    world.rms.user_hold(job)
+    refused = []
+
+    def no(job_id: int) -> None:
+        refused.append(job_id)
+        raise RefusedError("Job update not available right now")
+
+    world.rms.close_gate = no  # type: ignore[method-assign]
+    for _ in range(600):
+        world.tick()
+    assert 2 <= len(refused) <= 12
+    del world.rms.close_gate  # type: ignore[method-assign]
+    for _ in range(300):
+        world.tick()
+    assert world.rms.job(job).gated
+
+
+# -- nodes that rest ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_says_so(world: World) -> None:
+    refuse(world, "boot", OperationFailedError("cannot open /dev/kvm"), node="n1")
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    assert host(world, job) == "n2"
+    [told] = events(world, "node-rests")
+    assert "n1 takes no new run for a while: 3 failed in a row" in told
+    view = {row["name"]: row for row in node_views(world.context, world.cycle.seen)}
+    assert "cannot open /dev/kvm" in view["n1"]["reason"]
+    assert [rest["kind"] for rest in view["n1"]["rests"]] == ["run"]
+    assert view["n2"]["reason"] == ""
+    allow(world, "boot")
+    world.pass_time(61)
+    other = world.submit(vms=1)
+    world.until(other, S.RUNNING)
+    assert host(world, other) == "n1"
+    assert {row["reason"] for row in node_views(world.context, world.cycle.seen)} == {""}
+    assert len(events(world, "node-works-again")) == 1
+
+
+def test_a_node_that_rests_from_starts_ends_and_saves_vms_as_ever(world: World) -> None:
+    job = running(world)
+    assert host(world, job) == "n1"
+    for _ in range(3):
+        world.context.ledger.failures.node_failed("n1", "run", "nobody", "no")
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.ask(job, K.RESUME, "n1")
+    world.until(job, S.RUNNING)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert host_of_next(world) == "n2"
+
+
+def host_of_next(world: World) -> str:
+    return host(world, running(world))
+
+
+def test_guests_of_one_user_that_do_not_come_up_say_nothing_of_their_node(world: World) -> None:
+    """Small VMs, a broken image: one user's jobs must not take nodes from the others."""
+    bad = [world.submit(vms=1, memory_mib=64) for _ in range(5)]
+    wait_ready = world.guests.wait_ready
+    addresses: set[str] = set()
+
+    def never(address: str, *words: object, **options: object) -> None:
+        names = {vm.address for job in bad for vm in world.context.ledger.vms(job)}
+        if address in names:
+            addresses.add(address)
+            raise UnavailableError(f"guest {address} is not up after 120 s")
+        wait_ready(address, *words, **options)  # type: ignore[arg-type]
+
+    world.guests.wait_ready = never  # type: ignore[method-assign, assignment]
+    for _ in range(60):
+        world.tick()
+    assert len(addresses) >= 3
+    assert events(world, "node-rests") == []
+    assert running(world)
+
+
+# -- faults that stay alone --------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_died_in_a_boot_costs_its_vjob_one_start(world: World) -> None:
+    for _ in range(3):
+        world.tick()
+    boot = world.hypervisor.boot
+
+    def dies(node: str, *words: object, **options: object) -> None:
+        if node == "n1":
+            world.kill_node("n1", slurm_notices=False)
+        boot(node, *words, **options)  # type: ignore[arg-type]
+
+    world.hypervisor.boot = dies  # type: ignore[method-assign]
+    job = world.submit(vms=1)
+    for _ in range(600):
+        world.tick()
+    assert world.context.ledger.starts(job) == 1
+    assert [name for name, _ in world.rms.calls].count("requeue") == 1
+    assert (world.state(job), world.rms.job(job).gated) == (S.STOPPING, True)
+    assert "n1 does not answer" in world.context.ledger.vjob(job).reason
+    del world.hypervisor.boot  # type: ignore[method-assign]
+    world.revive_node("n1")
+    world.until(job, S.RUNNING, ticks=400)
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_a_node_that_was_dead_before_a_boot_costs_nothing(world: World) -> None:
+    for _ in range(3):
+        world.tick()
+    job = world.submit(vms=1)
+    list_vms = world.hypervisor.list_vms
+
+    def dies_after_the_look(node: str) -> object:
+        if node == "n1" and world.context.ledger.vjobs() and world.state(job) is S.STARTING:
+            world.kill_node("n1", slurm_notices=False)
+        return list_vms(node)
+
+    world.hypervisor.list_vms = dies_after_the_look  # type: ignore[method-assign, assignment]
+    world.until(job, S.RUNNING)
+    assert host(world, job) == "n2"
+
+
+def test_a_dead_destination_ends_a_migration(world: World) -> None:
+    job = running(world)
+    home = host(world, job)
+    target = next(node for node in NODES if node != home)
+    migrate = world.hypervisor.migrate
+
+    def dies(*words: object, **options: object) -> None:
+        world.kill_node(target, slurm_notices=False)
+        migrate(*words, **options)  # type: ignore[arg-type]
+
+    world.hypervisor.migrate = dies  # type: ignore[method-assign]
+    before = operations(world, job)
+    world.ask(job, K.MIGRATE, target)
+    for _ in range(60):
+        world.tick()
+    assert operations(world, job) - before == 1
+    [vm] = world.context.ledger.vms(job)
+    assert (vm.host, vm.destination, world.state(job)) == (home, "", S.RUNNING)
+    assert world.hypervisor.where(vm.name) == [home]
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+def test_one_bad_job_ends_the_cycle_for_itself_only(world: World) -> None:
+    jobs = [running(world), world.submit(vms=1), world.submit(vms=1)]
+    script, bad = world.rms.batch_script, jobs[1]
+
+    def odd(job_id: int) -> str:
+        if job_id == bad:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return script(job_id)
+
+    world.rms.batch_script = odd  # type: ignore[method-assign]
+    world.until(jobs[2], S.RUNNING)
+    assert any(f"job {bad}: internal error" in problem for problem in world.cycle.report.problems)
+    world.rms.finish(jobs[0])
+    world.until(jobs[0], S.TERMINATED)
+    del world.rms.batch_script  # type: ignore[method-assign]
+    world.until(bad, S.RUNNING)
+
+
+def test_a_fault_of_ours_in_reconciling_one_vjob_is_none_of_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmsplugin.engine import cycle
+
+    bad, good = running(world), running(world)
+    reconcile = cycle.reconcile
+
+    def faulty(vjob, *words):  # type: ignore[no-untyped-def]
+        if vjob.job_id == bad:
+            raise KeyError("n9")
+        return reconcile(vjob, *words)
+
+    monkeypatch.setattr(cycle, "reconcile", faulty)
+    world.rms.finish(bad)
+    world.rms.finish(good)
+    world.until(good, S.TERMINATED)
+    assert world.state(bad) is S.RUNNING
+    assert any(f"vjob {bad}: internal error: KeyError('n9')" in problem for problem in world.cycle.report.problems)
+    monkeypatch.undo()
+    world.until(bad, S.TERMINATED)
+
+
+def test_a_vjob_whose_start_cannot_begin_leaves_its_room_to_those_behind_it(world: World) -> None:
+    first = world.submit(vms=3, cpus=2, priority=9)
+    others = [world.submit(vms=1, cpus=2) for _ in range(3)]
+    begin = world.placing._begin
+
+    def odd(waiting, *words):  # type: ignore[no-untyped-def]
+        if waiting.job.job_id == first:
+            raise TypeError("an integer is required")
+        begin(waiting, *words)
+
+    world.placing._begin = odd  # type: ignore[method-assign]
+    for job in others:
+        world.until(job, S.RUNNING)
+    failed = world.context.ledger.failures.of_vjob(first, K.START)
+    assert failed is not None
+    assert "internal error: TypeError" in failed.error
+
+
+def test_a_vjob_without_addresses_blocks_none_of_those_behind_it(world: World) -> None:
+    network = world.settings.network.model_copy(update={"pool": "10.0.0.10-10.0.0.12"})
+    world.settings = world.settings.model_copy(update={"network": network})
+    world.start_engine()
+    first = world.submit(vms=4, cpus=1, memory_mib=64, priority=9)
+    others = [world.submit(vms=1, cpus=2) for _ in range(3)]
+    for job in others:
+        world.until(job, S.RUNNING)
+    assert world.state(first) is S.WAITING
+    assert world.context.ledger.vjob(first).reason == "needs 4 addresses, 0 free in network.pool"
