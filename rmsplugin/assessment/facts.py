@@ -44,11 +44,18 @@ class VMFacts:
 
     A VM that runs holds memory on its host, one that migrates on both ends, one that boots or is being restored on the
     node where it will run; one that waits or sleeps on none.
+
+    Attributes:
+        vm: its name and demand.
+        location: where it is.
+        holds: nodes on which it holds memory now.
+        will_hold: nodes on which it will, once all that is planned for it is done; None: where it does now.
     """
 
     vm: VM
     location: Location = WAITING
     holds: frozenset[str] = frozenset()
+    will_hold: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
@@ -114,16 +114,28 @@ def _held(state: VMState, node: str | None) -> frozenset[str]:
 def _configuration(
     nodes: Iterable[NodeFacts], inside: Sequence[VJobFacts], outside: Iterable[VJobFacts]
 ) -> Configuration:
-    taken: dict[str, Resources] = {}
+    now: dict[str, Resources] = {}
+    then: dict[str, Resources] = {}
     for vjob in outside:
         for each in vjob.vms:
-            for name in each.holds:
-                taken[name] = taken.get(name, NOTHING) + each.vm.demand
+            _take(now, each, each.holds)
+            _take(then, each, each.holds if each.will_hold is None else each.will_hold)
+    # What one planned vjob gives back another one may be about to take: neither sum alone, nor both together.
+    taken = {name: _most(now.get(name, NOTHING), then.get(name, NOTHING)) for name in now.keys() | then.keys()}
     return Configuration(
         tuple(_node(node, taken.get(node.name, NOTHING)) for node in nodes),
         tuple(_vjob(vjob) for vjob in inside),
         {each.vm.name: each.location for vjob in inside for each in vjob.vms},
     )
+
+
+def _take(taken: dict[str, Resources], vm: VMFacts, nodes: Iterable[str]) -> None:
+    for name in nodes:
+        taken[name] = taken.get(name, NOTHING) + vm.vm.demand
+
+
+def _most(one: Resources, other: Resources) -> Resources:
+    return Resources(max(one.cpus, other.cpus), max(one.memory_mib, other.memory_mib))
 
 
 def _node(node: NodeFacts, taken: Resources) -> Node:

@@ -47,7 +47,7 @@ def facts(text: str) -> SlurmFacts:
         "n001": {**NODE, "CPUTot": "4", "RealMemory": "4096", "Partitions": members(host["NodeName"])},
     }
     hooks = {key: CONFIG[key] for key in ("PrologSlurmctld", "EpilogSlurmctld", "Prolog", "Epilog")}
-    defaults = {key: CONFIG[key] for key in ("SLURM_VERSION", "SlurmctldHost[0]", "SlurmUser")}
+    defaults = {key: CONFIG[key] for key in ("SLURM_VERSION", "SlurmctldHost[0]", "SlurmUser", "AccountingStorageType")}
     return replace(
         SLURM,
         config={**defaults, **config, **hooks},
