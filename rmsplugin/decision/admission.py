@@ -111,8 +111,9 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
     """
     configuration = draft.configuration
     pinned: dict[str, Mapping[str, str]] = {}
+    stays = staying(configuration)
     for _ in range(len(draft.musts) + 1):
-        site = Site(configuration, dict(pinned), frozenset(pinned), draft.effort)
+        site = Site(configuration, {**stays, **pinned}, frozenset(pinned), draft.effort)
         room, stuck = site.pack_until(draft.musts)
         if stuck is None:
             return room
@@ -126,6 +127,20 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
         pinned[stuck.name] = where_it_is(site, stuck)
         draft.runs(stuck, _in_place(stuck, draft.reasons[stuck.name], room))
     raise AssertionError("a vjob that is pinned is not packed, so that each round leaves one less to fail")
+
+
+def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
+    """The places of the vjobs that run on, and may be nowhere else: all others are packed around them."""
+    found = {}
+    for vjob in configuration.vjobs:
+        if vjob.preemptible or vjob.nodes is None:
+            continue
+        places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
+        if all(at.state is VMState.RUNNING for at in places.values()):
+            here = {name: at.node for name, at in places.items() if at.node is not None}
+            if vjob.nodes <= set(here.values()):
+                found[vjob.name] = here
+    return found
 
 
 def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:

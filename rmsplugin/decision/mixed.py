@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.admission import Draft, admit, settle, where_it_is
+from rmsplugin.decision.admission import Draft, admit, settle, staying, where_it_is
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, seconds, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -123,7 +123,7 @@ def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
     """The room of what runs now: all of it if it packs or is viable as it is, else who must run and then the queue."""
     configuration = draft.configuration
     running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
-    room = Site(configuration, effort=draft.effort).pack(running)
+    room = Site(configuration, staying(configuration), effort=draft.effort).pack(running)
     if room is not None:
         return room
     admitted = admit(draft, parameters)

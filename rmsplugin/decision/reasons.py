@@ -48,7 +48,7 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
     demand, free = vjob.demand, room.free_for(vjob)
     sentence = f"needs {needs(vjob)}; {free} are {where}"
     if not any(vjob.allows(name) for name in room.site.up):
-        sentence = f"needs {needs(vjob)}; no node that it may use is up"
+        sentence = f"needs {needs(vjob)}; no node that it may use takes VMs now"
     elif free.holds(demand):
         largest = room.largest_free_for(vjob)
         sentence += f", but in pieces: no node has more than {largest} free"

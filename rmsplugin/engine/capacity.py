@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmsplugin.assessment.facts import vm_demand
+from rmsplugin.engine import site
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rooms import RoomState, vm_hosts
+from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry
 
@@ -26,9 +29,25 @@ class HostCapacity:
         return self.capacity - self.used
 
 
-def demand(context: Context, geometry: Geometry) -> Resources:
-    """What one VM takes of its node: the CPUs asked for, and its memory with the hypervisor's overhead."""
-    return Resources(geometry.cpus, geometry.memory_mib + context.settings.nodes.memory_overhead_mib)
+def demand(context: Context, geometry: Geometry, observed_cpus: float | None = None) -> Resources:
+    """What one VM takes of its node: CPUs as observed, or else as asked for; memory with the hypervisor's overhead."""
+    return vm_demand(geometry, context.settings.nodes.memory_overhead_mib, observed_cpus)
+
+
+def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
+    """The CPUs that a running VM was seen to demand; None where nothing is known: then those asked for count."""
+    return None
+
+
+def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
+    """What is booked for a VM that runs: what is decided with. Where nothing may be suspended, what was asked for."""
+    cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
+    return demand(context, vjob.geometry, cpus)
+
+
+def reserved(context: Context) -> Resources:
+    """What each host keeps for itself."""
+    return Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
 
 
 def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
@@ -38,21 +57,16 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     both nodes (I3).
     """
     found = {}
-    reserved = Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
+    keeps = reserved(context)
     for name in vm_hosts(context.settings, seen.rms):
         node = seen.rms.nodes[name]
-        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - reserved, _why_not(seen, name))
-    geometries = {vjob.job_id: vjob.geometry for vjob in context.ledger.vjobs()}
+        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - keeps, _why_not(seen, name))
+    vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():
-            found[place].used += demand(context, geometries[row.job_id])
+            found[place].used += booked(context, seen, vjobs[row.job_id], row)
             found[place].vms += 1
     return found
-
-
-def free_capacity(context: Context, seen: Observation) -> dict[str, Resources]:
-    """What is free now of each node that takes VMs, by name, in the RMS's order."""
-    return {name: host.free for name, host in host_capacities(context, seen).items() if not host.why_not}
 
 
 def _why_not(seen: Observation, name: str) -> str:

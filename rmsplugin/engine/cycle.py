@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.decision.starting import nodes_wanted
+from rmsplugin.decision.wanted import nodes_wanted
 from rmsplugin.engine import brake, site
 from rmsplugin.engine.absence import Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
@@ -15,6 +15,7 @@ from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
+from rmsplugin.engine.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
@@ -26,7 +27,10 @@ from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow
+from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import state_of
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
 log = logging.getLogger(__name__)
@@ -35,8 +39,11 @@ log = logging.getLogger(__name__)
 class Cycle:
     """Runs cycles, one at a time."""
 
-    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
+    def __init__(
+        self, context: Context, executor: Executor, placing: Placing, switch: Switch, proposes: Proposes
+    ) -> None:
         self._context = context
+        self._deciding = Deciding(context, switch, proposes)
         self._executor = executor
         self._placing = placing
         self._first_sight = FirstSight(context)
@@ -88,8 +95,8 @@ class Cycle:
         self._stop_strays(seen, report)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
-            with report.alone("starts"):
-                wanted = self._start(seen, ours, report)
+            with report.alone("the decision"):
+                wanted = self._decide(seen, ours, report)
             with report.alone("rooms"):
                 report.begun += self._borrowing.run(seen, wanted)
 
@@ -235,40 +242,39 @@ class Cycle:
                         "stray-stopped", f"{name} ran on {node} although its vjob is {vjob.state}", vjob=vjob.display_id
                     )
 
-    # -- starts --------------------------------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------------------------
 
-    def _start(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
-        """Start and resume what may. Returns the nodes without a room on which others would."""
-        rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
-        queue = queue_order(seen, self._waiting(seen, ours, rows, report))
-        left = []
-        verdicts = self._placing.start(seen, queue)
-        for waiting in queue:
-            display_id = waiting.job.display_id
-            verdict = verdicts[display_id]
-            if verdict.placement is not None:
-                what = "resume" if waiting.sleeping else "start"
-                report.begun.append(f"{what} {display_id}: {verdict.reason}")
-                continue
-            report.waiting += 1
-            left.append(waiting)
-            row = rows.get(display_id)  # elements of an array that were not split off have none
-            if row is not None and row.reason != verdict.reason:
-                self._context.ledger.update_vjob(row.job_id, reason=verdict.reason)
-        return self._wanted(seen, left)
+    def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
+        """Decide, and begin what was decided. Returns the nodes without a room on which others would start."""
+        queue = self._queue(seen, ours, report)
+        after = self._deciding.run(seen, queue, report)
+        left = [waiting for waiting in queue if not _runs(after, waiting.job.display_id)]
+        return self._wanted(seen, left, after)
 
-    def _wanted(self, seen: Observation, left: list[Waiting]) -> frozenset[str]:
+    def preview(self) -> Found:
+        """What the next cycle would do, if it began now. Changes nothing."""
+        seen = observe(self._context)
+        ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
+        return self._deciding.find(seen, self._queue(seen, ours, CycleReport()))
+
+    def _wanted(self, seen: Observation, left: list[Waiting], after: Configuration) -> frozenset[str]:
         hosts = host_capacities(self._context, seen)
         rooms = seen.rooms.by_node
+        coming = (RoomState.REQUESTED, RoomState.STARTING)
         soon = {
-            name: host.free
+            name: host.free if name in rooms and rooms[name].state in coming else after.free(name)
             for name, host in hosts.items()
-            if not host.why_not or (name in rooms and rooms[name].state in (RoomState.REQUESTED, RoomState.STARTING))
+            if not host.why_not or (name in rooms and rooms[name].state in coming)
         }
         others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
         resting = self._context.ledger.failures.resting()
         candidates = [candidate(self._context, seen, waiting, resting) for waiting in left]
         return nodes_wanted(candidates, soon, others)
+
+    def _queue(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> list[Waiting]:
+        """Who may start or be resumed, head first."""
+        rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
+        return queue_order(seen, self._waiting(seen, ours, rows, report))
 
     def _waiting(
         self, seen: Observation, ours: list[RmsJob], rows: Mapping[str, VJobRow], report: CycleReport
@@ -289,19 +295,25 @@ class Cycle:
 
     def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
         """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
-        if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
+        if row is not None and row.state is VJobState.SLEEPING and row.resumes:
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
-                return Waiting(job, row.geometry, row.submitted, row.priority, row)
+                return Waiting(job, row.geometry, row.submitted, row.priority, row, row.state_since)
             return None
         if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
             return None
         geometry = self._first_sight.geometry(job)
         if geometry is None or (job.split and row is None):
             return None
-        submitted = row.submitted if row is not None else job.submit_time
-        return Waiting(job, geometry, submitted, job.priority)
+        if row is None:
+            return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time)
+        return Waiting(job, geometry, row.submitted, job.priority, since=row.state_since)
 
 
 def _idle(seen: Observation, name: str) -> bool:
     node = seen.rms.nodes[name]
     return node.up and not node.draining and "IDLE" in node.state and name in seen.vms
+
+
+def _runs(configuration: Configuration, name: str) -> bool:
+    found = next((vjob for vjob in configuration.vjobs if vjob.name == name), None)
+    return found is not None and state_of(found, configuration.locations) is VJobState.RUNNING

@@ -30,7 +30,9 @@ from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.service import Service
+from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
+from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -73,12 +75,22 @@ class Daemon:
         self._one_cycle = threading.Lock()
         self._pulse = ""
         self.context = open_context(settings, state_dir)
-        self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self.wake)
+        self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         placing = Placing(self.context, self.executor)
-        self.cycle = Cycle(self.context, self.executor, placing)
+        self.switch = Switch(self.context, self.executor, placing)
+        self.proposer = Proposer()
+        self.cycle = Cycle(self.context, self.executor, placing, self.switch, self.proposer)
         self.service = Service(
             self.context, Requests(self.context, self.executor, placing, self.cycle, self.wake), self.cycle
         )
+
+    def _operation_ended(self) -> None:
+        """What waited for it goes on at once, whatever the cycle is about."""
+        try:
+            self.switch.advance()
+        except Exception:
+            log.exception("the context switch does not go on; the next cycle tries again")
+        self.wake()
 
     def wake(self) -> None:
         """Have a cycle run soon; many calls before it starts make one cycle."""
@@ -94,6 +106,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
         await self.service.open()
+        self.proposer.warm_up()
         adopted = self.executor.adopt()
         self._schedule()
         log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
@@ -104,6 +117,7 @@ class Daemon:
         log.info("ending; what is under way is taken up at the next start")
         self._scheduler.shutdown(wait=False)
         self.executor.close()
+        self.proposer.close()
         await self.service.close()
 
     def _schedule(self) -> None:

@@ -98,7 +98,7 @@ class Evacuation:
             self._placing.leave(seen, vjob, leaving.keys(), reason)
             return [f"migrate {vjob.display_id}: {reason}"]
         except RefusedError as error:
-            self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", evacuated=True)
+            self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", resumes=True)
             return [f"suspend {vjob.display_id}: {reason}"]
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:

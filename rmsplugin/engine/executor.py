@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -83,8 +83,8 @@ class Executor:
         reason: str,
         *,
         requested_by: str = "engine",
-        hosts: dict[str, str] | None = None,
-        destinations: dict[str, str] | None = None,
+        hosts: Mapping[str, str] | None = None,
+        destinations: Mapping[str, str] | None = None,
         **changes: Any,
     ) -> Operation:
         """Record the intent and start to act on it.
@@ -102,25 +102,35 @@ class Executor:
             RefusedError: another operation on the vjob is under way.
             IllegalTransitionError: the vjob is not in a state for it.
         """
-        ledger = self._context.ledger
-        with ledger.transaction():
-            operation = self.intend(job_id, kind, reason, requested_by=requested_by)
-            for name, node in (hosts or {}).items():
-                ledger.update_vm(name, host=node)
-            for name, node in (destinations or {}).items():
-                ledger.update_vm(name, destination=node)
-            if changes:
-                ledger.update_vjob(job_id, **changes)
+        operation = self.intend(
+            job_id, kind, reason, requested_by=requested_by, hosts=hosts, destinations=destinations, **changes
+        )
         self.submit(operation)
         return operation
 
-    def intend(self, job_id: int, kind: OperationKind, reason: str, *, requested_by: str = "engine") -> Operation:
+    def intend(
+        self,
+        job_id: int,
+        kind: OperationKind,
+        reason: str,
+        *,
+        requested_by: str = "engine",
+        hosts: Mapping[str, str] | None = None,
+        destinations: Mapping[str, str] | None = None,
+        **changes: Any,
+    ) -> Operation:
         """Record the intent only, so that a caller can record more in the same transaction; `submit` follows."""
         ledger = self._context.ledger
         with ledger.transaction():
             operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)
+            for name, node in (hosts or {}).items():
+                ledger.update_vm(name, host=node)
+            for name, node in (destinations or {}).items():
+                ledger.update_vm(name, destination=node)
+            if changes:
+                ledger.update_vjob(job_id, **changes)
         return operation
 
     def adopt(self) -> int:

@@ -19,6 +19,7 @@ import sqlite_utils
 
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import open_database
+from rmsplugin.engine.plans import Plans
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
@@ -47,6 +48,8 @@ class Ledger:
         self._db = open_database(path)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
+        #: What was decided, and the plans that carry it out.
+        self.plans = Plans(self._write, self._rows, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -144,6 +147,7 @@ class Ledger:
             db.execute("delete from node_failures where last < ?", [before])
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
+            self.plans.prune(before)
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
@@ -157,6 +161,7 @@ class Ledger:
             if vjob.state is not target:
                 check_transition(vjob.display_id, vjob.state, target)
                 changes["state_since"] = self._clock()
+                changes["ran_s"] = _ran_s(vjob, target, self._clock())
             db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
             if (vjob.state, vjob.reason) != (target, reason):
@@ -388,6 +393,13 @@ def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
     return key
 
 
+def _ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
+    """How long a vjob has run since its start when it leaves its state."""
+    if target in (VJobState.WAITING, VJobState.STARTING):
+        return 0.0
+    return vjob.ran_s + (now - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
+
+
 def _vjob_record(vjob: VJobRow) -> dict[str, Any]:
     record = {field.name: getattr(vjob, field.name) for field in fields(vjob)}
     return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
@@ -399,7 +411,7 @@ def _vjob(row: dict[str, Any]) -> VJobRow:
         "state": VJobState(row["state"]),
         "script_started": bool(row["script_started"]),
         "finished": bool(row["finished"]),
-        "evacuated": bool(row["evacuated"]),
+        "resumes": bool(row["resumes"]),
     }
     return VJobRow(**{**row, **typed})
 

@@ -95,3 +95,37 @@ def m004_failures_in_a_row(db: Database) -> None:
             error text not null, primary key (node, kind, user))"""
     )
     db.execute("alter table vjobs drop column not_before")
+
+
+@migrations()
+def m005_context_switches(db: Database) -> None:
+    """What each cycle decided, its plan as steps that outlive the engine, and the pause."""
+    db.execute(
+        """create table plans (
+            id integer primary key, time real not null, policy text not null, sentence text not null,
+            fallback text not null, cost_mib integer not null, lower_bound_mib integer not null,
+            estimate_s real not null, decided_s real not null, state text not null, error text not null,
+            ended real not null)"""
+    )
+    db.execute(
+        """create table steps (
+            id integer primary key, plan_id integer not null references plans (id), vjob text not null,
+            kind text not null, hosts text not null, reason text not null, state text not null,
+            operation_id integer not null, error text not null, began real not null, ended real not null)"""
+    )
+    db.execute("create index steps_plan_id on steps (plan_id)")
+    db.execute("create index steps_open on steps (state) where state in ('planned', 'running')")
+    db.execute(
+        """create table step_needs (
+            step_id integer not null references steps (id), need_id integer not null references steps (id),
+            primary key (step_id, need_id)) without rowid"""
+    )
+    db.execute(
+        """create table decisions (
+            id integer primary key, time real not null, plan_id integer not null, vjob text not null,
+            state text not null, code text not null, sentence text not null)"""
+    )
+    db.execute("create index decisions_vjob on decisions (vjob)")
+    db.execute("create table pause (id integer primary key check (id = 1), since real not null, by text not null)")
+    db.execute("alter table vjobs rename column evacuated to resumes")
+    db.execute("alter table vjobs add column ran_s real not null default 0")

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rmsplugin.adapters.guest import generate_keypair
-from rmsplugin.decision.starting import Candidate, Verdict, decide_starts
 from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import (
-    Waiting,
-    allowed_hosts,
-    candidate,
-    free_addresses,
-    hosted,
-    make_vms,
-    new_vjob,
-    objection,
-)
-from rmsplugin.engine.rows import Operation, OperationKind, VJobRow, VMRow
-from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.engine.queue import Waiting, allowed_hosts, make_vms, new_vjob
+from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
+from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
-
-log = logging.getLogger(__name__)
 
 
 class Placing:
@@ -39,87 +27,51 @@ class Placing:
     def __init__(self, context: Context, executor: Executor) -> None:
         self._context = context
         self._executor = executor
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
-    def start(self, seen: Observation, queue: Sequence[Waiting]) -> dict[str, Verdict]:
-        """Start or resume what may, in queue order. Returns the verdict on each vjob of the queue, by display id."""
+    # -- steps of context switches -------------------------------------------------------------------------------
+
+    def begin_step(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> None:
+        """Begin what a plan does to a vjob, where the room that it was planned for is there.
+
+        Args:
+            seen: the last look at the cluster.
+            step: of the plan.
+            vjob: its row; None for an element of a job array that has none yet.
+            waiting: its place in the queue, for a start.
+
+        Raises:
+            RefusedError: the room has gone, the vjob is in another state, or another operation on it is under way.
+        """
         with self._lock:
-            verdicts: dict[str, Verdict] = {}
-            left = self._with_addresses(queue, verdicts)
-            while left:
-                left = self._start_some(seen, left, verdicts)
-            return verdicts
+            if step.kind is OperationKind.START:
+                assert waiting is not None, "a start of a vjob that does not wait"
+                self._require_room(seen, waiting.geometry, step.hosts.values())
+                self._begin_start(waiting, step)
+                return
+            assert vjob is not None
+            self._require_room(seen, vjob.geometry, step.hosts.values())
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in step.hosts]
+            self._require_disks(vjob, vms, step.hosts)
+            with self._context.ledger.transaction():
+                operation = self._intend(vjob, step)
+                self._context.ledger.plans.step_begins(step.id, operation.id)
+            self._executor.submit(operation)
 
-    def _start_some(self, seen: Observation, queue: Sequence[Waiting], verdicts: dict[str, Verdict]) -> list[Waiting]:
-        """Decide, and begin what is decided. Returns those to decide on anew, because one before them cannot begin."""
-        capacity = {name: host.capacity for name, host in self._open_hosts(seen).items()}
-        candidates, judged = self._candidates(seen, queue, verdicts)
-        decided = decide_starts(candidates, hosted(self._context, seen), capacity)
-        failed = False
-        left = []
-        for waiting in judged:
-            display_id = waiting.job.display_id
-            verdict = verdicts[display_id] = decided[display_id]
-            if verdict.placement is None:
-                left.append(waiting)
-                continue
-            try:
-                self._begin(waiting, verdict.placement, verdict.reason)
-            except Exception as error:
-                # It harms itself only: the room that it was to have is for those behind it.
-                failed = True
-                verdicts[display_id] = self._cannot_begin(waiting, error)
-        for waiting in left:
-            if why := objection(self._context, seen, waiting):
-                verdicts[waiting.job.display_id] = Verdict(None, why)
-        return left if failed else []
+    def _intend(self, vjob: VJobRow, step: Step) -> Operation:
+        match step.kind:
+            case OperationKind.SUSPEND:
+                self._require(vjob, VJobState.RUNNING)
+                return self._executor.intend(vjob.job_id, step.kind, step.reason, resumes=True)
+            case OperationKind.MIGRATE:
+                self._require(vjob, VJobState.RUNNING)
+                return self._executor.intend(vjob.job_id, step.kind, step.reason, destinations=step.hosts)
+            case _:
+                self._require(vjob, VJobState.SLEEPING)
+                return self._executor.intend(vjob.job_id, OperationKind.RESUME, step.reason, hosts=step.hosts)
 
-    def _candidates(
-        self, seen: Observation, queue: Sequence[Waiting], verdicts: dict[str, Verdict]
-    ) -> tuple[list[Candidate], list[Waiting]]:
-        """The queue as the decision sees it, without those that cannot be seen so because of some fault of theirs."""
-        resting = self._context.ledger.failures.resting()
-        candidates, judged = [], []
-        for waiting in queue:
-            try:
-                candidates.append(candidate(self._context, seen, waiting, resting))
-                judged.append(waiting)
-            except Exception as error:
-                verdicts[waiting.job.display_id] = self._cannot_begin(waiting, error)
-        return candidates, judged
-
-    def _cannot_begin(self, waiting: Waiting, error: Exception) -> Verdict:
-        what = OperationKind.START if waiting.sleeping is None else OperationKind.RESUME
-        reason = str(error)
-        if not isinstance(error, RmspluginError):
-            log.exception("%s of vjob %s", what, waiting.job.display_id)
-            reason = f"internal error: {error!r}"
-        if waiting.job.split:
-            self._context.ledger.failures.vjob_failed(waiting.job.job_id, what, reason)
-        return Verdict(None, reason)
-
-    def _with_addresses(self, queue: Sequence[Waiting], verdicts: dict[str, Verdict]) -> list[Waiting]:
-        """Those for whose VMs there are addresses; one that needs more than are free keeps no room from others."""
-        free = free_addresses(self._context)
-        fit = []
-        for waiting in queue:
-            if waiting.sleeping is not None or waiting.geometry.vms <= free:
-                fit.append(waiting)
-            else:
-                why = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
-                verdicts[waiting.job.display_id] = Verdict(None, why)
-        return fit
-
-    def _begin(self, waiting: Waiting, placement: dict[str, str], reason: str) -> None:
-        if waiting.sleeping is not None:
-            vms = self._context.ledger.vms(waiting.sleeping.job_id)
-            self._require_disks(waiting.sleeping, vms, placement)
-            self._executor.begin(waiting.sleeping.job_id, OperationKind.RESUME, reason, hosts=placement)
-        else:
-            self._begin_start(waiting, list(placement.values()), reason)
-
-    def _begin_start(self, waiting: Waiting, hosts: list[str], reason: str) -> None:
+    def _begin_start(self, waiting: Waiting, step: Step) -> None:
         context, ledger = self._context, self._context.ledger
         job = waiting.job
         if not job.split:
@@ -127,6 +79,8 @@ class Placing:
             ledger.add_vjob(new_vjob(context, job, waiting.geometry))
         keys = generate_keypair()
         vjob = ledger.vjob(job.job_id)
+        self._require(vjob, VJobState.WAITING)
+        hosts = [step.hosts[name] for name in sorted(step.hosts, key=lambda name: int(name.rpartition("-")[2]))]
         vms = make_vms(context, vjob, hosts)
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
@@ -138,8 +92,35 @@ class Placing:
                 finished=False,
                 priority=waiting.priority,
             )
-            operation = self._executor.intend(job.job_id, OperationKind.START, reason)
+            operation = self._executor.intend(job.job_id, OperationKind.START, step.reason)
+            ledger.plans.step_begins(step.id, operation.id)
         self._executor.submit(operation)
+
+    def _require_room(self, seen: Observation, geometry: Geometry, nodes: Iterable[str]) -> None:
+        """Memory for one VM on each of ``nodes`` (a node as often as VMs come to it), now (I3)."""
+        need = demand(self._context, geometry).memory_mib
+        hosts = host_capacities(self._context, seen)
+        open_hosts = self._open_hosts(seen)
+        for node, count in Counter(nodes).items():
+            if node not in open_hosts:
+                why = (hosts[node].why_not if node in hosts else "it is no VM host") or "its room was just given back"
+                raise RefusedError(f"{node} takes no VMs now: {why}")
+            if open_hosts[node].free.memory_mib < need * count:
+                left = open_hosts[node].free.memory_mib
+                raise RefusedError(f"{node} has {left} MiB of memory free, and {need * count} MiB are needed")
+
+    def closed(self, seen: Observation) -> frozenset[str]:
+        """The nodes whose rooms were given back after the last look."""
+        with self._lock:
+            self._open_hosts(seen)
+            return frozenset(self._closed)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while room is given away; also by whoever has to be sure that none is, meanwhile."""
+        return self._lock
+
+    # -- evacuation, and what is asked for by hand ---------------------------------------------------------------
 
     def leave(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
         """Migrate the VMs of a running vjob off some nodes, to wherever FFD finds room.
@@ -241,7 +222,7 @@ class Placing:
         if now is not state:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {state}")
 
-    def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: dict[str, str]) -> None:
+    def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         """VMs go only where their disks are."""
         if not self._context.pinned(vjob):
             return

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from rmsplugin.adapters.guest import generate_keypair
 from rmsplugin.adapters.rms.base import RmsJob
-from rmsplugin.decision.starting import Candidate
+from rmsplugin.decision.wanted import Candidate
 from rmsplugin.engine.capacity import demand
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
@@ -38,6 +38,7 @@ class Waiting:
     submitted: float
     priority: int
     sleeping: VJobRow | None = None  # it is resumed, not started
+    since: float = 0.0  # when it came into its state
 
 
 def read_geometry(context: Context, job: RmsJob) -> Geometry:
@@ -77,16 +78,30 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry) -> VJobRow:
     )
 
 
+class _Named(Protocol):
+    """A job, or the row of a vjob."""
+
+    @property
+    def job_id(self) -> int: ...
+
+    @property
+    def display_id(self) -> str: ...
+
+    @property
+    def partition(self) -> str: ...
+
+
+def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> tuple[int, int, float, int, int]:
+    """What the queue is sorted by: PriorityTier, Slurm's priority, first submission, job id and array element."""
+    _, _, element = of.display_id.partition("_")
+    partition = seen.rms.partitions.get(of.partition)  # an admin may take one away while jobs wait there
+    tier = partition.priority_tier if partition else 0
+    return (-tier, -priority, submitted, of.job_id, int(element or 0))
+
+
 def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Head first: the partition's PriorityTier, Slurm's priority, first submission, job id and array element."""
-
-    def key(each: Waiting) -> tuple[int, int, float, int, int]:
-        _, _, element = each.job.display_id.partition("_")
-        partition = seen.rms.partitions.get(each.job.partition)  # an admin may take one away while jobs wait there
-        tier = partition.priority_tier if partition else 0
-        return (-tier, -each.priority, each.submitted, each.job.job_id, int(element or 0))
-
-    return sorted(waiting, key=key)
+    """Head first."""
+    return sorted(waiting, key=lambda each: queue_key(seen, each.job, each.priority, each.submitted))
 
 
 def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
@@ -106,7 +121,7 @@ def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
 
 
 def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
-    """The vjob as the decision sees it; VMs that have not been made yet have no final names."""
+    """The vjob as the search for nodes to borrow sees it; VMs that have not been made yet have no final names."""
     need = demand(context, waiting.geometry)
     nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
     nodes -= resting.get("run" if waiting.sleeping is None else "resume", frozenset())
@@ -119,43 +134,7 @@ def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Re
         prefer = {vm.name: vm.image_node for vm in rows}
         if context.pinned(waiting.sleeping):
             nodes &= {vm.touched[0] for vm in rows}
-    return Candidate(
-        waiting.job.display_id,
-        tuple(VM(name, need) for name in names),
-        nodes,
-        waiting.job.time_limit_s,
-        prefer,
-    )
-
-
-def hosted(context: Context, seen: Observation) -> list[Candidate]:
-    """The vjobs that have VMs on nodes, as the decision sees them; a VM that migrates is on both of its nodes."""
-    jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
-    rows: dict[int, list[VMRow]] = {}
-    for vm in context.ledger.live_vms():
-        rows.setdefault(vm.job_id, []).append(vm)
-    found = []
-    for vjob in context.ledger.vjobs():
-        places = {
-            f"{vm.name}@{place}": place
-            for vm in rows.get(vjob.job_id, ())
-            for place in (vm.host, vm.destination)
-            if place
-        }
-        if places:
-            need = demand(context, vjob.geometry)
-            end_s = _end_s(jobs.get(vjob.job_id), seen.taken)
-            found.append(
-                Candidate(vjob.display_id, tuple(VM(name, need) for name in places), end_s=end_s, hosts=places)
-            )
-    return found
-
-
-def _end_s(job: RmsJob | None, now: float) -> float:
-    """For how long a job runs on at most."""
-    if job is None:
-        return math.inf
-    return max(0.0, job.end_time - now) if job.start_time and job.end_time else job.time_limit_s
+    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name in names), nodes, prefer)
 
 
 def free_addresses(context: Context) -> int:

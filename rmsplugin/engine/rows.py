@@ -30,7 +30,8 @@ class VJobRow:
     private_key: str = field(default="", repr=False)
     public_key: str = ""
     priority: int = 0  # Slurm's, as it last was while the job was pending
-    evacuated: bool = False  # suspended because its node was needed: resumed as soon as there is room elsewhere
+    resumes: bool = False  # it sleeps because the engine suspended it: it resumes when its turn comes
+    ran_s: float = 0.0  # how long it has run since its start, before it came into its state
     taking_back: int = 0  # number of the saved states, put aside before, that it gets back; 0: none
 
 
@@ -124,6 +125,87 @@ class Action:
     error: str
     created: float
     ended: float
+
+
+class PlanState(enum.StrEnum):
+    """How far a plan is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"  # a step of it failed, or was skipped
+    REJECTED = "rejected"  # the checker found a fault in it: nothing of it was done
+    STALE = "stale"  # the cluster had changed before it could be applied: nothing of it was done
+    NONE = "none"  # there was none: nothing could be proposed
+
+
+class StepState(enum.StrEnum):
+    """How far a step is."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # a step that it waited for failed, or its time is over
+
+
+OPEN_STEPS = (StepState.PLANNED, StepState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One context switch, as it was decided. Times are seconds since the epoch."""
+
+    id: int
+    time: float
+    policy: str
+    sentence: str
+    fallback: str  # why First Fit Decreasing alone decided; empty if the policy did
+    cost_mib: int
+    lower_bound_mib: int
+    estimate_s: float  # of its makespan
+    decided_s: float  # how long deciding and planning took
+    state: PlanState
+    error: str
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a plan does to a vjob."""
+
+    id: int
+    plan_id: int
+    vjob: str  # display id: elements of job arrays may have no job id yet
+    kind: OperationKind
+    hosts: dict[str, str]  # by VM name, where it runs afterwards; empty for a suspend
+    reason: str
+    state: StepState
+    operation_id: int  # 0 before it began
+    error: str
+    began: float
+    ended: float
+    needs: tuple[int, ...] = ()  # ids of steps
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """What was decided of a vjob, when that, or why, was something else than before."""
+
+    id: int
+    time: float
+    plan_id: int  # 0: of a cycle that had nothing to do
+    vjob: str
+    state: str
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator's word that the engine shall begin no context switch."""
+
+    since: float
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,8 @@ def test_an_array_runs_as_many_elements_as_its_limit_allows(cluster: Cluster) ->
     cluster.ok("scancel", elements[0])
     wait_begun(cluster, elements[2])
     assert begun(cluster, elements) == set(elements[:3])
-    assert {each.licences for each in queue(cluster)} == {GATE}
+    # One that has begun may be in the queue yet, with its gate open.
+    assert {each.licences for each in queue(cluster) if each.job not in elements[:3]} == {GATE}
 
 
 def test_a_begin_time_and_a_chain_of_dependencies_are_waited_for(cluster: Cluster) -> None:

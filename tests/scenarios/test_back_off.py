@@ -167,7 +167,7 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     assert view["n2"]["reason"] == ""
     allow(world, "boot")
     world.pass_time(61)
-    other = world.submit(vms=1)
+    other = world.submit(vms=1, constraints={"nodes": "n1"})
     world.until(other, S.RUNNING)
     assert host(world, other) == "n1"
     assert {row["reason"] for row in node_views(world.context, world.cycle.seen)} == {""}
@@ -322,14 +322,14 @@ def test_a_fault_of_ours_in_reconciling_one_vjob_is_none_of_the_others(
 def test_a_vjob_whose_start_cannot_begin_leaves_its_room_to_those_behind_it(world: World) -> None:
     first = world.submit(vms=3, cpus=2, priority=9)
     others = [world.submit(vms=1, cpus=2) for _ in range(3)]
-    begin = world.placing._begin
+    begin = world.placing._begin_start
 
     def odd(waiting, *words):  # type: ignore[no-untyped-def]
         if waiting.job.job_id == first:
             raise TypeError("an integer is required")
         begin(waiting, *words)
 
-    world.placing._begin = odd  # type: ignore[method-assign]
+    world.placing._begin_start = odd  # type: ignore[method-assign]
     for job in others:
         world.until(job, S.RUNNING)
     failed = world.context.ledger.failures.of_vjob(first, K.START)

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -298,7 +299,13 @@ def test_vjobs_start_in_slurms_order_not_in_that_of_submission(dedicated: World)
     assert dedicated.state(held) is S.WAITING
 
 
+def switch_off(world: World) -> None:
+    """PreemptMode=OFF on the vjob partition."""
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
+
+
 def test_small_vjobs_do_not_overtake_a_large_one_for_ever(dedicated: World) -> None:
+    switch_off(dedicated)
     first = running(dedicated, cpus=1, time_limit_s=600)
     large = dedicated.submit(vms=3, cpus=2, memory_mib=128, time_limit_s=600)
     smalls = [dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=3600) for _ in range(12)]
@@ -306,11 +313,32 @@ def test_small_vjobs_do_not_overtake_a_large_one_for_ever(dedicated: World) -> N
     for _ in range(5):
         dedicated.tick()
     assert [dedicated.state(job) for job in smalls] == [S.WAITING] * 12
-    assert "would delay vjob" in dedicated.context.ledger.vjob(smalls[0]).reason
+    assert f"leaves no room for {large} to start in" in dedicated.context.ledger.vjob(smalls[0]).reason
     assert dedicated.state(short) is S.RUNNING, "it is over before the large one can start"
     dedicated.rms.finish(short)
     dedicated.rms.finish(first)
     dedicated.until(large, S.RUNNING)
+
+
+def test_small_vjobs_fill_a_hole_and_sleep_when_the_turn_of_the_large_one_comes(dedicated: World) -> None:
+    first = running(dedicated, cpus=1, time_limit_s=3600)
+    large = dedicated.submit(vms=3, cpus=2, memory_mib=128, time_limit_s=600)
+    smalls = [dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=7200) for _ in range(12)]
+    for _ in range(5):
+        dedicated.tick()
+    assert [dedicated.state(job) for job in smalls] == [S.RUNNING] * 5 + [S.WAITING] * 7
+    dedicated.rms.finish(first)
+    patience_s, waited_s = 3600.0, 0.0
+    while dedicated.state(large) is S.WAITING:
+        dedicated.tick(60)
+        waited_s += 60
+    assert patience_s - 120 <= waited_s <= patience_s + 120, "it takes the room of those behind it by its patience"
+    dedicated.until(large, S.RUNNING)
+    assert {dedicated.state(job) for job in smalls} == {S.SLEEPING, S.WAITING}
+    dedicated.rms.finish(large)
+    for job in smalls[:5]:
+        dedicated.until(job, S.RUNNING)
+    assert dedicated.context.ledger.vjob(smalls[0]).losses == 0
 
 
 def test_a_job_whose_gate_another_hand_opened_is_sent_back(dedicated: World) -> None:

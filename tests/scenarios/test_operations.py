@@ -264,7 +264,7 @@ def test_memory_is_given_away_once(world: World) -> None:
         world.tick()
     states = [world.state(job) for job in jobs]
     assert states == [S.RUNNING] * 3 + [S.WAITING] * 2
-    assert "needs a VM of 1 CPU and 728 MiB" in world.context.ledger.vjob(jobs[3]).reason
+    assert "needs 1 CPU and 728 MiB in 1 VM" in world.context.ledger.vjob(jobs[3]).reason
     first = jobs[0]
     world.ask(first, K.SUSPEND)
     world.until(first, S.SLEEPING)

@@ -21,9 +21,14 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
+from rmsplugin.proposer.proposer import Proposed
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.propose import propose
 from rmsplugin.settings import Settings
 
 NODES = ("n1", "n2", "n3")
@@ -205,12 +210,21 @@ class World:
             root_public_key="ssh-ed25519 AAAA",
             clock=Clock(now=lambda: self.time, sleep=self.pass_time, wait=self._wait),
         )
-        self.executor = Executor(self.context, workers=self.workers, on_end=self._wakes.set)
+        self.executor = Executor(self.context, workers=self.workers, on_end=self._operation_ended)
         self.placing = Placing(self.context, self.executor)
-        self.cycle = Cycle(self.context, self.executor, self.placing)
+        self.switch = Switch(self.context, self.executor, self.placing)
+        self.cycle = Cycle(self.context, self.executor, self.placing, self.switch, self)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
+
+    def _operation_ended(self) -> None:
+        self.alive(self.switch.advance)
+        self._wakes.set()
+
+    def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+        """The proposer, without a process of its own."""
+        return Proposed(propose(configuration, parameters))
 
     def close(self) -> None:
         """End the engine and give back what it holds."""

@@ -54,7 +54,7 @@ def test_reasons_say_when_what_is_free_is_in_pieces() -> None:
 def test_reasons_say_when_no_node_may_be_used() -> None:
     queue = Queue(*nodes(1), Node("n2", Resources(4, 4096), NodeState.DRAINING))
     decision = queue.add("a", nodes=frozenset({"n2"})).decide("rjsp")
-    assert str(decision.reasons["a"]).endswith("no node that it may use is up")
+    assert str(decision.reasons["a"]).endswith("no node that it may use takes VMs now")
 
 
 def test_what_is_not_preemptible_and_runs_is_admitted_first() -> None:

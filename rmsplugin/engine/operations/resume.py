@@ -62,7 +62,7 @@ def resume(task: Task) -> None:
         VJobState.RUNNING,
         "all its VMs are seen running",
         wrapper_seen=context.clock.now(),
-        evacuated=False,
+        resumes=False,
     )
 
 

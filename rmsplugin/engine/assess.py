@@ -1,0 +1,250 @@
+"""Assess: from one look at the cluster to what can be decided: nodes, and vjobs in the order of the queue. Reads only.
+
+Vjobs on which something is under way, or planned, keep what they hold and are promised; ``rmsplugin.assessment`` sorts
+them out. What is decided of the others, and by whom, is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
+from rmsplugin.assessment.settled import Settled, settled
+from rmsplugin.engine import site
+from rmsplugin.engine.capacity import observed_cpus, reserved
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.evacuation import leaving_nodes
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.queue import Waiting, allowed_hosts, free_addresses, objection, queue_key
+from rmsplugin.engine.rooms import RoomState, vm_hosts
+from rmsplugin.engine.rows import OperationKind, Step, VJobRow, VMRow
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Location, running_on, sleeping_on
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+
+#: Why nothing is decided about a vjob of which a step is planned.
+_PROMISED = "its turn comes in the context switch that is under way"
+#: States in which a vjob gives back what its VMs hold.
+_GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What can be decided about, and why the other waiting vjobs are not part of it.
+
+    Attributes:
+        settled: the configuration, and what it leaves out.
+        refused: by display id, why a waiting vjob can use no VM host, in a sentence for its owner.
+    """
+
+    settled: Settled
+    refused: Mapping[str, str]
+
+    @property
+    def configuration(self) -> Configuration:
+        """Nodes, settled vjobs, and where their VMs are."""
+        return self.settled.configuration
+
+    def why_not(self, display_id: str) -> str:
+        """Why nothing is decided about a vjob; empty if something is."""
+        left_out = self.settled.left_out.get(display_id)
+        return self.refused.get(display_id) or (str(left_out) if left_out else "")
+
+
+def assess(
+    context: Context, seen: Observation, queue: Sequence[Waiting], busy: Collection[int], closed: Collection[str] = ()
+) -> Assessment:
+    """Assess what was seen, with the ledger as it is now.
+
+    Args:
+        context: settings and ledger.
+        seen: one look at the cluster.
+        queue: the vjobs that may start or be resumed, as far as the RMS and they themselves are concerned.
+        busy: job ids of the vjobs that an operation is under way on.
+        closed: nodes whose rooms have just been given back.
+    """
+    return _Assessor(context, seen, busy, closed).assess(queue)
+
+
+class _Assessor:
+    """One assessment."""
+
+    def __init__(self, context: Context, seen: Observation, busy: Collection[int], closed: Collection[str]) -> None:
+        self._context = context
+        self._seen = seen
+        self._busy = busy
+        self._closed = closed
+        self._leaving = leaving_nodes(context, seen)
+        self._resting = context.ledger.failures.resting()
+        self._failures = context.ledger.failures.of_vjobs()
+        self._jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
+        self._steps: dict[str, Step] = {}
+        for step in context.ledger.plans.open_steps():
+            self._steps[step.vjob] = step  # the last one is how the vjob ends
+        self._vms: dict[int, list[VMRow]] = {}
+        for vm in context.ledger.live_vms():
+            self._vms.setdefault(vm.job_id, []).append(vm)
+
+    def assess(self, queue: Sequence[Waiting]) -> Assessment:
+        seen, refused = self._seen, {}
+        free = free_addresses(self._context)
+        found = []
+        for waiting in queue:
+            name = waiting.job.display_id
+            if why := objection(self._context, seen, waiting):
+                refused[name] = why
+            elif waiting.sleeping is None and waiting.geometry.vms > free:
+                refused[name] = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
+            else:
+                found.append((queue_key(seen, waiting.job, waiting.priority, waiting.submitted), self._ready(waiting)))
+        known = {facts.name for _, facts in found}
+        for vjob in self._context.ledger.vjobs():
+            if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
+                job = self._jobs.get(vjob.job_id)
+                found.append((queue_key(seen, vjob, vjob.priority, vjob.submitted), self._hosted(vjob, job)))
+        found.sort(key=lambda each: each[0])
+        return Assessment(settled(list(self._nodes()), [facts for _, facts in found]), refused)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> Iterable[NodeFacts]:
+        keeps = reserved(self._context)
+        for name in vm_hosts(self._context.settings, self._seen.rms):
+            node = self._seen.rms.nodes[name]
+            size = Resources(node.cpus, node.memory_mib)
+            yield NodeFacts(name, size, self._room(name), keeps, self._out_of_reach(name))
+
+    def _out_of_reach(self, name: str) -> str:
+        node = self._seen.rms.nodes[name]
+        if name in self._seen.unreachable:
+            return self._seen.unreachable[name]
+        return "" if node.up else f"Slurm says that it is {node.state}"
+
+    def _room(self, name: str) -> RoomUse:
+        room = self._seen.rooms.by_node.get(name)
+        if name in self._leaving or self._seen.rms.nodes[name].draining:
+            return RoomUse.LEAVING
+        if room is None or room.state is not RoomState.HELD or name in self._closed or name in self._seen.faults:
+            return RoomUse.NONE
+        return RoomUse.HELD
+
+    # -- vjobs ---------------------------------------------------------------------------------------------------
+
+    def _ready(self, waiting: Waiting) -> VJobFacts:
+        """A vjob that may start, or be resumed."""
+        context, job, row = self._context, waiting.job, waiting.sleeping
+        kind = "run" if row is None else "resume"
+        nodes = allowed_hosts(context, self._seen, job.partition, waiting.geometry)
+        nodes -= self._resting.get(kind, frozenset())
+        if row is None:
+            names = [f"{job.display_id}-{index}" for index in range(waiting.geometry.vms)]
+            places: list[Location] = [WAITING] * len(names)
+        else:
+            vms = self._vms.get(row.job_id, [])
+            names, places = [vm.name for vm in vms], [sleeping_on(vm.image_node) for vm in vms]
+            if context.pinned(row):
+                nodes &= {vm.touched[0] for vm in vms}
+        demand = vm_demand(waiting.geometry, context.settings.nodes.memory_overhead_mib)
+        step = self._steps.get(job.display_id)
+        busy = row is not None and row.job_id in self._busy
+        return VJobFacts(
+            name=job.display_id,
+            vms=tuple(
+                VMFacts(VM(name, demand), place, frozenset(), _promised(step, name, ""))
+                for name, place in zip(names, places, strict=True)
+            ),
+            nodes=nodes,
+            unsettled=_PROMISED if step else "an operation on it is under way" if busy else "",
+            preemptible=site.may_suspend(self._seen.rms, job.partition),
+            priority=self._tier(job.partition),
+            time_limit_s=_finite(job.time_limit_s),
+            ran_s=row.ran_s if row is not None else 0.0,
+            state_s=max(0.0, self._seen.taken - waiting.since),
+        )
+
+    def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
+        """A vjob that has VMs, or saved states that nobody resumes now."""
+        vms = self._vms[vjob.job_id]
+        step = self._steps.get(vjob.display_id)
+        preemptible = site.may_suspend(self._seen.rms, vjob.partition)
+        return VJobFacts(
+            name=vjob.display_id,
+            vms=tuple(self._vm(vjob, vm, step, preemptible) for vm in vms),
+            nodes=self._nodes_of(vjob, vms, preemptible),
+            unsettled=self._unsettled(vjob, vms, job, step),
+            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
+            priority=self._tier(vjob.partition),
+            time_limit_s=_finite(job.time_limit_s) if job else None,
+            ran_s=self._ran_s(vjob, job),
+            state_s=max(0.0, self._seen.taken - vjob.state_since),
+        )
+
+    def _vm(self, vjob: VJobRow, vm: VMRow, step: Step | None, preemptible: bool) -> VMFacts:
+        overhead_mib = self._context.settings.nodes.memory_overhead_mib
+        cpus = observed_cpus(self._context, vjob, vm) if preemptible else None
+        holds = frozenset({vm.host, vm.destination} - {""})
+        location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
+        will_hold = _promised(step, vm.name, vm.destination or vm.host)
+        if step is None:
+            will_hold = frozenset() if vjob.state in _GOES else frozenset({vm.destination or vm.host} - {""})
+        return VMFacts(VM(vm.name, vm_demand(vjob.geometry, overhead_mib, cpus)), location, holds, will_hold)
+
+    def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
+        here = frozenset(vm.host for vm in vms if vm.host)
+        # Where the admin has not switched context switches on, nothing that runs is moved to make room.
+        if not preemptible or self._context.pinned(vjob) or self._rests(vjob, OperationKind.MIGRATE):
+            return here
+        allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
+        return (allowed - self._resting.get("migrate", frozenset())) | here
+
+    def _unsettled(self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, step: Step | None) -> str:
+        seen = self._seen
+        if vjob.job_id in self._busy or vjob.state.is_transitional:
+            return f"is {vjob.state}" if vjob.state.is_transitional else "an operation on it is under way"
+        if step is not None:
+            return _PROMISED
+        if vjob.state is not VJobState.RUNNING:
+            return f"is {vjob.state}, and nobody resumes it now"
+        if vjob.state_since >= seen.taken:
+            return "has just begun to run"
+        if vjob.finished:
+            return "its script has ended"
+        if job is None or job.state is not JobState.RUNNING or job.completing:
+            return f"its job is {job.detail if job else 'not in the list'} in Slurm"
+        if any(vm.destination for vm in vms):
+            return "a migration of it has not ended"
+        if leaves := sorted({vm.host for vm in vms} & self._leaving.keys()):
+            return f"leaves {', '.join(leaves)}"
+        missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
+        return f"{missing[0]} is not seen on its node" if missing else ""
+
+    def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
+        failed = self._failures.get((vjob.job_id, kind))
+        return failed is not None and failed.not_before > self._seen.taken
+
+    def _tier(self, partition: str) -> int:
+        found = self._seen.rms.partitions.get(partition)
+        return found.priority_tier if found else 0
+
+    def _ran_s(self, vjob: VJobRow, job: RmsJob | None) -> float:
+        if job is not None and job.state is JobState.RUNNING and job.end_time and math.isfinite(job.time_limit_s):
+            return max(0.0, job.time_limit_s - (job.end_time - self._seen.taken))
+        runs = vjob.state is VJobState.RUNNING
+        return vjob.ran_s + (max(0.0, self._seen.taken - vjob.state_since) if runs else 0.0)
+
+
+def _promised(step: Step | None, vm: str, otherwise: str) -> frozenset[str] | None:
+    """Where a VM will be once the last step that is planned for its vjob is done; None if none is."""
+    if step is None:
+        return None
+    if step.kind is OperationKind.SUSPEND:
+        return frozenset()
+    return frozenset({step.hosts.get(vm, otherwise)} - {""})
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

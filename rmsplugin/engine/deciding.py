@@ -1,0 +1,184 @@
+"""Deciding: assess, propose, check, apply: from one look at the cluster to a context switch, or why there is none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rmsplugin.decision.result import Decision
+from rmsplugin.engine.assess import Assessment
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.cycle_report import CycleReport
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.parameters import proposal_parameters
+from rmsplugin.engine.queue import Waiting
+from rmsplugin.engine.rows import Plan, PlanState
+from rmsplugin.engine.steps import PlannedStep, UnsuitableError, steps_of
+from rmsplugin.engine.switch import StaleError, Switch
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VMState
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposer.proposer import Proposed
+from rmsplugin.proposing.check import check
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import NoProposal, Proposal
+
+log = logging.getLogger(__name__)
+
+
+class Proposes(Protocol):
+    """Makes proposals; within a bound."""
+
+    def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+        """Propose one context switch; nobody has checked it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cycle would do: a proposal that the checker accepts, with its steps; or why there is none.
+
+    Attributes:
+        assessment: what it was made for.
+        parameters: with which.
+        proposal: None if there is none.
+        steps: of the proposal; none if there is nothing to do.
+        fault: why there is no proposal, or why another one was rejected; empty if all went well.
+        seconds: how long it took.
+    """
+
+    assessment: Assessment
+    parameters: ProposalParameters
+    proposal: Proposal | None = None
+    steps: Sequence[PlannedStep] = ()
+    fault: str = ""
+    seconds: float = 0.0
+
+
+class Deciding:
+    """Decides, once a cycle."""
+
+    def __init__(self, context: Context, switch: Switch, proposes: Proposes) -> None:
+        self._context = context
+        self._switch = switch
+        self._proposes = proposes
+        self._previous: dict[str, str] = {}
+        self._fault = ""
+
+    def find(self, seen: Observation, queue: Sequence[Waiting]) -> Found:
+        """Assess, propose and check. Changes nothing."""
+        assessment = self._switch.assess(seen, queue)
+        parameters = proposal_parameters(self._context.settings, seen.rms)
+        found = self._ask(assessment, replace(parameters, previous=self._previous or None))
+        if found.proposal is None and found.fault:
+            # A plan that is no good harms nobody; that nothing starts any more would.
+            again = self._ask(assessment, parameters.without_solver())
+            found = replace(again, fault=found.fault, seconds=found.seconds + again.seconds)
+        return found
+
+    def _ask(self, assessment: Assessment, parameters: ProposalParameters) -> Found:
+        source = assessment.configuration
+        proposed = self._proposes.propose(source, parameters)
+        seconds = sum(proposed.seconds.values())
+        proposal = proposed.found
+        if isinstance(proposal, NoProposal):
+            return Found(assessment, parameters, fault=proposal.sentence, seconds=seconds)
+        faults = check(source, proposal)
+        if faults:
+            return Found(assessment, parameters, fault=f"a plan was rejected: {'; '.join(faults)}", seconds=seconds)
+        try:
+            steps = steps_of(source, proposal)
+        except UnsuitableError as error:
+            return Found(assessment, parameters, fault=f"a plan cannot be carried out: {error}", seconds=seconds)
+        return Found(assessment, parameters, proposal, steps, "", seconds)
+
+    def run(self, seen: Observation, queue: Sequence[Waiting], report: CycleReport) -> Configuration:
+        """Decide, and begin what was decided. Returns the configuration as it will be then."""
+        self._switch.look(seen, queue)
+        report.begun += self._switch.advance(judge=True)
+        pause = self._context.ledger.plans.pause
+        if pause is not None:
+            self._switch.skip_planned(f"paused by {pause.by}")
+            self._tell(queue, None, None, f"context switches, starts and resumes are paused by {pause.by}", report)
+            return self._switch.assess(seen, queue).configuration
+        found = self.find(seen, queue)
+        self._note(found, report)
+        decision = found.proposal.decision if found.proposal else None
+        self._tell(queue, found.assessment, decision, "", report)
+        if found.proposal is None:
+            return found.assessment.configuration
+        self._previous = {
+            name: at.node for name, at in found.proposal.target.items() if at.state is VMState.RUNNING and at.node
+        }
+        if not found.steps:
+            self._context.ledger.plans.decided(found.proposal.decision, 0)
+        else:
+            self._apply(seen, queue, found, found.proposal, report)
+        return found.assessment.configuration.with_locations(found.proposal.target)
+
+    def _apply(
+        self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
+    ) -> None:
+        plan = self._plan(found, PlanState.RUNNING, "")
+        try:
+            self._switch.apply(seen, queue, proposal, found.steps, plan)
+        except StaleError as error:
+            self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
+            report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
+            return
+        report.begun += self._switch.advance()
+
+    def _note(self, found: Found, report: CycleReport) -> None:
+        """Remember that something was wrong with a proposal: once, and not in each cycle."""
+        if found.fault:
+            report.problems.append(found.fault)
+        if found.fault and found.fault != self._fault:
+            state = PlanState.NONE if found.proposal is None else PlanState.REJECTED
+            plan = self._plan(found, state, found.fault)
+            with self._context.ledger.transaction():
+                self._context.ledger.plans.add(replace(plan, ended=plan.time))
+                self._context.ledger.event("no-context-switch", found.fault)
+        self._fault = found.fault
+
+    def _plan(self, found: Found, state: PlanState, error: str) -> Plan:
+        proposal = found.proposal
+        return Plan(
+            id=0,
+            time=self._context.clock.now(),
+            policy=found.parameters.policy,
+            sentence=proposal.sentence if proposal else "",
+            fallback=(proposal.fallback or found.fault) if proposal else "",
+            cost_mib=proposal.plan.cost if proposal else 0,
+            lower_bound_mib=proposal.lower_bound if proposal else 0,
+            estimate_s=proposal.estimate.by_dependencies_s if proposal else 0.0,
+            decided_s=found.seconds,
+            state=state,
+            error=error,
+            ended=0.0,
+        )
+
+    def _tell(
+        self,
+        queue: Sequence[Waiting],
+        assessment: Assessment | None,
+        decision: Decision | None,
+        otherwise: str,
+        report: CycleReport,
+    ) -> None:
+        """Give every vjob that goes on waiting its reason."""
+        ledger = self._context.ledger
+        rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
+        for waiting in queue:
+            name = waiting.job.display_id
+            reason = assessment.why_not(name) if assessment else ""
+            if decision is not None and name in decision.states and not reason:
+                if decision.states[name] is VJobState.RUNNING:
+                    continue
+                reason = decision.reasons[name].sentence
+            report.waiting += 1
+            row = rows.get(name)  # elements of an array that were not split off have none
+            reason = reason or otherwise
+            if row is not None and reason and row.reason != reason:
+                ledger.update_vjob(row.job_id, reason=reason)

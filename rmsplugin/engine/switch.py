@@ -1,0 +1,233 @@
+"""Switch: carries out cluster-wide context switches, step by step; a state machine over the steps in the ledger.
+
+Nothing of it is only in memory: an engine that was killed goes on with the steps that it finds. `advance` is called
+whenever an operation has ended, and in each cycle. It waits for nothing: a step begins once all that it waits for has
+ended well, and where something failed, whatever waits for that is skipped; the next cycle decides anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rmsplugin.engine.assess import Assessment, assess
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.queue import Waiting
+from rmsplugin.engine.rows import (
+    OPEN_STEPS,
+    OperationKind,
+    Outcome,
+    Plan,
+    PlanState,
+    Step,
+    StepState,
+    VJobRow,
+)
+from rmsplugin.engine.steps import PlannedStep
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.fingerprint import fingerprint
+from rmsplugin.proposing.proposal import Proposal
+
+log = logging.getLogger(__name__)
+
+#: A step that did not begin within this time and so many times the plan's expected makespan never does.
+_PATIENCE_S = 600.0
+_PATIENCE_MAKESPANS = 3.0
+
+#: The state in which a vjob has to be for a step.
+_BEFORE = {
+    OperationKind.START: VJobState.WAITING,
+    OperationKind.RESUME: VJobState.SLEEPING,
+    OperationKind.SUSPEND: VJobState.RUNNING,
+    OperationKind.MIGRATE: VJobState.RUNNING,
+}
+
+
+class StaleError(RmspluginError):
+    """A plan is of no use any more: the cluster has changed since it was made."""
+
+
+class Switch:
+    """Applies plans, and has their steps carried out."""
+
+    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._lock = threading.RLock()
+        self._seen: Observation | None = None
+        self._queue: Mapping[str, Waiting] = {}
+
+    def look(self, seen: Observation, queue: Sequence[Waiting]) -> None:
+        """Take note of a new look at the cluster, and of who waits."""
+        with self._lock:
+            self._seen = seen
+            self._queue = {waiting.job.display_id: waiting for waiting in queue}
+
+    def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
+        """What can be decided about now."""
+        return assess(self._context, seen, queue, self._executor.busy(), self._placing.closed(seen))
+
+    def apply(
+        self,
+        seen: Observation,
+        queue: Sequence[Waiting],
+        proposal: Proposal,
+        steps: Sequence[PlannedStep],
+        plan: Plan,
+    ) -> Plan:
+        """Record a plan with its steps, unless what it depends on has changed; `advance` begins them.
+
+        Raises:
+            StaleError: it has.
+        """
+        ledger = self._context.ledger
+        with self._placing.lock, self._lock:
+            # From here on nobody gives room away; what was given since the assessment shows in a new one.
+            now = self.assess(seen, queue).configuration
+            if fingerprint(now, proposal.plan) != proposal.fingerprint:
+                raise StaleError("the cluster has changed since the plan was made")
+            reasons = {name: reason.sentence for name, reason in proposal.decision.reasons.items()}
+            with ledger.transaction():
+                plan = replace(plan, id=ledger.plans.add(plan, steps, reasons))
+                ledger.plans.decided(proposal.decision, plan.id)
+                ledger.event("context-switch", f"context switch {plan.id}: {proposal.sentence}")
+            return plan
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def advance(self, *, judge: bool = False) -> list[str]:
+        """Record which steps have ended, skip what cannot be any more, and begin what can. Waits for nothing.
+
+        Args:
+            judge: ``look`` was called a moment ago: who is not in the queue does not wait any more.
+
+        Returns:
+            What was begun, in sentences.
+        """
+        with self._placing.lock, self._lock:
+            steps = self._context.ledger.plans.open_steps()
+            if not steps:
+                return []
+            states = self._states(steps)
+            for step in steps:
+                if step.state is StepState.RUNNING:
+                    states[step.id] = self._outcome(step)
+            begun = []
+            for step in steps:
+                if states[step.id] is StepState.PLANNED:
+                    states[step.id], said = self._consider(step, states, judge)
+                    begun += [said] if said else []
+            self._end_plans()
+            return begun
+
+    def skip_planned(self, why: str) -> int:
+        """Skip all steps that have not begun. Returns how many."""
+        with self._lock:
+            planned = [s for s in self._context.ledger.plans.open_steps() if s.state is StepState.PLANNED]
+            for step in planned:
+                self._context.ledger.plans.step_ends(step.id, StepState.SKIPPED, why)
+            self._end_plans()
+            return len(planned)
+
+    def _states(self, steps: Sequence[Step]) -> dict[int, StepState]:
+        needed = {need for step in steps for need in step.needs}
+        return self._context.ledger.plans.step_states(needed | {step.id for step in steps})
+
+    def _outcome(self, step: Step) -> StepState:
+        """How far a step is that has begun."""
+        operation = self._context.ledger.operation(step.operation_id)
+        if operation.state is Outcome.RUNNING:
+            return StepState.RUNNING
+        state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
+        self._context.ledger.plans.step_ends(step.id, state, operation.error)
+        return state
+
+    def _consider(self, step: Step, states: Mapping[int, StepState], judge: bool) -> tuple[StepState, str]:
+        """Begin a planned step, skip it, or leave it; and what was begun."""
+        needs = {states[need] for need in step.needs}
+        if needs & {StepState.FAILED, StepState.SKIPPED}:
+            return self._end(step, StepState.SKIPPED, "a step that it waits for failed"), ""
+        if self._is_overdue(step):
+            return self._end(step, StepState.SKIPPED, "its turn did not come in time"), ""
+        if not needs <= {StepState.DONE}:
+            return StepState.PLANNED, ""
+        vjob = self._row(step.vjob)
+        if vjob is not None and vjob.job_id in self._executor.busy():
+            return StepState.PLANNED, ""
+        try:
+            if not self._may_begin(step, vjob, judge):
+                return StepState.PLANNED, ""
+        except RefusedError as error:
+            return self._end(step, StepState.FAILED, str(error)), ""
+        try:
+            assert self._seen is not None
+            self._placing.begin_step(self._seen, step, vjob, self._queue.get(step.vjob))
+        except Exception as error:
+            return self._failed(step, vjob, error), ""
+        return StepState.RUNNING, f"{step.kind} {step.vjob}: {step.reason}"
+
+    def _may_begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> bool:
+        """Whether it can be begun; False if the next look has to tell.
+
+        Raises:
+            RefusedError: it cannot, and never will.
+        """
+        state = vjob.state if vjob is not None else VJobState.WAITING
+        if state is not _BEFORE[step.kind] or (vjob is not None and vjob.finished):
+            raise RefusedError(f"vjob {step.vjob} is {state}")
+        if self._seen is None:
+            return False
+        if step.kind not in (OperationKind.START, OperationKind.RESUME) or step.vjob in self._queue:
+            return True
+        if judge and (vjob is None or vjob.state_since < self._seen.taken):
+            raise RefusedError(f"vjob {step.vjob} does not wait for its turn any more")
+        return False
+
+    def _failed(self, step: Step, vjob: VJobRow | None, error: Exception) -> StepState:
+        reason = str(error) or repr(error)
+        if not isinstance(error, RmspluginError):
+            log.exception("%s of vjob %s", step.kind, step.vjob)
+            reason = f"internal error: {error!r}"
+        if vjob is not None:
+            self._context.ledger.failures.vjob_failed(vjob.job_id, step.kind, reason)
+        return self._end(step, StepState.FAILED, reason)
+
+    def _end(self, step: Step, state: StepState, why: str) -> StepState:
+        ledger = self._context.ledger
+        with ledger.transaction():
+            ledger.plans.step_ends(step.id, state, why)
+            ledger.event(f"step-{state}", f"{step.kind}: {why}", vjob=step.vjob)
+        return state
+
+    def _is_overdue(self, step: Step) -> bool:
+        plan = self._context.ledger.plans.plan(step.plan_id)
+        bound_s = _PATIENCE_S + _PATIENCE_MAKESPANS * (plan.estimate_s if plan else 0.0)
+        return plan is None or self._context.clock.now() - plan.time > bound_s
+
+    def _row(self, display_id: str) -> VJobRow | None:
+        try:
+            return self._context.ledger.find_vjob(display_id)
+        except NotFoundError:
+            return None
+
+    def _end_plans(self) -> None:
+        """Plans of which nothing is left to be done have ended."""
+        plans, ledger = self._context.ledger.plans, self._context.ledger
+        for plan in plans.running():
+            steps = plans.steps(plan.id)
+            if any(step.state in OPEN_STEPS for step in steps):
+                continue
+            done = sum(step.state is StepState.DONE for step in steps)
+            whole = done == len(steps)
+            seconds = self._context.clock.now() - plan.time
+            with ledger.transaction():
+                plans.end(plan.id, PlanState.DONE if whole else PlanState.FAILED)
+                words = f"{done} of {len(steps)} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
+                ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
