@@ -125,13 +125,25 @@ class World:
     """The cluster; it outlives the engine."""
 
     def __init__(
-        self, directory: Path, *, grace_s: int = GRACE_S, shared: bool = False, workers: int = 8, **hosts: Any
+        self,
+        directory: Path,
+        *,
+        grace_s: int = GRACE_S,
+        shared: bool = False,
+        workers: int = 8,
+        urgent: bool = False,
+        **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
 
-        With ``shared``, states are saved on storage that all nodes mount.
+        With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
+        partition of that name, of a higher tier.
         """
         self.settings = make_settings(**hosts)
+        if urgent:
+            slurm = self.settings.slurm.model_copy(update={"partitions": ("vjob", "urgent")})
+            partition = {**self.settings.partition, "urgent": self.settings.partition["vjob"]}
+            self.settings = self.settings.model_copy(update={"slurm": slurm, "partition": partition})
         if shared:
             nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
             self.settings = self.settings.model_copy(update={"nodes": nodes})
@@ -155,8 +167,10 @@ class World:
             [
                 RmsPartition("plain", True, NODES, "OFF", 10, 0),
                 RmsPartition("vjob", True, FRONTS, "REQUEUE", 1, 0),
+                *([RmsPartition("urgent", True, FRONTS, "REQUEUE", 5, 0)] if urgent else []),
                 RmsPartition("vmhosts", True, NODES, "CANCEL", 1, grace_s, exclusive=True, hidden=True),
             ],
+            vjob_partitions=self.settings.slurm.partitions,
             configuring_s=0.0,
             user="root",
             on_end=self._epilog,

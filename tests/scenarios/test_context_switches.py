@@ -1,0 +1,270 @@
+"""Cluster-wide context switches: what the engine decides, and how it carries it out, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scenarios.world import MEMORY_MIB, NODES, World
+
+from rmsplugin.engine.rows import PlanState, StepState
+from rmsplugin.errors import OperationFailedError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.planning.checker import Rule, Violation
+
+S = VJobState
+
+#: A VM of so much memory fills a node, with the hypervisor's overhead.
+FULL_MIB = MEMORY_MIB - 128
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory: a ledger syncs at each step, which is what costs time on a disk."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def world(directory: Path) -> Iterator[World]:
+    world = World(directory, urgent=True)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def running(world: World, count: int, **options: object) -> list[int]:
+    """Vjobs that run, whose scripts have started."""
+    jobs = [world.submit(**{"vms": 1, "cpus": 2, "memory_mib": 256, **options}) for _ in range(count)]  # type: ignore[arg-type]
+    for job in jobs:
+        world.until(job, S.RUNNING)
+        world.context.ledger.update_vjob(job, script_started=True)
+    return jobs
+
+
+def states(world: World, jobs: list[int]) -> list[VJobState]:
+    return [world.state(job) for job in jobs]
+
+
+def events(world: World, kind: str) -> list[str]:
+    return [event.message for event in world.context.ledger.events(limit=100_000) if event.kind == kind]
+
+
+def kinds_of_last_plan(world: World) -> list[str]:
+    plan = world.context.ledger.plans.plans(1)[0]
+    return sorted(step.kind for step in world.context.ledger.plans.steps(plan.id))
+
+
+def test_one_of_a_higher_tier_takes_the_room_of_the_last_in_the_queue_which_go_on_later(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)  # what has just started is exempt
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    world.until(high, S.RUNNING)
+    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING], "the last in the queue make way"
+    assert world.rms.job(low[2]).state.value == "SUSPENDED", "Slurm's books show it"
+    assert kinds_of_last_plan(world) == ["start", "suspend", "suspend"]
+    assert world.context.ledger.vjob(low[2]).reason == f"its room is needed by {high}, which is ahead of it"
+    world.rms.finish(high)
+    for job in low:
+        world.until(job, S.RUNNING)
+        vjob = world.context.ledger.vjob(job)
+        assert (vjob.losses, vjob.script_started) == (0, True), "it went on, and did not begin anew"
+    assert {plan.state for plan in world.context.ledger.plans.plans(10)} == {PlanState.DONE}
+
+
+def test_what_was_started_or_resumed_a_moment_ago_is_exempt_for_as_long_as_the_policy_says(world: World) -> None:
+    running(world, 3)
+    high = world.submit(vms=1, cpus=2, partition="urgent")
+    world.tick(100)
+    world.tick()
+    assert world.state(high) is S.WAITING
+    assert "exempt for" in world.context.ledger.vjob(high).reason
+    world.pass_time(200)
+    world.until(high, S.RUNNING)
+
+
+def test_with_nothing_changed_the_next_cycles_do_nothing(world: World) -> None:
+    running(world, 3)
+    world.submit(vms=1, cpus=2)
+    world.tick()
+    world.tick(400)  # exempt no more, which is another reason to run on
+    world.tick()
+    plans, decisions = len(world.context.ledger.plans.plans(100)), world.context.ledger._rows("select * from decisions")
+    for _ in range(60):
+        world.tick(60)
+    assert len(world.context.ledger.plans.plans(100)) == plans
+    assert world.context.ledger._rows("select * from decisions") == decisions
+
+
+def test_where_the_admin_has_not_switched_it_on_nothing_is_suspended_and_nothing_is_moved(world: World) -> None:
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
+    low = running(world, 3)
+    high = world.submit(vms=1, cpus=2, partition="urgent")
+    for _ in range(10):
+        world.tick(100)
+    assert (states(world, low), world.state(high)) == ([S.RUNNING] * 3, S.WAITING)
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="SUSPEND")
+    world.until(high, S.RUNNING)
+    assert states(world, low) == [S.RUNNING, S.RUNNING, S.SLEEPING]
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
+    world.rms.finish(high)
+    world.until(low[2], S.RUNNING)
+    done = {action["kind"] for action in world.context.ledger._rows("select kind from actions")}
+    assert done == {"run", "suspend", "resume", "stop"}
+
+
+def test_a_start_that_needs_room_waits_for_the_suspends_that_make_it(world: World) -> None:
+    """Nodes are full of memory: until each is saved the arrivals have not begun (I3, the checks of the world)."""
+    low = running(world, 3, memory_mib=FULL_MIB)
+    world.pass_time(400)
+    world.hypervisor.save_s = 30.0
+    high = world.submit(vms=3, cpus=2, memory_mib=FULL_MIB, partition="urgent")
+    world.until(high, S.RUNNING)
+    assert states(world, low) == [S.SLEEPING] * 3
+    plan = world.context.ledger.plans.plans(1)[0]
+    steps = {step.kind.value: step for step in world.context.ledger.plans.steps(plan.id)}
+    ended = max(s.ended for s in world.context.ledger.plans.steps(plan.id) if s.kind.value == "suspend")
+    assert steps["start"].began >= ended
+    assert len(steps["start"].needs) == 3
+
+
+def test_what_waits_for_a_step_that_failed_is_skipped_and_decided_anew(world: World) -> None:
+    low = running(world, 3, memory_mib=FULL_MIB)
+    world.pass_time(400)
+    [vm] = world.context.ledger.vms(low[2])
+    world.hypervisor.fail_next("save", OperationFailedError("no space"), vm=vm.name)
+    high = world.submit(vms=1, cpus=2, memory_mib=FULL_MIB, partition="urgent")
+    world.until(high, S.RUNNING)
+    first = next(plan for plan in world.context.ledger.plans.plans(10) if plan.state is PlanState.FAILED)
+    assert [(step.kind.value, step.state) for step in world.context.ledger.plans.steps(first.id)] == [
+        ("suspend", StepState.FAILED),
+        ("start", StepState.SKIPPED),
+    ]
+    assert sum(state is S.SLEEPING for state in states(world, low)) == 1, "one made way in the end, and no more"
+    assert [world.context.ledger.vjob(job).losses for job in low] == [0, 0, 0]
+
+
+def test_a_vjob_that_is_cancelled_while_room_is_made_for_it_is_not_started(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)
+    high = world.submit(vms=1, cpus=2, partition="urgent")
+    suspend = world.hypervisor.save
+
+    def cancelled(*words: object, **options: object) -> None:
+        world.rms.cancel(high)
+        suspend(*words, **options)  # type: ignore[arg-type]
+
+    world.hypervisor.save = cancelled  # type: ignore[method-assign]
+    world.until(high, S.TERMINATED)
+    del world.hypervisor.save  # type: ignore[method-assign]
+    for job in low:
+        world.until(job, S.RUNNING)
+    assert world.context.ledger.plans.open_steps() == []
+    assert not any(call[0] == "boot" and f"vjob{high}-" in str(call) for call in world.hypervisor.calls)
+
+
+def test_while_the_engine_is_paused_nothing_begins_and_what_runs_is_looked_after(world: World) -> None:
+    low = running(world, 2)
+    world.context.ledger.plans.set_pause("root")
+    waits = world.submit(vms=1, cpus=2)
+    for _ in range(5):
+        world.tick()
+    assert world.state(waits) is S.WAITING
+    assert "paused by root" in world.context.ledger.vjob(waits).reason
+    world.rms.finish(low[0])
+    world.until(low[0], S.TERMINATED)
+    world.context.ledger.plans.clear_pause()
+    world.until(waits, S.RUNNING)
+
+
+def test_a_plan_that_the_checker_rejects_is_told_once_and_harms_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmsplugin.proposing import check
+
+    found = [Violation(Rule.MEMORY, 0, None, "n1 would hold more than it has")]
+    monkeypatch.setattr(check, "check_plan", lambda *_: found)
+    waits = world.submit(vms=1, cpus=2)
+    for _ in range(4):
+        world.tick()
+    assert world.state(waits) is S.WAITING
+    assert len(events(world, "no-context-switch")) == 1
+    assert "n1 would hold more than it has" in world.cycle.report.problems[0]
+    assert [plan.state for plan in world.context.ledger.plans.plans(10)] == [PlanState.NONE]
+    monkeypatch.undo()
+    world.until(waits, S.RUNNING)
+
+
+def test_a_plan_whose_ground_has_moved_is_not_applied(world: World) -> None:
+    running(world, 3, cpus=1)
+    world.pass_time(400)
+    waits = world.submit(vms=1, cpus=2, partition="urgent")
+    [free] = set(NODES) - {vm.host for vm in world.context.ledger.live_vms()}
+    propose, asked = world.propose, []
+
+    def slow(*words: object) -> object:
+        found = propose(*words)  # type: ignore[arg-type]
+        if found.found.plan.pools and not asked:  # type: ignore[union-attr]
+            asked.append(True)
+            for vm in world.context.ledger.live_vms():  # somebody migrates them, by hand
+                world.context.ledger.update_vm(vm.name, destination=free)
+        return found
+
+    world.propose = slow  # type: ignore[method-assign, assignment]
+    while not asked:
+        world.tick()
+    assert [plan.state for plan in world.context.ledger.plans.plans(10)][-1] is PlanState.STALE
+    for vm in world.context.ledger.live_vms():
+        world.context.ledger.update_vm(vm.name, destination="")
+    world.until(waits, S.RUNNING)
+
+
+def life_with_a_switch(world: World, kill_at: int | None) -> int:
+    """Three run; one of a higher tier takes the room of two; it ends, and they go on. Returns the first life's steps."""
+    world.start_engine(kill_at)
+    first = world.life
+    low = [world.submit(vms=1, cpus=2, memory_mib=256) for _ in range(3)]
+    for job in low:
+        world.until(job, S.RUNNING)
+    while not all(world.context.ledger.vjob(job).script_started for job in low):
+        for job in low:
+            world.alive(lambda job=job: world.context.ledger.update_vjob(job, script_started=True))
+        world.tick()
+    world.pass_time(400)
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    world.until(high, S.RUNNING, ticks=700)
+    assert sum(world.state(job) is S.RUNNING for job in low) == 1
+    world.rms.finish(high)
+    for job in low:
+        world.until(job, S.RUNNING)
+        [vm] = world.context.ledger.vms(job)
+        assert world.hypervisor.where(vm.name) == [vm.host], "one VM, where the ledger says (I1)"
+        assert (world.context.ledger.vjob(job).losses, world.context.ledger.starts(job)) == (0, 1)
+        world.rms.finish(job)
+    for job in low:
+        world.until(job, S.TERMINATED)
+    world.tick()
+    assert world.context.ledger.plans.open_steps() == []
+    assert world.context.ledger.plans.running() == []
+    assert world.leftovers() == []
+    assert world.hypervisor.violations == []
+    return first.steps
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_step_of_a_context_switch(directory: Path, whole: bool) -> None:
+    (directory / "0").mkdir()
+    total = life_with_a_switch(World(directory / "0", urgent=True), None)
+    assert total > 100
+    for step in range(1, total + 1, 1 if whole else 7):
+        where = directory / str(step)
+        where.mkdir()
+        try:
+            life_with_a_switch(World(where, urgent=True), step)
+        except AssertionError as error:
+            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
