@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, Node, NodeState, VJob, VMState
+from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
 
@@ -30,6 +31,10 @@ class Why(enum.StrEnum):
     ROOMLESS = "roomless"  # a VM of it is where the engine has no room, and nobody else wants the node
     NO_HOST = "no-host"  # no VM host is left by what its user said
     CONTRADICTION = "contradiction"  # what is known of it cannot be
+
+
+#: After so long, what is being given back is expected to be free.
+_GOES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,37 +119,125 @@ def _held(state: VMState, node: str | None) -> frozenset[str]:
 def _configuration(
     nodes: Iterable[NodeFacts], inside: Sequence[VJobFacts], outside: Iterable[VJobFacts]
 ) -> Configuration:
-    now: dict[str, Resources] = {}
-    then: dict[str, Resources] = {}
+    nodes = list(nodes)
+    sizes = {node.name: node.size - node.reserved for node in nodes if _has_room(node)}
+    transits = _Transits(sizes)
+    for vjob in inside:
+        transits.note(vjob)
     for vjob in outside:
-        for each in vjob.vms:
-            _take(now, each, each.holds)
-            _take(then, each, each.holds if each.will_hold is None else each.will_hold)
-    # What one planned vjob gives back another one may be about to take: neither sum alone, nor both together.
-    taken = {name: _most(now.get(name, NOTHING), then.get(name, NOTHING)) for name in now.keys() | then.keys()}
+        transits.add(vjob)
+    vjobs = transits.vjobs()
     return Configuration(
-        tuple(_node(node, taken.get(node.name, NOTHING)) for node in nodes),
-        tuple(_vjob(vjob) for vjob in inside),
-        {each.vm.name: each.location for vjob in inside for each in vjob.vms},
+        tuple(_node(node, transits.counted_twice(node.name)) for node in nodes),
+        (*(_vjob(vjob) for vjob in inside), *vjobs),
+        {each.vm.name: each.location for vjob in inside for each in vjob.vms}
+        | {vm.name: running_on(node) for vjob in vjobs for vm in vjob.vms for node in vjob.nodes or ()},
     )
 
 
-def _take(taken: dict[str, Resources], vm: VMFacts, nodes: Iterable[str]) -> None:
-    for name in nodes:
-        taken[name] = taken.get(name, NOTHING) + vm.vm.demand
+class _Transits:
+    """What vjobs hold that nothing is decided about: a vjob of its own for each node, which runs there and stays.
+
+    What is given back soon counts as well as what is promised, for the head of the queue gets its reservation after
+    both. Where one planned vjob takes what another one gives back, the same room would be counted twice. And whoever
+    has come before the last one has gone is no reason to act: what goes takes no more CPUs than are left.
+    """
+
+    def __init__(self, sizes: Mapping[str, Resources]) -> None:
+        """Take what VMs may have of each node that has room at all."""
+        self._sizes = sizes
+        self._stay: list[tuple[VJobFacts, str, list[VM]]] = []
+        self._go: list[tuple[VJobFacts, str, list[VM]]] = []
+        self._here: dict[str, Resources] = {}  # what those have that something is decided about, or that stay
+        self._given_back: dict[str, Resources] = {}
+        self._promised: dict[str, Resources] = {}
+
+    def note(self, vjob: VJobFacts) -> None:
+        """One that something is decided about."""
+        for each in vjob.vms:
+            if each.location.state is VMState.RUNNING and each.location.node is not None:
+                _count(self._here, each.location.node, each.vm.demand)
+
+    def add(self, vjob: VJobFacts) -> None:
+        """One that nothing is decided about; what is known of it may contradict itself."""
+        stay: dict[str, list[VM]] = {}
+        go: dict[str, list[VM]] = {}
+        for each in vjob.vms:
+            then = each.holds if each.will_hold is None else each.will_hold
+            demand = _sound(each.vm.demand)
+            for node in (each.holds | then) & self._sizes.keys():
+                vm = VM(f"{vjob.name}:{each.vm.name}@{node}", demand)
+                (stay if node in then else go).setdefault(node, []).append(vm)
+                if node not in then:
+                    _count(self._given_back, node, demand)
+                    continue
+                _count(self._here, node, demand)
+                if node not in each.holds:
+                    _count(self._promised, node, demand)
+        self._stay += [(vjob, node, vms) for node, vms in sorted(stay.items())]
+        self._go += [(vjob, node, vms) for node, vms in sorted(go.items())]
+
+    def vjobs(self) -> list[VJob]:
+        """One for each vjob and node, once all were added."""
+        found = [_transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob)) for vjob, node, vms in self._stay]
+        left = {
+            name: size.cpus + self.counted_twice(name).cpus - self._here.get(name, NOTHING).cpus
+            for name, size in self._sizes.items()
+        }
+        for vjob, node, vms in self._go:
+            fitting = []
+            for vm in vms:
+                cpus = max(0.0, min(vm.demand.cpus, math.floor(round(left[node] * 100, 6)) / 100))
+                left[node] -= cpus
+                fitting.append(replace(vm, demand=replace(vm.demand, cpus=cpus)))
+            found.append(_transit(vjob, f"{vjob.name}@{node}, until it has gone", node, fitting, _GOES_S))
+        return found
+
+    def counted_twice(self, node: str) -> Resources:
+        """What of a node is given back by one vjob and promised to another."""
+        back, promised = self._given_back.get(node, NOTHING), self._promised.get(node, NOTHING)
+        return Resources(min(back.cpus, promised.cpus), min(back.memory_mib, promised.memory_mib))
 
 
-def _most(one: Resources, other: Resources) -> Resources:
-    return Resources(max(one.cpus, other.cpus), max(one.memory_mib, other.memory_mib))
+def _count(amounts: dict[str, Resources], node: str, demand: Resources) -> None:
+    amounts[node] = amounts.get(node, NOTHING) + demand
 
 
-def _node(node: NodeFacts, taken: Resources) -> Node:
+def _transit(vjob: VJobFacts, name: str, node: str, vms: list[VM], left_s: float | None) -> VJob:
+    return VJob(
+        name,
+        tuple(vms),
+        preemptible=False,
+        nodes=frozenset({node}),
+        priority=vjob.priority,
+        time_limit_s=left_s,
+        in_transit=True,
+    )
+
+
+def _has_room(node: NodeFacts) -> bool:
+    return not node.out_of_reach and node.room is RoomUse.HELD
+
+
+def _sound(demand: Resources) -> Resources:
+    """A demand as a configuration takes it, and no less."""
+    return Resources(max(0, math.ceil(round(demand.cpus * 100, 6))) / 100, max(0, demand.memory_mib))
+
+
+def _left_s(vjob: VJobFacts) -> float | None:
+    """For how long it runs on at most; None: nobody knows."""
+    if vjob.time_limit_s is None or not 0 <= vjob.ran_s <= vjob.time_limit_s < math.inf:
+        return None
+    return vjob.time_limit_s - vjob.ran_s
+
+
+def _node(node: NodeFacts, counted_twice: Resources) -> Node:
     if node.out_of_reach or node.room is RoomUse.LEAVING:
         return Node(node.name, NOTHING, NodeState.DRAINING)
     if node.room is RoomUse.NONE:
         return Node(node.name, NOTHING)
-    left = node.size - node.reserved - taken
-    # Where more is held than there is, nothing is left.
+    left = node.size - node.reserved + counted_twice
+    # Where more is reserved than there is, nothing is left.
     return Node(node.name, Resources(max(0.0, left.cpus), max(0, left.memory_mib)))
 
 

@@ -71,6 +71,8 @@ def settle(
             draft.set(vjob, *fixed)
             continue
         reason = must_run(vjob) if now is VJobState.RUNNING else None
+        if vjob.in_transit:
+            reason = Reason(ReasonCode.IN_TRANSIT, "something is under way on it, and it keeps what it holds")
         if vjob.target is VJobState.RUNNING and reason is None:
             reason = Reason(ReasonCode.TARGET, "its target fixes it as running")
         if reason is None:
@@ -133,7 +135,7 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
     """The places of the vjobs that run on, and may be nowhere else: all others are packed around them."""
     found = {}
     for vjob in configuration.vjobs:
-        if vjob.preemptible or vjob.nodes is None:
+        if (vjob.preemptible and not vjob.in_transit) or vjob.nodes is None:
             continue
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):

@@ -66,7 +66,8 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 
 def sentence(configuration: Configuration, states: Mapping[str, VJobState], reasons: Mapping[str, Reason]) -> str:
     """What changes in this cycle: "12 of 20 vjobs run: 3 start, 1 resumes, 2 are suspended"."""
-    before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
+    before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs if not vjob.in_transit}
+    states = {name: state for name, state in states.items() if name in before}
     lost = [name for name, reason in reasons.items() if reason.code is ReasonCode.LOST]
     moves = [(before[name], after) for name, after in states.items() if before[name] is not after and name not in lost]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import sqlite_utils
 
-from rmsplugin.decision.result import Decision
+from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.engine.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -150,7 +150,8 @@ class Plans:
                 "sentence": decision.reasons[name].sentence,
             }
             for name, state in decision.states.items()
-            if known.get(name) != (str(state), str(decision.reasons[name].code))
+            if decision.reasons[name].code is not ReasonCode.IN_TRANSIT
+            and known.get(name) != (str(state), str(decision.reasons[name].code))
         ]
         if changed:
             with self._write() as db:

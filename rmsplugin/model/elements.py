@@ -90,6 +90,7 @@ class VJob:
     ran_s: float = 0.0  # how much of the limit is used up
     state_s: float | None = None  # how long it has been in its state; None: for ever
     lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
+    in_transit: bool = False  # something is under way, or planned: its VMs here stand for what it holds, and stay
 
     def allows(self, node: str) -> bool:
         """Whether VMs of this vjob may be on ``node``."""

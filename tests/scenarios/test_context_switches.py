@@ -225,7 +225,7 @@ def test_a_plan_whose_ground_has_moved_is_not_applied(world: World) -> None:
 
 
 def life_with_a_switch(world: World, kill_at: int | None) -> int:
-    """Three run; one of a higher tier takes the room of two; it ends, and they go on. Returns the first life's steps."""
+    """One of a higher tier takes the room of two of three; it ends, they go on. Returns the steps of the first life."""
     world.start_engine(kill_at)
     first = world.life
     low = [world.submit(vms=1, cpus=2, memory_mib=256) for _ in range(3)]

@@ -31,9 +31,19 @@ def facts(name: str, *places: Location, holds: str = "", cpus: float = 1, **fiel
     return VJobFacts(name, tuple(vms), **{"nodes": BOTH, **fields})  # type: ignore[arg-type]
 
 
-def capacity(found: Settled, node: str) -> tuple[float, int]:
-    amount = found.configuration.node_by_name[node].capacity
-    return amount.cpus, amount.memory_mib
+def left(found: Settled, node: str) -> tuple[float, int]:
+    """What is free of a node for the vjobs about which something is decided."""
+    configuration = found.configuration
+    amount = configuration.free(node)
+    for vjob in configuration.vjobs:
+        for vm in vjob.vms:
+            if configuration.locations[vm.name] == running_on(node) and not vjob.in_transit:
+                amount += vm.demand
+    return round(amount.cpus, 2), amount.memory_mib
+
+
+def decided(found: Settled) -> list[str]:
+    return [vjob.name for vjob in found.configuration.vjobs if not vjob.in_transit]
 
 
 RUNS, SLEEPS, WAITS = (
@@ -45,7 +55,7 @@ RUNS, SLEEPS, WAITS = (
 
 def test_settled_vjobs_are_in_it_in_the_order_of_the_queue_with_all_that_a_decision_needs() -> None:
     found = settled([N1, N2], [WAITS, RUNS, SLEEPS])
-    assert [vjob.name for vjob in found.configuration.vjobs] == ["w", "r", "s"]
+    assert decided(found) == ["w", "r", "s"]
     assert found.configuration.nodes == (Node("n1", N1.size), Node("n2", N2.size))
     assert found.configuration.locations == {
         "w-0": WAITING,
@@ -63,28 +73,63 @@ def test_settled_vjobs_are_in_it_in_the_order_of_the_queue_with_all_that_a_decis
 def test_one_in_transition_holds_its_part_on_every_node_that_it_needs() -> None:
     moves = facts("m", running_on("n1"), holds="n1 n2", cpus=0.3, unsettled="is migrated")
     found = settled([N1, N2], [moves, RUNS])
-    assert (capacity(found, "n1"), capacity(found, "n2")) == ((3.7, 7168), (3.7, 7168))
-    assert [vjob.name for vjob in found.configuration.vjobs] == ["r"]
+    assert (left(found, "n1"), left(found, "n2")) == ((3.7, 7168), (3.7, 7168))
+    assert decided(found) == ["r"]
     assert (found.left_out["m"].why, str(found.left_out["m"])) == (Why.UNSETTLED, "is migrated")
 
 
 def test_what_is_about_to_come_has_its_place() -> None:
     starts = facts("m", *[WAITING] * 3, holds="n2", cpus=0.1, unsettled="is starting")
-    assert capacity(settled([N1, N2], [starts]), "n2") == (3.7, 5120)
+    assert left(settled([N1, N2], [starts]), "n2") == (3.7, 5120)
 
 
 def test_one_that_waits_for_something_else_is_left_out_and_holds_nothing() -> None:
     found = settled([N1], [facts("h", WAITING, unsettled="is held by its user")])
-    assert capacity(found, "n1") == (4, 8192) and found.configuration.vjobs == ()
+    assert left(found, "n1") == (4, 8192) and decided(found) == []
 
 
 def test_where_more_is_held_than_there_is_nothing_is_left() -> None:
     starts = facts("m", *[WAITING] * 9, holds="n1", unsettled="is starting")
-    assert capacity(settled([N1], [starts]), "n1") == (0, 0)
+    assert max(left(settled([N1], [starts]), "n1")) <= 0
+
+
+def test_room_that_one_gives_back_and_another_is_promised_counts_once() -> None:
+    goes = facts("g", running_on("n1"), cpus=2, unsettled="is suspending")
+    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    comes = facts("c", WAITING, cpus=3, unsettled="its turn comes")
+    comes = replace(comes, vms=(replace(comes.vms[0], will_hold=frozenset({"n1"})),))
+    assert left(settled([N1, N2], [goes, comes]), "n1") == (1, 7168)
+    assert left(settled([N1, N2], [goes]), "n1") == (2, 7168), "until it has gone"
+    assert left(settled([N1, N2], [comes]), "n1") == (1, 7168), "although nobody is there yet"
+
+
+def test_who_came_before_another_one_has_gone_does_not_overload_the_node() -> None:
+    goes = facts("g", running_on("n1"), cpus=3, unsettled="is suspending")
+    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    came = facts("came", running_on("n1"), cpus=4)
+    found = settled([N1, N2], [came, goes])
+    assert found.configuration.overloaded() == []
+    assert left(found, "n1") == (4, 7168), "memory is held by both"
+    proposed = propose(found.configuration, ProposalParameters("mixed").without_solver())
+    assert isinstance(proposed, Proposal)
+    assert list(proposed.plan.actions()) == []
+
+
+def test_what_is_about_to_be_given_back_does_not_let_others_pass_the_head_of_the_queue() -> None:
+    goes = facts("g", running_on("n1"), cpus=1, unsettled="is stopping", preemptible=False)
+    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    head = facts("head", WAITING, WAITING, cpus=4, preemptible=False, time_limit_s=600.0)
+    small = facts("small", WAITING, preemptible=False, time_limit_s=3600.0)
+    found = settled([N1, N2], [head, small, goes])
+    proposed = propose(found.configuration, ProposalParameters("mixed").without_solver())
+    assert isinstance(proposed, Proposal)
+    assert list(proposed.plan.actions()) == []
+    assert "leaves no room for head to start in 60 s" in proposed.decision.reasons["small"].sentence
+    assert proposed.sentence == "0 of 2 vjobs run: nothing changes; there is nothing to do."
 
 
 def test_the_host_keeps_its_part() -> None:
-    assert capacity(settled([replace(N1, reserved=Resources(1, 512))], []), "n1") == (3, 7680)
+    assert left(settled([replace(N1, reserved=Resources(1, 512))], []), "n1") == (3, 7680)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +154,7 @@ def test_vms_stay_where_a_room_is_missing_and_nobody_else_wants_the_node() -> No
     found = settled([replace(N1, room=RoomUse.NONE), N2], [facts("r", running_on("n1"), running_on("n2"))])
     assert found.left_out["r"].why is Why.ROOMLESS
     assert str(found.left_out["r"]) == "r-0 is on n1, and stays while the engine has no room there"
-    assert capacity(found, "n2") == (3, 7168)
+    assert left(found, "n2") == (3, 7168)
     state_there = settled([replace(N1, room=RoomUse.NONE), N2], [facts("s", sleeping_on("n1"))])
     assert state_there.left_out == {}, "a saved state needs no room"
 
@@ -131,7 +176,7 @@ def test_who_has_something_out_of_reach_keeps_its_place_and_nobody_acts_on_it(pl
     assert str(found.left_out["q"]).endswith("q-1 is on n1: its libvirt does not answer")
     assert found.configuration.node_by_name["n1"] == Node("n1", NOTHING, NodeState.DRAINING)
     # what it has elsewhere keeps its room there
-    assert capacity(found, "n2") == ((3, 7168) if place.state is VMState.RUNNING else (4, 8192))
+    assert left(found, "n2") == ((3, 7168) if place.state is VMState.RUNNING else (4, 8192))
     proposed = propose(found.configuration, ProposalParameters("mixed").without_solver())
     assert isinstance(proposed, Proposal)
     assert [str(action) for action in proposed.plan.actions()] == ["run w-0 to n2", "run w-1 to n2"]
@@ -167,21 +212,21 @@ def test_a_state_on_shared_storage_is_in_reach() -> None:
 def test_one_whose_facts_cannot_be_hurts_only_itself(vjob: VJobFacts, why: Why, words: str) -> None:
     found = settled([N1, N2], [vjob, WAITS])
     assert found.left_out["x"].why is why and str(found.left_out["x"]).startswith(words)
-    assert [each.name for each in found.configuration.vjobs] == ["w"]
+    assert decided(found) == ["w"]
 
 
 def test_of_two_vjobs_of_one_name_in_different_states_the_second_harms_nobody_else() -> None:
     """Names of VMs come from job ids; should two vjobs share one, the second is left out."""
     twin = replace(WAITS, name="y")
     found = settled([N1, N2], [WAITS, twin])
-    assert [vjob.name for vjob in found.configuration.vjobs] == ["w"]
+    assert decided(found) == ["w"]
     assert "exists already" in str(found.left_out["y"])
 
 
 def test_what_is_left_out_late_still_holds_its_part() -> None:
     odd = facts("x", running_on("n1"), ran_s=-1.0)
     found = settled([N1, N2], [odd])
-    assert found.left_out["x"].why is Why.CONTRADICTION and capacity(found, "n1") == (3, 7168)
+    assert found.left_out["x"].why is Why.CONTRADICTION and left(found, "n1") == (3, 7168)
 
 
 def test_nodes_that_cannot_be_are_a_fault_of_the_caller() -> None:
