@@ -246,6 +246,18 @@ class Durations(_Section):
     pipeline_s: _DurationS = Field(1.0, description="between the beginnings of two suspends, or resumes, of one vjob")
 
 
+class Tokens(_Section):
+    """How many VMs context switches act on at the same time; the defaults suit nodes with one SSD and 10 GbE."""
+
+    boots: int = Field(8, ge=1, le=1000, description="VMs that boot on a node")
+    saves: int = Field(4, ge=1, le=1000, description="VMs of a node that are suspended")
+    restores: int = Field(4, ge=1, le=1000, description="VMs that are resumed on a node")
+    migrations: int = Field(2, ge=1, le=1000, description="VMs that migrate to a node, and as many from it")
+    transfers: int = Field(
+        64, ge=1, le=10000, description="VMs of the whole cluster that are suspended, resumed or migrate"
+    )
+
+
 _MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
 
 
@@ -298,6 +310,7 @@ class Settings(_Section):
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     network: Network
     durations: Durations = Durations()  # type: ignore[call-arg]
+    tokens: Tokens = Tokens()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
+from rmsplugin.model.elements import SHARED, VM, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rmsplugin.engine import tokens
 from rmsplugin.engine.assess import Assessment, assess
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
@@ -120,10 +121,15 @@ class Switch:
                 if step.state is StepState.RUNNING:
                     states[step.id] = self._outcome(step)
             begun = []
+            under_way = [self._use(step) for step in steps if states[step.id] is StepState.RUNNING]
             for step in steps:
-                if states[step.id] is StepState.PLANNED:
-                    states[step.id], said = self._consider(step, states, judge)
-                    begun += [said] if said else []
+                if states[step.id] is not StepState.PLANNED:
+                    continue
+                use = self._use(step)
+                states[step.id], said = self._consider(step, states, under_way, use, judge)
+                if states[step.id] is StepState.RUNNING:
+                    under_way.append(use)
+                begun += [said] if said else []
             self._end_plans()
             return begun
 
@@ -149,7 +155,20 @@ class Switch:
         self._context.ledger.plans.step_ends(step.id, state, operation.error)
         return state
 
-    def _consider(self, step: Step, states: Mapping[int, StepState], judge: bool) -> tuple[StepState, str]:
+    def _use(self, step: Step) -> tokens.Use:
+        """The tokens that a step takes, by where the VMs of its vjob are now."""
+        vjob = self._row(step.vjob)
+        vms = self._context.ledger.vms(vjob.job_id) if vjob is not None else []
+        return tokens.use_of(step, {vm.name: vm.host for vm in vms if vm.host})
+
+    def _consider(
+        self,
+        step: Step,
+        states: Mapping[int, StepState],
+        under_way: Sequence[tokens.Use],
+        use: tokens.Use,
+        judge: bool,
+    ) -> tuple[StepState, str]:
         """Begin a planned step, skip it, or leave it; and what was begun."""
         needs = {states[need] for need in step.needs}
         if needs & {StepState.FAILED, StepState.SKIPPED}:
@@ -160,6 +179,8 @@ class Switch:
             return StepState.PLANNED, ""
         vjob = self._row(step.vjob)
         if vjob is not None and vjob.job_id in self._executor.busy():
+            return StepState.PLANNED, ""
+        if not tokens.are_free(self._context.settings.tokens, under_way, use):
             return StepState.PLANNED, ""
         try:
             if not self._may_begin(step, vjob, judge):

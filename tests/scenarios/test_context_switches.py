@@ -150,9 +150,9 @@ def test_what_waits_for_a_step_that_failed_is_skipped_and_decided_anew(world: Wo
 
 
 def test_a_vjob_that_is_cancelled_while_room_is_made_for_it_is_not_started(world: World) -> None:
-    low = running(world, 3)
+    low = running(world, 3, memory_mib=FULL_MIB)
     world.pass_time(400)
-    high = world.submit(vms=1, cpus=2, partition="urgent")
+    high = world.submit(vms=1, cpus=2, memory_mib=FULL_MIB, partition="urgent")
     suspend = world.hypervisor.save
 
     def cancelled(*words: object, **options: object) -> None:
