@@ -230,7 +230,7 @@ class Decision(_Section):
     """How the engine decides which vjobs run."""
 
     policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"] = Field(
-        "mixed", description="the rule; `rmsplugin plan --policy NAME` tries each of them offline"
+        "mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline"
     )
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
         3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"

@@ -20,6 +20,7 @@ import sqlite_utils
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import open_database
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
+from rmsplugin.engine.samples import Samples
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
@@ -47,6 +48,8 @@ class Ledger:
         self._db = open_database(path)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
+        #: What running VMs demand.
+        self.samples = Samples(self._write, self._rows)
 
     def close(self) -> None:
         """Close the database."""
@@ -134,7 +137,10 @@ class Ledger:
         return found
 
     def prune(self, before: float) -> int:
-        """Forget vjobs that ended before that time, with their operations, and older events. Returns how many vjobs."""
+        """Forget vjobs that ended before that time, with their operations, and older events and samples.
+
+        Returns how many vjobs.
+        """
         old = "select job_id from vjobs where state = 'terminated' and state_since < ?"
         operations = f"select id from operations where job_id in ({old})"
         with self._write() as db:
@@ -144,6 +150,7 @@ class Ledger:
             db.execute("delete from node_failures where last < ?", [before])
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
+            db.execute("delete from samples where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:

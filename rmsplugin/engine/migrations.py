@@ -95,3 +95,15 @@ def m004_failures_in_a_row(db: Database) -> None:
             error text not null, primary key (node, kind, user))"""
     )
     db.execute("alter table vjobs drop column not_before")
+
+
+@migrations()
+def m006_cpu_demands(db: Database) -> None:
+    """Running VMs demand what they are seen to use; how that changed is kept."""
+    db.execute("alter table vms add column centi_cpus integer")
+    db.execute(
+        """create table samples (
+            vm text not null, time integer not null, centi_cpus integer not null, memory_rss_kib integer,
+            primary key (vm, time)) without rowid"""
+    )
+    db.execute("create index samples_time on samples (time)")
