@@ -92,10 +92,10 @@ class Demands:
         if len(nodes) != 1:
             return run
         (node,) = nodes
-        info, statistics = seen.vms[node].get(name), seen.statistics.get(node, {}).get(name)
-        if info is not None and info.power is not VMPower.RUNNING:
+        statistics = seen.statistics.get(node, {}).get(name)
+        if seen.vms[node][name].power is not VMPower.RUNNING:
             return replace(run, demand=run.demand.anew())  # the time in which it stood still counts for nothing
-        if info is None or statistics is None or statistics.cpu_time_ns is None:
+        if statistics is None or statistics.cpu_time_ns is None:
             return run
         demand = run.demand if node == run.node else run.demand.anew()
         sample = CpuSample(seen.sampled[node], statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0)
@@ -106,10 +106,10 @@ class Demands:
 
 
 def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
-    """The nodes on which each VM was seen: a node's VMs and its statistics are read one after the other."""
+    """The nodes on which each VM was seen."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for node, vms in seen.vms.items():
-        for name in [*vms, *seen.statistics.get(node, {})]:
+        for name in vms:
             found[name].add(node)
     return found
 
