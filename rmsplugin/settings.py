@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rmsplugin.errors import SettingsError
+from rmsplugin.model.durations import DEFAULTS
 
 DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
 
@@ -225,25 +226,68 @@ _DurationS = Annotated[float, Field(ge=0, le=86400)]
 _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 
 
+class Decision(_Section):
+    """How the engine decides which vjobs run."""
+
+    policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"] = Field(
+        "mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline"
+    )
+    patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
+        3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
+    )
+    horizon_s: Seconds = Field(
+        3600.0, description="mixed: no context switch is taken to be worth it for longer than this"
+    )
+    demand_window_s: Seconds = Field(
+        60.0, description="the CPU demand of a VM falls when nothing more was seen for so long"
+    )
+
+
+class Planning(_Section):
+    """How the engine searches for the plan of a context switch."""
+
+    limit_s: Annotated[float, Field(ge=1, le=3600)] = Field(
+        10.0, description="a proposal that takes longer is given up, and one without a search takes its place"
+    )
+    memory_limit_mib: int = Field(
+        2048, ge=512, le=1 << 20, description="the proposing process that takes more is ended, with the same result"
+    )
+    objective: Literal["cost", "nodes"] = Field(
+        "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on so many"
+    )
+
+
 class Durations(_Section):
     """How long each action on a VM takes by itself: a constant, and for some an amount for each MiB of the VM's memory.
 
-    Only for the estimate of how long a plan takes; the defaults are those of RR-6929, section 2.3.
+    For decisions, which weigh what a context switch costs, and for the estimate of how long a plan takes.
     """
 
-    run_s: _DurationS = Field(6.0, description="to boot a VM")
-    stop_s: _DurationS = Field(25.0, description="to stop a VM")
-    migrate_s: _DurationS = Field(2.0, description="a live migration, besides the transfer of its memory")
-    migrate_s_per_mib: _SecondsPerMib = Field(0.0117, description="to transfer memory in a live migration")
-    suspend_s: _DurationS = Field(10.0, description="a suspend, besides the saving of its memory")
-    suspend_s_per_mib: _SecondsPerMib = Field(0.039, description="to save memory")
-    resume_s: _DurationS = Field(10.0, description="a resume on the node with the saved state, besides reading it")
-    resume_s_per_mib: _SecondsPerMib = Field(0.039, description="to read saved memory on that node")
-    remote_resume_s: _DurationS = Field(20.0, description="a resume on another node, besides copying and reading")
-    remote_resume_s_per_mib: _SecondsPerMib = Field(
-        0.078, description="to copy saved memory from another node and read it"
+    run_s: _DurationS = Field(DEFAULTS["run_s"], description="to boot a VM")
+    stop_s: _DurationS = Field(DEFAULTS["stop_s"], description="to stop a VM")
+    migrate_s: _DurationS = Field(
+        DEFAULTS["migrate_s"], description="a live migration, besides the transfer of its memory"
     )
-    pipeline_s: _DurationS = Field(1.0, description="between the beginnings of two suspends, or resumes, of one vjob")
+    migrate_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["migrate_s_per_mib"], description="to transfer memory in a live migration"
+    )
+    suspend_s: _DurationS = Field(DEFAULTS["suspend_s"], description="a suspend, besides the saving of its memory")
+    suspend_s_per_mib: _SecondsPerMib = Field(DEFAULTS["suspend_s_per_mib"], description="to save memory")
+    resume_s: _DurationS = Field(
+        DEFAULTS["resume_s"], description="a resume on the node with the saved state, besides reading it"
+    )
+    resume_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["resume_s_per_mib"], description="to read saved memory on that node"
+    )
+    remote_resume_s: _DurationS = Field(
+        DEFAULTS["remote_resume_s"], description="a resume on another node, besides copying and reading"
+    )
+    remote_resume_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["remote_resume_s_per_mib"], description="to copy saved memory from another node and read it"
+    )
+    pipeline_s: _DurationS = Field(
+        DEFAULTS["pipeline_s"], description="between the beginnings of two suspends, or resumes, of one vjob"
+    )
 
 
 class Tokens(_Section):
@@ -309,6 +353,8 @@ class Settings(_Section):
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     network: Network
+    decision: Decision = Decision()  # type: ignore[call-arg]
+    planning: Planning = Planning()  # type: ignore[call-arg]
     durations: Durations = Durations()  # type: ignore[call-arg]
     tokens: Tokens = Tokens()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]

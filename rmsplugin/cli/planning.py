@@ -157,22 +157,23 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     with _display() as show:
         from rmsplugin.cli.plan import solve, text
-        from rmsplugin.decision.parameters import Parameters
+        from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
+        from rmsplugin.planning.makespan import Durations
         from rmsplugin.proposing.document import document
         from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         _warn_of_unknown_nodes(arguments.command, configuration)
-        search = search_of(arguments)
+        search, durations = search_of(arguments), solve.durations(arguments.config)
         parameters = ProposalParameters(
             policy=arguments.policy,
-            decision=Parameters(search=search),
+            decision=Parameters(search=search, durations=SwitchDurations.from_values(durations)),
             objective=arguments.objective,
             heuristic=arguments.heuristic,
             search=search,
-            durations=solve.durations(arguments.config),
+            durations=Durations.from_values(durations),
         )
         answer = solve.plan(configuration, parameters, show)
     if graph is not None:

@@ -58,7 +58,7 @@ class CpuDemand:
     """What a VM demands by the samples so far, and what of them the next one needs.
 
     Make one with ``CpuDemand.requested`` when the VM boots or resumes, and replace it by ``after`` for each sample. A
-    VM that migrates keeps it: its counters begin anew, its work does not.
+    VM that migrates keeps it (``anew``): its counters begin anew, its work does not.
     """
 
     vcpus: int
@@ -82,6 +82,10 @@ class CpuDemand:
         """The demand in CPUs, two decimals at most: from 0 to its vCPUs."""
         return self.centi_cpus / 100
 
+    def anew(self) -> CpuDemand:
+        """The same demand where the counters begin anew: the next sample is compared with none before it."""
+        return replace(self, last=None, intervals=())
+
     def after(self, sample: CpuSample, window_s: float = WINDOW_S) -> CpuDemand:
         """The demand after one more sample.
 
@@ -90,7 +94,7 @@ class CpuDemand:
         """
         interval = self._used(sample)
         if interval is None:
-            return replace(self, last=sample, intervals=())
+            return replace(self.anew(), last=sample)
         before = self.intervals[-1] if self.intervals else None
         reached = sample.time_s - window_s
         # Where samples are rarer than the window is long, the last two intervals have to do.

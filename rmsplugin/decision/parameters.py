@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import VJob
 from rmsplugin.packing.search import Search
 
@@ -21,17 +23,33 @@ class ActionDuration:
         return self.constant_s + self.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
 
 
+def _grows(values: Mapping[str, float], name: str) -> ActionDuration:
+    return ActionDuration(values[f"{name}_s"], values[f"{name}_s_per_mib"])
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchDurations:
     """What a vjob does not compute while it is switched (RR-6929 section 2.3, fig. 3).
 
     Booting does not depend on the memory, suspend and resume do. Migration is live, so the guest loses next to nothing,
-    and how many there are is the planner's choice: it counts nothing here.
+    and how many there are is the planner's choice: it counts nothing here. The defaults are
+    ``rmsplugin.model.durations.DEFAULTS``.
     """
 
-    run: ActionDuration = ActionDuration(6.0)
-    suspend: ActionDuration = ActionDuration(5.0, 0.01)
-    resume: ActionDuration = ActionDuration(5.0, 0.01)
+    run: ActionDuration = ActionDuration(DEFAULTS["run_s"])
+    suspend: ActionDuration = ActionDuration(DEFAULTS["suspend_s"], DEFAULTS["suspend_s_per_mib"])
+    resume: ActionDuration = ActionDuration(DEFAULTS["resume_s"], DEFAULTS["resume_s_per_mib"])
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, float]) -> SwitchDurations:
+        """Durations from the keys and values of section [durations] of the settings (which this layer does not know).
+
+        A vjob is decided on before anybody knows where it will be resumed: it is taken to be where its state is.
+
+        Raises:
+            KeyError: a key is missing.
+        """
+        return cls(ActionDuration(values["run_s"]), _grows(values, "suspend"), _grows(values, "resume"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.vjob import Geometry
+from rmsplugin.model.vjob import Geometry, VJobState
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ def demand(context: Context, geometry: Geometry, observed_cpus: float | None = N
 
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
     """The CPUs that a running VM was seen to demand; None where nothing is known: then those asked for count."""
-    return None
+    return context.demands.cpus(vm.name) if vjob.state is VJobState.RUNNING else None
 
 
 def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:

@@ -12,6 +12,7 @@ from rmsplugin.adapters.guest import Guests
 from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
@@ -48,6 +49,11 @@ class Context:
     def jobs(self) -> JobReader:
         """Reads of single jobs, shared by all operations that wait for theirs."""
         return JobReader(self.rms)
+
+    @cached_property
+    def demands(self) -> Demands:
+        """What running VMs demand of CPUs, as observed."""
+        return Demands(self)
 
     @cached_property
     def stores(self) -> Stores:

@@ -79,6 +79,7 @@ class Cycle:
         # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
         busy = self._executor.busy()
         seen = self.seen = observe(self._context)
+        self._context.demands.look(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += self._not_ours_any_more()

@@ -27,6 +27,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.parameters import proposer_limits
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.service import Service
@@ -78,7 +79,7 @@ class Daemon:
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         placing = Placing(self.context, self.executor)
         self.switch = Switch(self.context, self.executor, placing)
-        self.proposer = Proposer()
+        self.proposer = Proposer(proposer_limits(settings))
         self.cycle = Cycle(self.context, self.executor, placing, self.switch, self.proposer)
         self.service = Service(
             self.context, Requests(self.context, self.executor, placing, self.cycle, self.wake), self.cycle

@@ -21,6 +21,7 @@ from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import open_database
 from rmsplugin.engine.plans import Plans
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
+from rmsplugin.engine.samples import Samples
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
 
@@ -50,6 +51,8 @@ class Ledger:
         self.failures = Failures(self._write, self._rows, clock)
         #: What was decided, and the plans that carry it out.
         self.plans = Plans(self._write, self._rows, clock)
+        #: What running VMs demand.
+        self.samples = Samples(self._write, self._rows)
 
     def close(self) -> None:
         """Close the database."""
@@ -137,7 +140,10 @@ class Ledger:
         return found
 
     def prune(self, before: float) -> int:
-        """Forget vjobs that ended before that time, with their operations, and older events. Returns how many vjobs."""
+        """Forget vjobs that ended before that time, with their operations, and older events and samples.
+
+        Returns how many vjobs.
+        """
         old = "select job_id from vjobs where state = 'terminated' and state_since < ?"
         operations = f"select id from operations where job_id in ({old})"
         with self._write() as db:
@@ -148,6 +154,7 @@ class Ledger:
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
             self.plans.prune(before)
+            db.execute("delete from samples where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:

@@ -129,3 +129,15 @@ def m005_context_switches(db: Database) -> None:
     db.execute("create table pause (id integer primary key check (id = 1), since real not null, by text not null)")
     db.execute("alter table vjobs rename column evacuated to resumes")
     db.execute("alter table vjobs add column ran_s real not null default 0")
+
+
+@migrations()
+def m006_cpu_demands(db: Database) -> None:
+    """Running VMs demand what they are seen to use; how that changed is kept."""
+    db.execute("alter table vms add column centi_cpus integer")
+    db.execute(
+        """create table samples (
+            vm text not null, time integer not null, centi_cpus integer not null, memory_rss_kib integer,
+            primary key (vm, time)) without rowid"""
+    )
+    db.execute("create index samples_time on samples (time)")

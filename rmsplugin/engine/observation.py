@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from rmsplugin.adapters.hypervisor.base import VMInfo
+from rmsplugin.adapters.hypervisor.base import VMInfo, VMStatistics
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
@@ -27,26 +27,37 @@ class Observation:
     vms: dict[str, dict[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
     unreachable: dict[str, str] = field(default_factory=dict)  # node -> why
     faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
+    statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
+    sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
 
     def where(self, vm: str) -> list[str]:
         """Nodes on which the VM was seen."""
         return [node for node, vms in self.vms.items() if vm in vms]
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What was seen on one node."""
+
+    vms: dict[str, VMInfo]
+    statistics: dict[str, VMStatistics] | None
+    sampled: float
+
+
 def observe(context: Context) -> Observation:
     """Look at everything once. Raises UnavailableError if the RMS does not answer."""
     taken = context.clock.now()
     rms = context.rms.snapshot()
-    vms: dict[str, dict[str, VMInfo]] = {}
+    answers: dict[str, _Node] = {}
     unreachable: dict[str, str] = {}
     # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
     left = {place for vm in context.ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
     names = list(dict.fromkeys([*vm_hosts(context.settings, rms), *sorted(left)]))
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
-        futures = {name: pool.submit(context.hypervisor.list_vms, name) for name in names}
+        futures = {name: pool.submit(_look_at, context, name) for name in names}
         for name, future in futures.items():
             try:
-                vms[name] = future.result()
+                answers[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
             except Exception as bug:  # one odd node keeps nobody from seeing the others
@@ -55,4 +66,28 @@ def observe(context: Context) -> Observation:
     rooms = find_rooms(context.settings, rms, taken)
     reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
     faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
-    return Observation(taken, rms, rooms, vms, unreachable, faults)
+    statistics = {name: each.statistics for name, each in answers.items() if each.statistics is not None}
+    return Observation(
+        taken=taken,
+        rms=rms,
+        rooms=rooms,
+        vms={name: each.vms for name, each in answers.items()},
+        unreachable=unreachable,
+        faults=faults,
+        statistics=statistics,
+        sampled={name: answers[name].sampled for name in statistics},
+    )
+
+
+def _look_at(context: Context, node: str) -> _Node:
+    """Read one node; a node that lists its VMs and has no statistics of them is seen without these."""
+    vms = context.hypervisor.list_vms(node)
+    statistics: dict[str, VMStatistics] | None = None
+    if vms:
+        try:
+            statistics = context.hypervisor.statistics(node)
+        except RmspluginError as error:
+            log.warning("no statistics of %s: %s", node, error)
+        except Exception:  # counters are not worth the sight of the VMs
+            log.exception("reading statistics of %s", node)
+    return _Node(vms, statistics, context.clock.now())

@@ -1,12 +1,44 @@
-"""Parameters: how proposals are made, as the settings and slurm.conf say."""
+"""Parameters: how the engine proposes context switches, from the settings and from slurm.conf as it is now."""
 
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.decision.parameters import Parameters, SwitchDurations
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.makespan import Durations
+from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
+#: Shares of ``planning.limit_s``. What is left is for the work around the searches, on a machine that others use, too.
+_DECISION_SHARE = 0.25
+_PLACEMENT_SHARE = 0.4
+
 
 def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParameters:
-    """How to decide, to place and to estimate."""
-    return ProposalParameters("mixed", shared_store=settings.nodes.shared_store is not None)
+    """How to decide, to place and to estimate: what a proposal depends on besides the configuration.
+
+    How long a vjob is exempt from suspension is Slurm's PreemptExemptTime, where slurm.conf has one.
+    """
+    durations = settings.durations.model_dump()
+    default = Parameters()
+    limit_s = settings.planning.limit_s
+    return ProposalParameters(
+        policy=settings.decision.policy,
+        decision=Parameters(
+            search=Search(time_limit_s=_DECISION_SHARE * limit_s),
+            exempt_s=default.exempt_s if rms.preempt_exempt_s is None else rms.preempt_exempt_s,
+            patience_s=settings.decision.patience_s,
+            horizon_s=settings.decision.horizon_s,
+            durations=SwitchDurations.from_values(durations),
+        ),
+        objective=settings.planning.objective,
+        search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),
+        durations=Durations.from_values(durations),
+        shared_store=settings.nodes.shared_store is not None,
+    )
+
+
+def proposer_limits(settings: Settings) -> Limits:
+    """Bounds of the process that proposes."""
+    return Limits(deadline_s=settings.planning.limit_s, memory_mib=settings.planning.memory_limit_mib)

@@ -53,6 +53,7 @@ class VMRow:
     touched: tuple[str, ...] = ()  # every node that may hold a file or a domain of it
     host_key: str = field(default="", repr=False)  # private, OpenSSH form
     host_key_public: str = ""
+    centi_cpus: int | None = None  # its demand by observation, hundredths of a CPU; None: what was requested
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import SHARED
 from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan
@@ -25,22 +26,21 @@ class Duration:
     s_per_mib: float = 0.0
 
 
+def _grows(values: Mapping[str, float], name: str) -> Duration:
+    return Duration(values[f"{name}_s"], values[f"{name}_s_per_mib"])
+
+
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long each kind of action takes by itself.
+    """How long each kind of action takes by itself; the defaults are ``rmsplugin.model.durations.DEFAULTS``."""
 
-    The defaults follow RR-6929 section 2.3 and fig. 3: a run takes about 6 s and a stop 25 s whatever the VM; the
-    others depend on the memory (of 2 GiB: a migration 26 s, a suspend or local resume a minute and a half), a remote
-    resume takes twice as long as a local one.
-    """
-
-    run: Duration = Duration(6.0)
-    stop: Duration = Duration(25.0)
-    migrate: Duration = Duration(2.0, 0.0117)
-    suspend: Duration = Duration(10.0, 0.039)
-    resume_local: Duration = Duration(10.0, 0.039)
-    resume_remote: Duration = Duration(20.0, 0.078)
-    pipeline_s: float = 1.0  # between the beginnings of two suspends, or resumes, of one vjob
+    run: Duration = Duration(DEFAULTS["run_s"])
+    stop: Duration = Duration(DEFAULTS["stop_s"])
+    migrate: Duration = Duration(DEFAULTS["migrate_s"], DEFAULTS["migrate_s_per_mib"])
+    suspend: Duration = Duration(DEFAULTS["suspend_s"], DEFAULTS["suspend_s_per_mib"])
+    resume_local: Duration = Duration(DEFAULTS["resume_s"], DEFAULTS["resume_s_per_mib"])
+    resume_remote: Duration = Duration(DEFAULTS["remote_resume_s"], DEFAULTS["remote_resume_s_per_mib"])
+    pipeline_s: float = DEFAULTS["pipeline_s"]  # between the beginnings of two suspends, or resumes, of one vjob
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> Durations:
@@ -49,17 +49,13 @@ class Durations:
         Raises:
             KeyError: a key is missing.
         """
-
-        def grows(name: str) -> Duration:
-            return Duration(values[f"{name}_s"], values[f"{name}_s_per_mib"])
-
         return cls(
             Duration(values["run_s"]),
             Duration(values["stop_s"]),
-            grows("migrate"),
-            grows("suspend"),
-            grows("resume"),
-            grows("remote_resume"),
+            _grows(values, "migrate"),
+            _grows(values, "suspend"),
+            _grows(values, "resume"),
+            _grows(values, "remote_resume"),
             values["pipeline_s"],
         )
 

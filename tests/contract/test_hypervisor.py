@@ -338,16 +338,73 @@ def test_host_info_and_statistics(world: World) -> None:
     assert not {"q35", "pc"} & host.machines  # which are other machines in other releases of QEMU
     assert world.hypervisor.statistics(A) == {}
     boot(world)
-    first = world.hypervisor.statistics(A)[VM]
+    found = world.hypervisor.statistics(A)[VM]
+    assert found.vcpu_delay_ns is not None
+    assert found.memory_current_kib == MEMORY_MIB * 1024
+    assert found.memory_rss_kib
+
+
+def busy_s(world: World, node: str = A) -> float:
+    """How long the VM has wanted a CPU since its hypervisor process began."""
+    found = world.hypervisor.statistics(node)[VM]
+    assert found.cpu_time_ns is not None and found.vcpu_delay_ns is not None
+    return (found.cpu_time_ns + found.vcpu_delay_ns) / 1e9
+
+
+def test_counters_of_a_vm_that_computes_grow_and_hardly_those_of_one_that_stands_still(world: World) -> None:
     if isinstance(world, SimulatedWorld):
-        world.hypervisor.set_demand(VM, 0.5)
+        world.hypervisor.set_demand(VM, 1)
+    boot(world)  # which computes
+    begin = busy_s(world)
     time.sleep(1)
-    second = world.hypervisor.statistics(A)[VM]
-    assert first.cpu_time_ns is not None and second.cpu_time_ns is not None
-    assert second.cpu_time_ns > first.cpu_time_ns
-    assert second.vcpu_delay_ns is not None
-    assert second.memory_current_kib == MEMORY_MIB * 1024
-    assert second.memory_rss_kib
+    assert busy_s(world) - begin > 0.3
+    saved(world)
+    world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
+    begin = busy_s(world)
+    time.sleep(1)
+    assert busy_s(world) - begin < 0.2
+
+
+def test_counters_of_a_vm_begin_anew_where_it_migrates_to(world: World) -> None:
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_demand(VM, 1)
+    boot(world)
+    eventually(lambda: busy_s(world) > 1)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert VM not in world.hypervisor.statistics(A)
+    assert busy_s(world, B) < 1
+
+
+# What only the simulation can be told to do.
+
+only_simulated = pytest.mark.skipif(bool(INSIDE), reason="needs nodes of two CPUs and guests that obey")
+
+
+@only_simulated
+def test_vms_that_share_cpus_show_what_they_get_and_how_long_they_wait() -> None:
+    now = [0.0]
+    hypervisor = SimulatedHypervisor({A: (2, 2048), B: (2, 2048)}, clock=lambda: now[0], sleep=lambda _: None)
+    vms = [f"vjob9001-{index}" for index in range(3)]
+    for name, cpus in zip(vms, (2, 1, 1), strict=True):
+        hypervisor.set_demand(name, cpus + 1)  # more than its vCPUs can give
+        hypervisor.boot(A, spec(name, cpus=cpus), timeout_s=1)
+    now[0] = 10.0
+    hypervisor.migrate(vms[2], A, B, timeout_s=1)
+    now[0] = 40.0
+
+    def seconds(node: str) -> dict[str, tuple[float, float]]:
+        found = hypervisor.statistics(node)
+        return {
+            name: (round((each.cpu_time_ns or 0) / 1e9, 3), round((each.vcpu_delay_ns or 0) / 1e9, 3))
+            for name, each in found.items()
+        }
+
+    # 10 s of two CPUs for four that are wanted, then 30 s for three.
+    assert seconds(A) == {vms[0]: (50.0, 30.0), vms[1]: (25.0, 15.0)}
+    assert seconds(B) == {vms[2]: (30.0, 0.0)}
+    hypervisor.kill_vm(vms[0])
+    now[0] = 50.0
+    assert seconds(A) == {vms[1]: (35.0, 15.0)}
 
 
 # Save and restore.

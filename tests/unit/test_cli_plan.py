@@ -39,6 +39,7 @@ from rmsplugin.model.elements import SHARED, VM, WAITING, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
+from rmsplugin.planning import makespan
 from rmsplugin.planning.checker import Rule, Violation
 from rmsplugin.planning.makespan import Makespan
 from rmsplugin.planning.order import Order
@@ -581,12 +582,29 @@ def test_durations_are_those_of_the_settings_if_there_are_any(
 def test_each_duration_of_the_settings_is_used() -> None:
     values = {key: index + 1 for index, key in enumerate(Durations.model_fields)}
     Path("site.toml").write_text(SETTINGS.replace("run_s = 100", "\n".join(f"{k} = {v}" for k, v in values.items())))
-    taken = solve.durations("site.toml")
+    taken = makespan.Durations.from_values(solve.durations("site.toml"))
     pairs = [taken.run, taken.stop, taken.migrate, taken.suspend, taken.resume_local, taken.resume_remote]
     numbers = [pair.constant_s for pair in pairs] + [pair.s_per_mib for pair in pairs] + [taken.pipeline_s]
     assert sorted(number for number in numbers if number) == sorted(values.values())
     assert taken.resume_remote.constant_s == values["remote_resume_s"]
     assert taken.resume_local.s_per_mib == values["resume_s_per_mib"]
+
+
+def test_durations_of_the_settings_decide_whether_a_switch_pays(capsys: pytest.CaptureFixture[str]) -> None:
+    ahead = {"name": "a", "state": "waiting", "time_limit_s": 1000, "state_s": 0}
+    behind = {"name": "b", "state": "running", "state_s": 10000}
+    switch = {
+        "nodes": [{"name": name, "cpu": 1, "memory_mib": 512} for name in ("n1", "n2")],
+        "vjobs": [
+            {**ahead, "vms": [{"name": f"a-{index}", "cpu": 1, "memory_mib": 512} for index in range(2)]},
+            {**behind, "vms": [{"name": "b-0", "cpu": 1, "memory_mib": 512, "host": "n1"}]},
+        ],
+    }
+    words = ("--policy", "mixed")
+    assert planned(capsys, *words, instance=switch)["decision"]["b"]["state"] == "sleeping"
+    Path("site.toml").write_text(SETTINGS + "suspend_s = 5000\n")
+    told = planned(capsys, *words, "--config", "site.toml", instance=switch)
+    assert told["decision"]["b"]["state"] == "running"
 
 
 #: The example of the interface, word by word: n2 is allowed, and is not there.

@@ -44,7 +44,7 @@ ALLOWED = {
     "hook": {"client", "room_hook"},
     "room_hook": {"client"},
     "instance": {"model"},
-    "settings": set(),
+    "settings": {"model"},
     "errors": set(),
 }
 

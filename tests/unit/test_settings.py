@@ -22,6 +22,11 @@ rooms = "elastic"
 room_time_limit = "2-12"
 [nodes]
 memory_overhead_mib = 32
+[decision]
+policy = "easy"
+patience_s = 0
+[planning]
+limit_s = 5
 [network]
 pool = "10.0.0.10 - 10.0.0.20"
 prefix_length = 24
@@ -86,6 +91,14 @@ def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
         ("prefix_length = 24", "prefix_length = 33", "network.prefix_length", "less than or equal to 32"),
         ("prefix_length = 24", 'prefix_length = 24\nbridge = "a b"', "network.bridge", "pattern"),
         ("prefix_length = 24", 'prefix_length = 24\nmac_prefix = "52:54"', "network.mac_prefix", "pattern"),
+        ('"easy"', '"lottery"', "decision.policy", "'mixed'"),
+        ("patience_s = 0", "patience_s = -1", "decision.patience_s", "greater than or equal to 0"),
+        ("patience_s = 0", "patience_s = nan", "decision.patience_s", "less than or equal to 604800"),
+        ("patience_s = 0", "horizon_s = 0", "decision.horizon_s", "greater than 0"),
+        ("patience_s = 0", "demand_window_s = 0", "decision.demand_window_s", "greater than 0"),
+        ("limit_s = 5", "limit_s = 0.1", "planning.limit_s", "greater than or equal to 1"),
+        ("limit_s = 5", "memory_limit_mib = 100", "planning.memory_limit_mib", "greater than or equal to 512"),
+        ("limit_s = 5", 'objective = "speed"', "planning.objective", "'cost' or 'nodes'"),
         ('target = "/home"', 'target = "/my home"', "guest.mounts.0.target", "pattern"),
         ('target = "/home"', 'target = "/home"\nwhere = 1', "guest.mounts.0.where", "unknown key"),
         ('kernel = "/k"', 'kernel = "/k"\nbase = "/b"', "image.default.base", "unknown key"),

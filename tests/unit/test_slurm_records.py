@@ -122,6 +122,24 @@ def test_no_preemption_as_newer_releases_say_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("00:00:00", None),  # as it is without one in slurm.conf (22.05 and 24.11)
+        ("00:05:00", 300.0),
+        ("1-00:00:30", 86430.0),
+        ("NONE", 0.0),  # -1 in slurm.conf
+    ],
+)
+def test_preempt_exempt_time(said: str, seconds: float | None) -> None:
+    found = slurm_records.configuration(f"PreemptType             = preempt/none\nPreemptExemptTime       = {said}\n")
+    assert slurm_records.preempt_exempt_s(found) == seconds
+
+
+def test_a_configuration_without_a_preempt_exempt_time_has_none() -> None:
+    assert slurm_records.preempt_exempt_s({}) is None
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("(null)", {}),

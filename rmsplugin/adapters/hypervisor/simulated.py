@@ -137,9 +137,8 @@ class _Guest:
     spec: VMSpec
     power: VMPower
     job_running: bool = False
-    demand_cpus: float = 0.0
     cpu_time_ns: float = 0.0
-    counted_at: float = 0.0
+    vcpu_delay_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +178,8 @@ class SimulatedHypervisor:
         self.violations: list[str] = []
         self.calls: list[tuple[str, ...]] = []
         self._guests: dict[str, dict[str, _Guest]] = {node: {} for node in nodes}
+        self._counted_at = dict.fromkeys(nodes, clock())
+        self._demands: dict[str, float] = {}  # CPUs, by VM
         self._serials: dict[str, int] = {}
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, str | None, Exception]] = []
@@ -213,8 +214,8 @@ class SimulatedHypervisor:
     def kill_vm(self, vm: str) -> None:
         """The VM dies, wherever it is."""
         with self._lock:
-            for guests in self._guests.values():
-                guests.pop(vm, None)
+            for node in self._guests:
+                self._remove(node, vm)
 
     def crash_node(self, node: str) -> None:
         """The node loses power: all its VMs are gone and nobody answers; its files stay."""
@@ -223,12 +224,16 @@ class SimulatedHypervisor:
             self._unreachable.add(node)
 
     def set_demand(self, vm: str, cpus: float) -> None:
-        """Let the VM use so many CPUs from now on, as ``statistics`` shows it."""
+        """Let the VM, which may not exist yet, want so many CPUs from now on, wherever and whenever it runs.
+
+        ``statistics`` shows how many it gets: its vCPUs at most, and a share where the VMs of a node want more CPUs
+        than the node has. For the rest of the time its vCPUs wait.
+        """
         with self._lock:
-            for guests in self._guests.values():
+            for node, guests in self._guests.items():
                 if vm in guests:
-                    self._count(guests[vm])
-                    guests[vm].demand_cpus = cpus
+                    self._count(node)
+            self._demands[vm] = cpus
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -263,11 +268,11 @@ class SimulatedHypervisor:
         """See ``base.Hypervisor``."""
         with self._lock:
             self._enter("statistics", node)
+            self._count(node)
             result = {}
             for name, guest in sorted(self._guests[node].items()):
-                self._count(guest)
                 memory_kib = guest.spec.memory_mib * 1024
-                result[name] = VMStatistics(int(guest.cpu_time_ns), 0, memory_kib, memory_kib)
+                result[name] = VMStatistics(int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), memory_kib, memory_kib)
             return result
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
@@ -301,7 +306,7 @@ class SimulatedHypervisor:
             self._serials[name] = self._serials.get(name, 0) + 1
             state = SimulatedState(name, guest.spec.memory_mib * MIB, self._serials[name])
             self.files.put(node, path, replace(state, complete=False))
-            self._count(guest)
+            self._count(node)
             power_before = guest.power
             guest.power, guest.job_running = VMPower.PAUSED, True
 
@@ -363,9 +368,6 @@ class SimulatedHypervisor:
             guest.job_running = True
 
         def succeed() -> None:
-            self._count(guest)
-            arrived = self._guests[destination][name]
-            arrived.demand_cpus, arrived.cpu_time_ns = guest.demand_cpus, guest.cpu_time_ns
             self._remove(source, name)
             self._become(destination, name, power_before)
 
@@ -465,22 +467,29 @@ class SimulatedHypervisor:
             self._breach(
                 f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free"
             )
-        self._guests[node][spec.name] = _Guest(spec, VMPower.INCOMING, job_running=True, counted_at=self._clock())
+        self._guests[node][spec.name] = _Guest(spec, VMPower.INCOMING, job_running=True)
 
     def _become(self, node: str, vm: str, power: VMPower) -> None:
+        self._count(node)
         guest = self._guests[node].get(vm)
         if guest is not None:
-            self._count(guest)
             guest.power, guest.job_running = power, False
 
     def _remove(self, node: str, vm: str) -> None:
+        self._count(node)
         self._guests[node].pop(vm, None)
 
-    def _count(self, guest: _Guest) -> None:
+    def _count(self, node: str) -> None:
+        """Bring the counters of the node up to date: to be called before anything that changes who runs there."""
         now = self._clock()
-        if guest.power is VMPower.RUNNING:
-            guest.cpu_time_ns += max(0.0, now - guest.counted_at) * guest.demand_cpus * 1e9
-        guest.counted_at = now
+        passed_ns = max(0.0, now - self._counted_at[node]) * 1e9
+        self._counted_at[node] = now
+        running = [guest for guest in self._guests[node].values() if guest.power is VMPower.RUNNING]
+        wanted = {guest.spec.name: min(self._demands.get(guest.spec.name, 0.0), guest.spec.cpus) for guest in running}
+        share = min(1.0, self._capacity[node][0] / (sum(wanted.values()) or 1.0))
+        for guest in running:
+            guest.cpu_time_ns += passed_ns * wanted[guest.spec.name] * share
+            guest.vcpu_delay_ns += passed_ns * wanted[guest.spec.name] * (1 - share)
 
     def _breach(self, what: str) -> None:
         self.violations.append(what)

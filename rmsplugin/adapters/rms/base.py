@@ -121,7 +121,8 @@ class RmsSnapshot:
     licenses: dict[str, int] = field(default_factory=dict)  # those of slurm.conf, and how many there are
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
-    preempt_exempt_time_s: int = 0
+    #: PreemptExemptTime of slurm.conf: a job is not preempted for so long after its start; None where it is not set.
+    preempt_exempt_s: float | None = None
     version: str = ""
 
 

@@ -38,6 +38,7 @@ class SimulatedRms(SimulatedCluster):
                 licenses=dict(self.licenses),
                 preempt_type=self.preempt_type,
                 preempt_mode=self.preempt_mode,
+                preempt_exempt_s=self.preempt_exempt_s,
                 version="22.05.8",
             )
 

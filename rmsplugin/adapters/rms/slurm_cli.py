@@ -70,7 +70,7 @@ class SlurmCli:
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
-            preempt_exempt_time_s=slurm_records.duration_s(configuration.get("PreemptExemptTime", "")),
+            preempt_exempt_s=slurm_records.preempt_exempt_s(configuration),
             version=configuration["SLURM_VERSION"],
         )
 

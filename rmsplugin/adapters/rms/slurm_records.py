@@ -147,3 +147,13 @@ def preempt_type(configuration: Mapping[str, str]) -> str:
     """PreemptType of slurm.conf. Newer releases of Slurm have no plugin for preempt/none, and say `(null)`."""
     said = configuration.get("PreemptType", "")
     return "preempt/none" if said in _NONE else said
+
+
+def preempt_exempt_s(configuration: Mapping[str, str]) -> float | None:
+    """PreemptExemptTime of slurm.conf; None where it is not set.
+
+    A time of 0 is Slurm's default and prints the same as none, so it counts as not set; -1, printed as NONE, is how
+    slurm.conf says that nothing is exempt.
+    """
+    said = configuration.get("PreemptExemptTime", "")
+    return 0.0 if said == "NONE" else float(duration_s(said)) or None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rmsplugin.cli.plan.answer import Answer
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
-from rmsplugin.planning.makespan import Durations
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal
@@ -63,8 +63,8 @@ def _refuse(faults: list[str]) -> None:
         )
 
 
-def durations(config: str | None) -> Durations:
-    """How long actions take, by the settings; by the papers where there are no settings and none were asked for.
+def durations(config: str | None) -> Mapping[str, float]:
+    """Section [durations] of the settings; that of the papers where there are no settings and none were asked for.
 
     Raises:
         SettingsError: the settings are wrong, or those that --config or the environment names are not there.
@@ -72,8 +72,8 @@ def durations(config: str | None) -> Durations:
     path = settings_path(config)
     named = config is not None or os.environ.get("RMSPLUGIN_CONFIG")
     if not named and not os.access(path, os.R_OK):
-        return Durations()
-    return Durations.from_values(load(path).durations.model_dump())
+        return DEFAULTS
+    return load(path).durations.model_dump()
 
 
 def graph(answer: Answer) -> str:

@@ -1,0 +1,122 @@
+"""Demands: what running VMs demand of CPUs, from the counters that each cycle has read; kept over restarts.
+
+The rule is ``rmsplugin.decision.cpu_demand``. Here is what counts as a sample of which run of a VM:
+
+- a run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it;
+- counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
+- a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
+- nor does one that is seen on two nodes, of which nobody knows where it computes.
+
+The ledger has the demand that each VM has now; only what the next sample needs besides is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.decision.cpu_demand import CpuDemand, CpuSample
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.samples import Sample
+from rmsplugin.model.vjob import VJobState
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.context import Context
+    from rmsplugin.engine.observation import Observation
+
+#: Events start cycles early. What a VM used in a shorter time is mostly chance, so such a sample is left out.
+_LEAST_APART_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a VM, and what is known of its demand."""
+
+    began: tuple[str, float]  # which VM, and since when its vjob has been running
+    demand: CpuDemand
+    recorded: int | None  # its demand in the ledger, in hundredths of a CPU; None: what was requested
+    node: str = ""  # of the last sample
+
+
+class Demands:
+    """What each running VM demands."""
+
+    def __init__(self, context: Context) -> None:
+        """Nothing is known but what the ledger has."""
+        self._context = context
+        self._runs: dict[str, _Run] = {}  # by VM; replaced as a whole, for others read it meanwhile
+
+    def look(self, seen: Observation) -> None:
+        """Take in the samples of one observation, and record what changed by them. Once for each observation."""
+        ledger = self._context.ledger
+        vms = ledger.live_vms()
+        vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
+        nodes = _nodes_of_vms(seen)
+        runs, changes = {}, []
+        for vm in vms:
+            vjob = vjobs[vm.job_id]
+            if vjob.state not in (VJobState.RUNNING, VJobState.SUSPENDING):
+                continue
+            before = run = self._run(vjob, vm)
+            if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
+                run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
+            if run.demand.centi_cpus != before.demand.centi_cpus:
+                run = replace(run, recorded=run.demand.centi_cpus)
+                changes.append((vjob, vm, _sample(run, seen, vm.name)))
+            runs[vm.name] = run
+        if changes:
+            ledger.samples.record(changes)
+        self._runs = runs
+
+    def cpus(self, vm_name: str) -> float | None:
+        """The demand that was observed, in CPUs; None if none was, so that what was requested counts.
+
+        A VM that is neither running nor being suspended has none.
+        """
+        run = self._runs.get(vm_name)
+        return None if run is None or run.recorded is None else run.demand.cpus
+
+    def _run(self, vjob: VJobRow, vm: VMRow) -> _Run:
+        """The run that the VM is in, as far as it is known."""
+        began = (vm.uuid, vjob.state_since)
+        run = self._runs.get(vm.name)
+        if run is not None and (run.began, run.recorded) == (began, vm.centi_cpus):
+            return run
+        demand = CpuDemand.requested(vjob.geometry.cpus)
+        if vm.centi_cpus is not None:
+            demand = replace(demand, centi_cpus=min(vm.centi_cpus, demand.centi_cpus))
+        return _Run(began, demand, vm.centi_cpus)
+
+    def _after(self, run: _Run, seen: Observation, name: str, nodes: set[str]) -> _Run:
+        """The run after what was seen of the VM on these nodes."""
+        if len(nodes) != 1:
+            return run
+        (node,) = nodes
+        statistics = seen.statistics.get(node, {}).get(name)
+        if seen.vms[node][name].power is not VMPower.RUNNING:
+            return replace(run, demand=run.demand.anew())  # the time in which it stood still counts for nothing
+        if statistics is None or statistics.cpu_time_ns is None:
+            return run
+        demand = run.demand if node == run.node else run.demand.anew()
+        sample = CpuSample(seen.sampled[node], statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0)
+        if demand.last is not None and 0 <= sample.time_s - demand.last.time_s < _LEAST_APART_S:
+            return run
+        window_s = self._context.settings.decision.demand_window_s
+        return replace(run, node=node, demand=demand.after(sample, window_s))
+
+
+def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
+    """The nodes on which each VM was seen."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for node, vms in seen.vms.items():
+        for name in vms:
+            found[name].add(node)
+    return found
+
+
+def _sample(run: _Run, seen: Observation, name: str) -> Sample:
+    statistics: VMStatistics = seen.statistics[run.node][name]
+    return Sample(name, seen.sampled[run.node], run.demand.centi_cpus, statistics.memory_rss_kib)

@@ -1,0 +1,70 @@
+"""Samples: what running VMs demand and hold, kept in the ledger as it changes; a row for each VM and minute at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import sqlite_utils
+
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.model.vjob import VJobState
+
+_MINUTE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a VM demanded and held from a time on.
+
+    Attributes:
+        vm: its name.
+        time: when it was seen, seconds since the epoch; in the ledger the minute in which it was seen.
+        centi_cpus: its demand, in hundredths of a CPU.
+        memory_rss_kib: memory of the host that its hypervisor process held; None where the hypervisor cannot tell.
+    """
+
+    vm: str
+    time: float
+    centi_cpus: int
+    memory_rss_kib: int | None
+
+
+class _Rows(Protocol):
+    def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]: ...
+
+
+class Samples:
+    """The samples, and the demand that VMs have now in their own rows."""
+
+    def __init__(self, write: Callable[[], AbstractContextManager[sqlite_utils.Database]], rows: _Rows) -> None:
+        """Take the ledger's transaction and its query."""
+        self._write = write
+        self._rows = rows
+
+    def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:
+        """Record changed demands, all in one transaction.
+
+        Each comes with the rows of which it was worked out: that of a VM which has been suspended, or is another one by
+        now, is left out, for it was of another run.
+        """
+        with self._write() as db:
+            for vjob, vm, sample in changes:
+                changed = db.execute(
+                    "update vms set centi_cpus = ? where name = ? and uuid = ? and exists (select 1 from vjobs where "
+                    "vjobs.job_id = vms.job_id and vjobs.state = ? and vjobs.state_since = ?)",
+                    [sample.centi_cpus, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
+                ).rowcount
+                if changed:
+                    # The last of a minute stays, so that the newest row is what counts now.
+                    db.execute(
+                        "insert or replace into samples (vm, time, centi_cpus, memory_rss_kib) values (?,?,?,?)",
+                        [vm.name, sample.time // _MINUTE_S * _MINUTE_S, sample.centi_cpus, sample.memory_rss_kib],
+                    )
+
+    def of(self, vm: str) -> list[Sample]:
+        """The samples of a VM, oldest first."""
+        rows = self._rows("select * from samples where vm = ? order by time", [vm])
+        return [Sample(**row) for row in rows]

@@ -1,0 +1,28 @@
+"""Durations: how long each action on a VM takes by itself. The only place that has the defaults of section [durations].
+
+They follow RR-6929, section 2.3 and figure 3: a run takes about 6 s and a stop 25 s whatever the VM; the others depend
+on the memory (of 2 GiB: a migration 26 s, a suspend or local resume a minute and a half), and a remote resume takes
+twice as long as a local one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+#: By key of the settings; ``NAME_s`` is a constant, ``NAME_s_per_mib`` grows with the memory of the VM.
+DEFAULTS: Mapping[str, float] = MappingProxyType(
+    {
+        "run_s": 6.0,
+        "stop_s": 25.0,
+        "migrate_s": 2.0,
+        "migrate_s_per_mib": 0.0117,
+        "suspend_s": 10.0,
+        "suspend_s_per_mib": 0.039,
+        "resume_s": 10.0,
+        "resume_s_per_mib": 0.039,
+        "remote_resume_s": 20.0,
+        "remote_resume_s_per_mib": 0.078,
+        "pipeline_s": 1.0,
+    }
+)

@@ -1,0 +1,458 @@
+"""What running VMs demand, seen cycle by cycle on the simulated world: boots, migrations, suspends, engine restarts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scenarios.world import NODES, KilledError, World
+
+from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.engine.demands import Demands
+from rmsplugin.engine.observation import Observation, observe
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.samples import Sample
+from rmsplugin.errors import OperationFailedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+STEP_S = 30.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+@pytest.fixture
+def demands(world: World) -> Demands:
+    return Demands(world.context)
+
+
+def running(world: World, vms: int = 1, cpus: int = 2, memory_mib: int = 256) -> tuple[int, list[str]]:
+    """A running vjob and the names of its VMs."""
+    job = world.submit(vms=vms, cpus=cpus, memory_mib=memory_mib)
+    world.until(job, S.RUNNING)
+    return job, [vm.name for vm in world.context.ledger.vms(job)]
+
+
+def look(world: World, demands: Demands, times: int = 1, step_s: float = STEP_S) -> None:
+    """So many cycles' looks, each after a while."""
+    for _ in range(times):
+        world.pass_time(step_s)
+        demands.look(observe(world.context))
+
+
+def recorded(world: World, vm: str) -> int | None:
+    (row,) = [row for row in world.context.ledger.vms() if row.name == vm]
+    return row.centi_cpus
+
+
+def host(world: World, vm: str) -> str:
+    (node,) = world.hypervisor.where(vm)
+    return node
+
+
+def other(world: World, vm: str) -> str:
+    return next(node for node in NODES if node != host(world, vm))
+
+
+# -- the observation -------------------------------------------------------------------------------------------------
+
+
+def test_an_observation_has_the_counters_of_all_vms_and_when_they_came(world: World) -> None:
+    _, vms = running(world, vms=2, cpus=1)
+    world.hypervisor.set_demand(vms[0], 0.5)
+    first = observe(world.context)
+    world.pass_time(10)
+    second = observe(world.context)
+
+    def counter(seen: Observation) -> int:
+        return seen.statistics[host(world, vms[0])][vms[0]].cpu_time_ns or 0
+
+    assert counter(second) - counter(first) == 5_000_000_000
+    assert {name for each in second.statistics.values() for name in each} == set(vms)
+    assert second.sampled == dict.fromkeys(second.statistics, world.time)
+
+
+@pytest.mark.parametrize("error", [UnavailableError("gone"), RuntimeError("a bug")])
+def test_a_node_that_has_no_counters_is_seen_without_them(world: World, error: Exception) -> None:
+    _, vms = running(world, vms=3, cpus=2)
+    silent = host(world, vms[0])
+    ask = world.hypervisor.statistics
+
+    def refusing(node: str) -> dict[str, VMStatistics]:
+        if node == silent:
+            raise error
+        return ask(node)
+
+    world.hypervisor.statistics = refusing  # type: ignore[method-assign]
+    seen = observe(world.context)
+    assert vms[0] in seen.vms[silent] and seen.unreachable == {}
+    assert seen.statistics.keys() == seen.sampled.keys() == set(NODES) - {silent}
+
+
+def test_a_node_that_does_not_answer_has_no_counters(world: World) -> None:
+    _, vms = running(world)
+    node = host(world, vms[0])
+    world.hypervisor.set_reachable(node, False)
+    seen = observe(world.context)
+    assert node in seen.unreachable and node not in seen.statistics and node not in seen.sampled
+
+
+# -- demand ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_known_of_a_vm_until_two_samples_show_it(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    assert demands.cpus(vm) is None
+    look(world, demands, 2)
+    assert demands.cpus(vm) is None and recorded(world, vm) is None
+    look(world, demands)
+    assert demands.cpus(vm) == 0 and recorded(world, vm) == 0
+
+
+def test_demand_follows_what_a_vm_uses(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    look(world, demands, 3)
+    world.hypervisor.set_demand(vm, 1.25)
+    look(world, demands)
+    assert demands.cpus(vm) == 0, "one sample is a spike"
+    look(world, demands)
+    assert demands.cpus(vm) == 1.25 and recorded(world, vm) == 125
+
+
+def test_the_window_is_that_of_the_settings(world: World) -> None:
+    decision = world.settings.decision.model_copy(update={"demand_window_s": 300.0})
+    world.settings = world.settings.model_copy(update={"decision": decision})
+    world.start_engine()
+    demands = Demands(world.context)
+    _, (vm,) = running(world)
+    look(world, demands, 10)
+    assert demands.cpus(vm) is None
+    look(world, demands)
+    assert demands.cpus(vm) == 0
+
+
+def test_vms_that_share_cpus_show_what_they_would_use(world: World, demands: Demands) -> None:
+    _, (a, b, c) = running(world, vms=3, cpus=2, memory_mib=256)
+    job = world.context.ledger.vjobs()[0].job_id
+    home = host(world, a)
+    look(world, demands, 3)
+    for vm in (b, c):
+        world.hypervisor.migrate(vm, host(world, vm), home, timeout_s=1)
+        world.context.ledger.update_vm(vm, host=home)
+    for vm, cpus in ((a, 2.0), (b, 1.5), (c, 0.5)):
+        world.hypervisor.set_demand(vm, cpus)
+    look(world, demands, 3)
+    assert {vm: demands.cpus(vm) for vm in (a, b, c)} == {a: 2.0, b: 1.5, c: 0.5}
+    assert world.state(job) is S.RUNNING
+
+
+def test_samples_that_are_too_close_are_left_out(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    look(world, demands, 3)
+    world.hypervisor.set_demand(vm, 2)
+    look(world, demands, 3, step_s=1)
+    assert demands.cpus(vm) == 0, "events started cycles early, and the VM has worked for 3 s"
+    look(world, demands, 2)
+    assert demands.cpus(vm) == 2
+
+
+# -- what a VM keeps, and where it begins anew -----------------------------------------------------------------------
+
+
+def test_a_vm_that_migrates_keeps_its_demand_and_its_counters_begin_anew(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 3)
+    assert demands.cpus(vm) == 0
+    world.tick()
+    world.ask(job, K.MIGRATE, other(world, vm))
+    world.tick()
+    world.hypervisor.set_demand(vm, 1)
+    for _ in range(2):
+        look(world, demands)
+        assert demands.cpus(vm) == 0, "its first sample there has none before it, its second may be a spike"
+    look(world, demands)
+    assert demands.cpus(vm) == 1
+
+
+def test_a_vm_on_two_nodes_gives_no_sample(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 3)
+    world.hypervisor.set_demand(vm, 1)
+    world.tick()
+    seen = []
+
+    def meanwhile() -> None:
+        assert len(world.hypervisor.where(vm)) == 2
+        for _ in range(4):
+            look(world, demands)
+            seen.append(demands.cpus(vm))
+
+    world.hypervisor.hook_next("migrate", Point.DURING, meanwhile, vm=vm)
+    world.ask(job, K.MIGRATE, other(world, vm))
+    world.tick()
+    assert seen == [0, 0, 0, 0]
+
+
+def test_a_sample_of_the_source_that_comes_late_confuses_nobody(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    source = host(world, vm)
+    look(world, demands, 3)
+    late = observe(world.context)
+    world.tick()
+    world.ask(job, K.MIGRATE, other(world, vm))
+    world.tick()
+    look(world, demands)
+    now = observe(world.context)
+    # The source answered before the VM left, its destination after it had come.
+    counters = VMStatistics(10**13, 0, None, None)
+    for number in range(1, 4):
+        time = world.time + 10 * number
+        mixed = replace(
+            now,
+            vms={**now.vms, source: late.vms[source]},
+            statistics={**now.statistics, source: {vm: replace(counters, cpu_time_ns=10**13 * number)}},
+            sampled=dict.fromkeys([*now.sampled, source], time),
+        )
+        demands.look(mixed)
+    assert demands.cpus(vm) == 0
+
+
+def test_a_resumed_vm_demands_what_it_requested(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 3)
+    assert demands.cpus(vm) == 0
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    demands.look(observe(world.context))
+    assert demands.cpus(vm) is None
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert recorded(world, vm) is None
+    look(world, demands, 2)
+    assert demands.cpus(vm) is None
+    look(world, demands)
+    assert demands.cpus(vm) == 0
+
+
+def test_a_suspend_and_resume_that_no_cycle_saw_begins_anew(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 2)  # one more that shows it idle would do
+    world.tick()
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    look(world, demands, 2)
+    assert demands.cpus(vm) is None
+    assert recorded(world, vm) is None
+
+
+def test_a_vjob_that_starts_again_demands_what_it_requested(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 3)
+    assert recorded(world, vm) == 0
+    world.hypervisor.kill_vm(vm)
+    world.until(job, S.WAITING)
+    demands.look(observe(world.context))
+    assert demands.cpus(vm) is None
+    world.pass_time(200)
+    world.until(job, S.RUNNING)
+    assert recorded(world, vm) is None
+    look(world, demands)
+    assert demands.cpus(vm) is None
+
+
+def test_booting_says_nothing_about_work(world: World, demands: Demands) -> None:
+    job = world.submit(vms=1, cpus=2)
+    seen: list[float | None] = []
+
+    def meanwhile() -> None:
+        for _ in range(4):
+            look(world, demands)
+            seen.append(demands.cpus(f"vjob{job}-0"))
+
+    world.hypervisor.hook_next("boot", Point.AFTER, meanwhile)
+    world.until(job, S.RUNNING)
+    assert seen == [None] * 4
+    look(world, demands, 2)
+    assert demands.cpus(f"vjob{job}-0") is None, "what it used while it booted is not compared with"
+
+
+def test_a_vm_keeps_its_demand_while_a_suspend_of_it_fails(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 1)
+    look(world, demands, 4)
+    seen: list[float | None] = []
+
+    def meanwhile() -> None:
+        for _ in range(4):
+            look(world, demands)
+            seen.append(demands.cpus(vm))
+
+    world.hypervisor.hook_next("save", Point.DURING, meanwhile, vm=vm)
+    world.hypervisor.fail_next("save", OperationFailedError("no"), vm=vm)
+    world.tick()
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert seen == [1, 1, 1, 1]
+    look(world, demands)
+    assert demands.cpus(vm) == 1
+
+
+def test_a_vm_that_stands_still_is_not_idle(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 1.5)
+    look(world, demands, 4)
+    node = host(world, vm)
+    for power in (VMPower.PAUSED, VMPower.RUNNING) * 4:
+        world.hypervisor._become(node, vm, power)
+        look(world, demands)
+    assert demands.cpus(vm) == 1.5
+
+
+def test_a_vm_of_a_vjob_that_is_being_suspended_gives_no_sample(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 1)
+    look(world, demands, 4)
+    world.hypervisor.set_demand(vm, 0)
+    before = observe(world.context)
+    world.pass_time(600)
+    world.context.ledger.transition(job, S.SUSPENDING, "its wrapper stands still, it waits to be saved")
+    for _ in range(4):
+        look(world, demands)
+        assert demands.cpus(vm) == 1
+    world.context.ledger.transition(job, S.RUNNING, "it could not be saved")
+    demands.look(before)
+    look(world, demands, 2)
+    assert demands.cpus(vm) == 1, "what was seen before it ran again is not compared with"
+    look(world, demands)
+    assert demands.cpus(vm) == 0
+
+
+def test_a_node_that_is_silent_for_a_while_changes_no_demand(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 1)
+    look(world, demands, 4)
+    node = host(world, vm)
+    world.hypervisor.set_reachable(node, False)
+    look(world, demands, 5)
+    assert demands.cpus(vm) == 1
+    world.hypervisor.set_reachable(node, True)
+    look(world, demands)
+    assert demands.cpus(vm) == 1
+
+
+def test_clocks_that_are_set_back_give_nothing_away(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 1)
+    look(world, demands, 4)
+    seen = observe(world.context)
+    for number in range(4):
+        back = {node: time - 3600 + number * STEP_S for node, time in seen.sampled.items()}
+        counters = VMStatistics(10**13 + round(number * 2 * STEP_S * 1e9), 0, None, None)
+        demands.look(replace(seen, sampled=back, statistics={host(world, vm): {vm: counters}}))
+        assert demands.cpus(vm) == (1 if number < 2 else 2)
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_a_restarted_engine_goes_on_with_the_last_demand(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    world.hypervisor.set_demand(vm, 0.75)
+    look(world, demands, 4)
+    world.start_engine()
+    again = Demands(world.context)
+    look(world, again)
+    assert again.cpus(vm) == 0.75
+    look(world, again, 3)
+    assert again.cpus(vm) == 0.75
+    world.hypervisor.set_demand(vm, 2)
+    look(world, again, 3)
+    assert again.cpus(vm) == 2
+
+
+def test_only_changes_are_written_all_of_a_cycle_together(world: World, demands: Demands) -> None:
+    _, vms = running(world, vms=3, cpus=1)
+    look(world, demands, 2)
+    writes = []
+    write = world.context.ledger.samples._write
+
+    def counted():  # type: ignore[no-untyped-def]
+        writes.append(world.time)
+        return write()
+
+    world.context.ledger.samples._write = counted
+    look(world, demands)
+    assert len(writes) == 1 and [recorded(world, vm) for vm in vms] == [0, 0, 0]
+    look(world, demands, 5)
+    assert len(writes) == 1
+
+
+def test_an_engine_that_dies_in_the_write_has_written_all_or_nothing(world: World, demands: Demands) -> None:
+    _, vms = running(world, vms=3, cpus=1)
+    look(world, demands, 2)
+    world.life.dead = True
+    with pytest.raises(KilledError):
+        demands.look(observe(world.context))
+    world.start_engine()
+    assert [recorded(world, vm) for vm in vms] == [None, None, None]
+
+
+def test_a_change_that_is_of_another_run_by_now_is_not_written(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world)
+    look(world, demands, 3)
+    ledger = world.context.ledger
+    vjob, (row,) = ledger.vjob(job), ledger.vms(job)
+    change = Sample(vm, world.time, 150, None)
+    for other_run in ((replace(vjob, state_since=1.0), row), (vjob, replace(row, uuid="another"))):
+        ledger.samples.record([(*other_run, change)])
+        assert recorded(world, vm) == 0 and change.centi_cpus not in {each.centi_cpus for each in ledger.samples.of(vm)}
+    ledger.samples.record([(vjob, row, change)])
+    assert recorded(world, vm) == 150
+    look(world, demands)
+    assert demands.cpus(vm) == 1.5, "the ledger is what counts"
+
+
+def test_figures_are_kept_once_a_minute_and_pruned(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    ledger = world.context.ledger
+    world.time += -world.time % 60
+    minute = world.time
+    look(world, demands, 3)
+    for cpus in (0.5, 1.0, 1.5):  # which is its demand 102, 120 and 138 s after the first look
+        world.hypervisor.set_demand(vm, cpus)
+        look(world, demands, 3, step_s=6)
+    kept = ledger.samples.of(vm)
+    held_kib = 256 * 1024
+    assert kept == [Sample(vm, minute + 60, 50, held_kib), Sample(vm, minute + 120, 150, held_kib)]
+    ledger.prune(kept[0].time + 1)
+    assert ledger.samples.of(vm) == kept[1:]
+
+
+def test_others_may_ask_while_a_cycle_looks(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world)
+    look(world, demands, 3)
+    stop, missing = threading.Event(), []
+
+    def ask() -> None:
+        while not stop.is_set():
+            if demands.cpus(vm) is None:
+                missing.append(vm)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    look(world, demands, 20)
+    stop.set()
+    thread.join()
+    assert missing == []

@@ -1,0 +1,101 @@
+"""How the engine proposes: from the settings and from slurm.conf; durations have one source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from scenarios.world import make_settings
+
+from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
+from rmsplugin.decision.policies import POLICIES
+from rmsplugin.engine.parameters import proposal_parameters, proposer_limits
+from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.planning.makespan import Duration, Durations
+from rmsplugin.planning.placement import Objective
+from rmsplugin.proposer.process import Limits
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.settings import Decision, Planning, Settings
+from rmsplugin.settings import Durations as Section
+
+SLURM = RmsSnapshot(jobs=())
+
+
+def settings(**sections: dict[str, object]) -> Settings:
+    """Settings with these keys of these sections."""
+    return Settings.model_validate({**make_settings().model_dump(mode="json"), **sections})
+
+
+def parameters(rms: RmsSnapshot = SLURM, **sections: dict[str, object]) -> ProposalParameters:
+    return proposal_parameters(settings(**sections), rms)
+
+
+def test_the_settings_know_all_policies_and_objectives() -> None:
+    assert set(get_args(Decision.model_fields["policy"].annotation)) == set(POLICIES)
+    assert get_args(Planning.model_fields["objective"].annotation) == get_args(Objective)
+
+
+def test_what_the_settings_say_is_done() -> None:
+    found = parameters(
+        decision={"policy": "easy", "patience_s": 7, "horizon_s": 8},
+        planning={"objective": "nodes"},
+        nodes={"shared_store": "/shared"},
+    )
+    assert (found.policy, found.objective, found.shared_store) == ("easy", "nodes", True)
+    assert (found.decision.patience_s, found.decision.horizon_s) == (7, 8)
+
+
+def test_settings_that_say_nothing_are_the_defaults_of_a_decision() -> None:
+    found, default = parameters(), Parameters()
+    assert (found.policy, found.objective, found.shared_store) == ("mixed", "cost", False)
+    assert replace(found.decision, search=default.search) == default
+    assert found.durations == Durations()
+
+
+@pytest.mark.parametrize(("said", "exempt_s"), [(None, Parameters().exempt_s), (0.0, 0.0), (45.0, 45.0)])
+def test_vjobs_are_exempt_for_as_long_as_slurm_says_if_it_does(said: float | None, exempt_s: float) -> None:
+    assert parameters(replace(SLURM, preempt_exempt_s=said)).decision.exempt_s == exempt_s
+
+
+@pytest.mark.parametrize("limit_s", [1, 10, 600])
+def test_all_searches_together_leave_time_before_the_deadline(limit_s: float) -> None:
+    found = parameters(planning={"limit_s": limit_s})
+    limits = proposer_limits(settings(planning={"limit_s": limit_s}))
+    assert limits.deadline_s == limit_s
+    searches_s = found.decision.search.time_limit_s + found.search.time_limit_s
+    assert 0.5 * limit_s <= searches_s <= 0.7 * limit_s
+
+
+def test_memory_of_the_proposing_process() -> None:
+    assert proposer_limits(settings(planning={"memory_limit_mib": 4096})).memory_mib == 4096
+    assert proposer_limits(settings()).memory_mib == Limits().memory_mib
+
+
+def test_durations_of_the_settings_reach_decision_and_estimate_alike() -> None:
+    values: dict[str, object] = {name: float(number) for number, name in enumerate(Section.model_fields, start=1)}
+    found = parameters(durations=values)
+
+    def pair(name: str) -> tuple[object, object]:
+        return values[f"{name}_s"], values[f"{name}_s_per_mib"]
+
+    switch, plan = found.decision.durations, found.durations
+    assert switch.run == ActionDuration(values["run_s"])  # type: ignore[arg-type]
+    assert plan.run == Duration(values["run_s"])  # type: ignore[arg-type]
+    for decided, planned, name in (
+        (switch.suspend, plan.suspend, "suspend"),
+        (switch.resume, plan.resume_local, "resume"),
+    ):
+        assert (decided.constant_s, decided.s_per_mib) == (planned.constant_s, planned.s_per_mib) == pair(name)
+
+
+def test_the_defaults_of_durations_are_the_same_everywhere() -> None:
+    assert Section().model_dump() == DEFAULTS  # type: ignore[call-arg]
+    assert Durations.from_values(DEFAULTS) == Durations()
+    assert SwitchDurations.from_values(DEFAULTS) == SwitchDurations()
+
+
+def test_a_duration_that_is_missing_is_a_fault_of_the_program() -> None:
+    with pytest.raises(KeyError, match="suspend_s_per_mib"):
+        SwitchDurations.from_values({key: 1.0 for key in DEFAULTS if key != "suspend_s_per_mib"})
