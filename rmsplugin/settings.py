@@ -44,6 +44,12 @@ class Engine(_Section):
         16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"
     )
     keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
+    stop_wait_s: float = Field(
+        30.0,
+        ge=0,
+        le=3600,
+        description="an engine that is told to end waits so long for what is under way; the rest is taken up again",
+    )
     orphan_s: Seconds = Field(
         30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"
     )

@@ -22,9 +22,12 @@ user = "slurm"
 cycle_s = {cycle_s}
 
 [slurm]
-partitions = ["vjob"]
+partitions = ["vjob", "urgent"]
 
 [partition.vjob]
+hosts = "vmhosts"
+
+[partition.urgent]
 hosts = "vmhosts"
 
 [hosts.vmhosts]

@@ -65,6 +65,8 @@ PriorityCalcPeriod=1
 # switches context switches on for a vjob partition: SUSPEND would need gang scheduling.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+# What has just started is not suspended for so long (nor does it give its room back).
+PreemptExemptTime=00:00:10
 
 # The gate: a licence that a reservation of the engine's takes away from everybody. Beside it one as sites have them.
 Licenses=vjobgate:1,matlab:4
@@ -91,6 +93,7 @@ DefMemPerCPU=128
 {fronts}
 PartitionName=plain Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=vjob Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=urgent Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=REQUEUE
 PartitionName=vmhosts Nodes={names} Hidden=YES AllowGroups=slurm OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP \
 PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}
 """
@@ -188,7 +191,7 @@ def _write_site_values(cluster: Cluster) -> None:
     programs = VENV / "bin"
     room = cluster.memory_mib - MEMORY_OVERHEAD_MIB  # a VM as large as its node would never start
     site = f"""return {{
-  partitions = {{ "vjob" }},
+  partitions = {{ "vjob", "urgent" }},
   wrapper = "{programs}/rmsplugin-job",
   image_memory_mib = {{ default = 96 }},
   max_vm_cpus = {cluster.cpus},
@@ -254,7 +257,7 @@ def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:
     """Wait until every node, fronts included, is idle."""
 
     def all_idle() -> bool:
-        words = ["sinfo", "-h", "-N", "-p", "plain,vjob", "-o", "%N %T"]
+        words = ["sinfo", "-h", "-N", "-p", "plain,vjob,urgent", "-o", "%N %T"]
         result = hosts.run(cluster, cluster.head, words, check=False)
         states = dict(line.split() for line in result.stdout.splitlines() if len(line.split()) == 2)
         wanted = cluster.nodes + cluster.fronts

@@ -39,6 +39,8 @@ from rmsplugin.settings import Settings
 log = logging.getLogger(__name__)
 
 _CYCLE_JOB = "cycle"
+#: How often an engine that ends looks whether all operations have ended.
+_LOOK_S = 0.1
 
 
 def main(settings: Settings) -> int:
@@ -115,11 +117,24 @@ class Daemon:
         notifier.notify("READY=1")
         await ended.wait()
         notifier.notify("STOPPING=1")
-        log.info("ending; what is under way is taken up at the next start")
         self._scheduler.shutdown(wait=False)
+        self.switch.close()
+        ended.clear()
+        await self._let_end(ended)
         self.executor.close()
         self.proposer.close()
         await self.service.close()
+
+    async def _let_end(self, told_again: asyncio.Event) -> None:
+        """Wait for the operations under way, whose jobs, hooks and wrappers are answered meanwhile. Begin none."""
+        bound_s = self._settings.engine.stop_wait_s
+        deadline = time.monotonic() + bound_s
+        if self.executor.busy():
+            log.info("ending; operations on %d vjobs may end within %g s", len(self.executor.busy()), bound_s)
+        while self.executor.busy() and time.monotonic() < deadline and not told_again.is_set():
+            await asyncio.sleep(_LOOK_S)
+        left = len(self.executor.busy())
+        log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
 
     def _schedule(self) -> None:
         self._scheduler.add_job(

@@ -64,6 +64,12 @@ class Switch:
         self._lock = threading.RLock()
         self._seen: Observation | None = None
         self._queue: Mapping[str, Waiting] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Begin no more steps: the engine ends."""
+        with self._lock:
+            self._closed = True
 
     def look(self, seen: Observation, queue: Sequence[Waiting]) -> None:
         """Take note of a new look at the cluster, and of who waits."""
@@ -122,7 +128,7 @@ class Switch:
                     states[step.id] = self._outcome(step)
             begun = []
             under_way = [self._use(step) for step in steps if states[step.id] is StepState.RUNNING]
-            for step in steps:
+            for step in steps if not self._closed else ():
                 if states[step.id] is not StepState.PLANNED:
                     continue
                 use = self._use(step)
