@@ -1,6 +1,10 @@
-"""Story: a job is suspended, goes on elsewhere, moves, makes way for an ordinary job, and nothing is lost."""
+"""Story: a job makes way for one that goes first, goes on, moves, makes way again, and nothing is lost."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from minicluster_lib.settings_file import MEMORY_OVERHEAD_MIB
 
 from quickstart_lib.stage import Stage, check
 
@@ -28,72 +32,19 @@ def tell(stage: Stage) -> None:
     check(not busy, f"vjobs {', '.join(busy)} are on this cluster; let them end, or name another with --dir")
     nodes = stage.await_("the engine to see the nodes", lambda: stage.ask("nodes") or None)
     check(len(nodes) >= 2, "a cluster with at least two nodes is needed")
-    cpus = str(int(nodes[0]["cpus"]))
     stage.run(["mkdir", "-p", _DIRECTORY], user="alice")
     stage.run(["dd", f"of={_COUNTER}", "status=none"], user="alice", stdin=_SCRIPT)
     stage.run(["rm", "-f", _OUTPUT], user="alice")
 
-    stage.say("Two nodes of an ordinary partition; nothing runs. Jobs of partition vjob run on front1 for Slurm.")
-    stage.show(["sinfo", "--Node", "--format=%.8N %.9P %.6t %.5c %.8m"])
-
-    stage.say("Alice, an ordinary user, submits with plain sbatch: jobs that keep all nodes busy, one of them counts.")
-    options = ["--partition=vjob", f"--cpus-per-task={cpus}", "--mem=256", f"--chdir={_DIRECTORY}"]
-    others = [_submit(stage, [*options, f"--wrap={_UNTIL_TOLD}"]) for _ in nodes[1:]]
-    stage.await_("their VMs to boot", lambda: all(_state(stage, job) == "running" for job in others) or None)
-    counter = _submit(stage, [*options, "--output=counter.out", _COUNTER])
-    stage.await_("its VM to boot", lambda: _state(stage, counter) == "running" or None)
-    stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
-    stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
-    home = _node(stage, counter)
-
     stage.say(
-        "For each node that hosts VMs the engine has a *room*, a job of its own: Slurm starts nothing beside VMs."
+        "Two nodes of an ordinary partition; nothing runs. Jobs of partitions vjob and urgent run on front1 for Slurm."
     )
-    stage.show(_QUEUE)
-    stage.show(["sinfo", "--Node", "--partition=plain", "--format=%.8N %.9P %.6t %.12C"])
-    states = set(stage.run(["sinfo", "-h", "-N", "-p", "plain", "-o", "%T"]).split())
-    check(states == {"allocated"}, f"Slurm says {', '.join(states)} of nodes that host VMs")
-
-    stage.say("Each job runs in a virtual machine of its own. Another job finds no room: it waits, and is told why.")
-    successor = _submit(stage, [*options, "--wrap=hostname; sleep 3"])
-    stage.await_("the engine to look at it", lambda: _state(stage, successor) == "waiting" or None)
-    stage.await_("its reason", lambda: "needs" in str(_vjob(stage, successor)["reason"]) or None)
-    stage.show(["rmsplugin", "vjobs", successor, "--format=jobid,state,reason"])
-
-    stage.say("Alice suspends the counting job: its VM is saved to a file, and the memory is free.")
-    stage.show(["rmsplugin", "suspend", counter])
-    stage.show(_QUEUE)
-    check(_state(stage, counter) == "sleeping", f"vjob {counter} is not sleeping")
-    slurm_state = stage.run(["squeue", "-h", "-j", counter, "-o", "%T"]).strip()
-    check(slurm_state == "SUSPENDED", f"Slurm says {slurm_state} of job {counter}, not SUSPENDED")
-    running = stage.run(["virsh", "list", "--name"], host=home).split()
-    check(f"vjob{counter}-0" not in running, f"the VM of vjob {counter} still runs on {home}")
-    before = _numbers(stage)
-
-    stage.say(f"The waiting job runs in its place on {home}, as soon as its VM has booted.")
-    stage.await_("it to run", lambda: _state(stage, successor) in ("running", "stopping", "terminated") or None)
-    check(_node(stage, successor) in (home, ""), f"vjob {successor} is not on {home}")
-    stage.show(["rmsplugin", "vms", "--format=name,vjob,state,node,image,imagesize"])
-
-    stage.say("Alice logs in to the VM of another job and tells it to end; the counting job is resumed on that node.")
-    elsewhere = _node(stage, others[0])
-    for job in others:
-        stage.show(["rmsplugin", "ssh", job, "--", "touch", "/tmp/go"])
-    stage.await_("room there", lambda: all(_state(stage, job) == "terminated" for job in others) or None)
-    check(_numbers(stage) == before, "the sleeping job went on counting")
-    stage.show(["rmsplugin", "resume", counter, "--to", elsewhere])
-    check(elsewhere not in ("", home), f"vjob {others[0]} was on {elsewhere or 'no node'}, vjob {counter} on {home}")
-    check(_node(stage, counter) == elsewhere, f"vjob {counter} is not on {elsewhere}")
-    seen = len(_numbers(stage))
-    stage.await_("the next numbers", lambda: len(_numbers(stage)) >= seen + 2 or None)
-
-    stage.say(f"An operator moves it back to {home} while it runs; the job does not notice.")
-    stage.await_(f"room on {home}", lambda: _state(stage, successor) == "terminated" or None)
-    stage.show(["rmsplugin", "migrate", counter, "--to", home], user="root")
-    check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
-    stage.show(_QUEUE)
-
-    _make_way(stage, counter, home)
+    stage.show(["sinfo", "--Node", "--format=%.8N %.9P %.6t %.5c %.8m"])
+    others, counter = _fill(stage, nodes)
+    home = _node(stage, counter)
+    _go_first(stage, counter, home, _size(nodes))
+    _move(stage, others, counter, home)
+    _make_way(stage, counter, _node(stage, counter))
 
     stage.say("The counting job is told to end; every number has arrived once, in order.")
     stage.show(["rmsplugin", "ssh", counter, "--", "touch", "/tmp/go"])
@@ -104,13 +55,87 @@ def tell(stage: Stage) -> None:
 
     stage.say("What the plugin and Slurm's accounting say: what was asked for; Elapsed leaves out the time it slept.")
     stage.show(["rmsplugin", "vjobs", "--all", "--format=jobid,user,state,submitted,reason"])
-    jobs = [counter, *others, successor]
+    jobs = [counter, *others]
     fields = "--format=JobID,JobName%11,State,ExitCode,Elapsed,Suspended,ReqMem,AllocTRES%34"
     stage.await_("the accounting", lambda: _accounted(stage, jobs), timeout_s=30)
     stage.show(["sacct", "-X", "-j", ",".join(jobs), fields])
     tres = stage.run(["sacct", "-X", "-n", "-P", "-j", counter, "-o", "AllocTRES"])
-    check(f"cpu={cpus}," in tres and "mem=256M" in tres, f"sacct says that job {counter} had {tres.strip()}")
+    cpus, memory_mib = _size(nodes)
+    check(f"cpu={cpus}," in tres and f"mem={memory_mib}M" in tres, f"sacct says that job {counter} had {tres.strip()}")
     stage.say("All of it was as it should be.")
+
+
+def _size(nodes: list[dict[str, Any]]) -> tuple[int, int]:
+    """CPUs, and memory in MiB, of a VM that fills a node."""
+    return int(nodes[0]["cpus"]), int(nodes[0]["memory_mib"]) - MEMORY_OVERHEAD_MIB
+
+
+def _options(size: tuple[int, int], directory: str) -> list[str]:
+    cpus, memory_mib = size
+    return [f"--cpus-per-task={cpus}", f"--mem={memory_mib}", f"--chdir={directory}"]
+
+
+def _fill(stage: Stage, nodes: list[dict[str, Any]]) -> tuple[list[str], str]:
+    """Jobs that keep all nodes busy, the last of them counts."""
+    stage.say("Alice, an ordinary user, submits with plain sbatch: jobs that keep all nodes busy, one of them counts.")
+    options = ["--partition=vjob", *_options(_size(nodes), _DIRECTORY)]
+    others = [_submit(stage, [*options, f"--wrap={_UNTIL_TOLD}"]) for _ in nodes[1:]]
+    stage.await_("their VMs to boot", lambda: all(_state(stage, job) == "running" for job in others) or None)
+    counter = _submit(stage, [*options, "--output=counter.out", _COUNTER])
+    stage.await_("its VM to boot", lambda: _state(stage, counter) == "running" or None)
+    stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
+    stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
+    stage.say(
+        "For each node that hosts VMs the engine has a *room*, a job of its own: Slurm starts nothing beside VMs."
+    )
+    stage.show(_QUEUE)
+    stage.show(["sinfo", "--Node", "--partition=plain", "--format=%.8N %.9P %.6t %.12C"])
+    states = set(stage.run(["sinfo", "-h", "-N", "-p", "plain", "-o", "%T"]).split())
+    check(states == {"allocated"}, f"Slurm says {', '.join(states)} of nodes that host VMs")
+    return others, counter
+
+
+def _go_first(stage: Stage, counter: str, home: str, size: tuple[int, int]) -> None:
+    """A job of a partition of a higher tier takes the room of the last in the queue, which goes on afterwards."""
+    stage.say(
+        "Bob submits to partition urgent, whose PriorityTier is higher. Every node is full, and nobody does a thing:"
+    )
+    print("  the engine suspends the last job of the queue, the counting one, and starts bob's job in its place.")
+    options = ["--partition=urgent", *_options(size, "/home/bob")]
+    urgent = _submit(stage, [*options, f"--wrap=hostname; {_UNTIL_TOLD}"], user="bob")
+    stage.await_("the counting job to sleep", lambda: _state(stage, counter) == "sleeping" or None)
+    before = _numbers(stage)
+    stage.await_("bob's job to run", lambda: _state(stage, urgent) == "running" or None)
+    stage.show(_QUEUE)
+    slurm_state = stage.run(["squeue", "-h", "-j", counter, "-o", "%T"]).strip()
+    check(slurm_state == "SUSPENDED", f"Slurm says {slurm_state} of job {counter}, not SUSPENDED")
+    check(_node(stage, urgent) == home, f"vjob {urgent} is on {_node(stage, urgent)}, not on {home}")
+    running = stage.run(["virsh", "list", "--name"], host=home).split()
+    check(f"vjob{counter}-0" not in running, f"the VM of vjob {counter} still runs on {home}")
+    stage.show(["rmsplugin", "vms", "--format=name,vjob,state,node,image,imagesize"])
+    stage.show(["rmsplugin", "vjobs", "--format=jobid,user,state,reason"])
+    check(_numbers(stage) == before, "the sleeping job went on counting")
+
+    stage.say("Bob's job is told to end. The counting job is resumed where it was, as soon as there is room.")
+    stage.show(["rmsplugin", "ssh", urgent, "--", "touch", "/tmp/go"], user="bob")
+    stage.await_("the next numbers", lambda: len(_numbers(stage)) >= len(before) + 2 or None)
+    check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
+
+
+def _move(stage: Stage, others: list[str], counter: str, home: str) -> None:
+    """An operator moves a running vjob to a node that has become free."""
+    stage.say("Alice logs in to the VM of another job and tells it to end; an operator moves the counting job there,")
+    print("  while it runs: the job does not notice.")
+    elsewhere = _node(stage, others[0])
+    for job in others:
+        stage.show(["rmsplugin", "ssh", job, "--", "touch", "/tmp/go"])
+    stage.await_("room there", lambda: all(_state(stage, job) == "terminated" for job in others) or None)
+    stage.show(["rmsplugin", "migrate", counter, "--to", elsewhere], user="root")
+    check(elsewhere not in ("", home), f"vjob {others[0]} was on {elsewhere or 'no node'}, vjob {counter} on {home}")
+    check(_node(stage, counter) == elsewhere, f"vjob {counter} is not on {elsewhere}")
+    seen = len(_numbers(stage))
+    stage.await_("the next numbers", lambda: len(_numbers(stage)) >= seen + 2 or None)
+    stage.show(_QUEUE)
 
 
 def _make_way(stage: Stage, counter: str, home: str) -> None:
