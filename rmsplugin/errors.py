@@ -15,6 +15,10 @@ class LedgerError(RmspluginError):
     """The engine's ledger cannot be used as it is; nothing of it was changed."""
 
 
+class LedgerUnavailableError(RmspluginError):
+    """The engine's ledger cannot be read or written at the moment: locked, or no space; nothing of it was changed."""
+
+
 class InstanceError(RmspluginError):
     """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
 

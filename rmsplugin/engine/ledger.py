@@ -18,7 +18,7 @@ from typing import Any
 import sqlite_utils
 
 from rmsplugin.engine.failures import Failures
-from rmsplugin.engine.ledger_file import open_database
+from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
@@ -37,14 +37,18 @@ _LIVE = tuple(str(state) for state in VJobState if state.is_live)
 class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's."""
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S) -> None:
+        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's.
+
+        From then on every method raises LedgerUnavailableError while the database cannot be read or written: locked by
+        another process for longer than ``busy_s``, or its disk is full.
+        """
         self._clock = clock
         self._lock = threading.RLock()
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
-        self._db = open_database(path)
+        self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
 
@@ -58,7 +62,7 @@ class Ledger:
         with self._lock:
             self._depth += 1
             try:
-                with self._db.atomic():
+                with available(), self._db.atomic():
                     yield self._db
             finally:
                 self._depth -= 1
@@ -82,7 +86,7 @@ class Ledger:
             yield
 
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        with self._lock:
+        with self._lock, available():
             return list(self._db.query(sql, list(parameters)))
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
