@@ -31,6 +31,10 @@ class NoStoreError(UnavailableError):
     """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
 
 
+class NodeGoneError(UnavailableError):
+    """An operator (or a fencing command) said that the node is dead: nothing is asked of it until it is back."""
+
+
 class NotFoundError(RmspluginError):
     """The named thing does not exist."""
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import checking, confirming, ledger, listings, operations, planning, service, session, states
+from rmsplugin.cli import checking, confirming, ledger, listings, nodes, operations, planning, service, session, states
 from rmsplugin.cli.table import FormatError
 from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError
 
@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     operations.add_commands(commands)
     states.add_command(commands)
     confirming.add_command(commands)
+    nodes.add_command(commands)
     session.add_command(commands)
     planning.add_commands(commands)
     checking.add_command(commands)

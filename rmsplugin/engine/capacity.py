@@ -39,9 +39,11 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     """
     found = {}
     reserved = Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
+    unclean = {node for node, _ in context.ledger.nodes.left_behind()}
     for name in vm_hosts(context.settings, seen.rms):
         node = seen.rms.nodes[name]
-        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - reserved, _why_not(seen, name))
+        why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - reserved, why_not)
     geometries = {vjob.job_id: vjob.geometry for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():

@@ -15,6 +15,7 @@ from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.engine.stores import Stores
 from rmsplugin.settings import KernelImage as KernelImageSettings
@@ -43,6 +44,13 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    #: When each VM was last seen on a node; by its name and the node's. In memory only.
+    seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Have nothing asked of nodes that are gone."""
+        object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
+        object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
 
     @cached_property
     def jobs(self) -> JobReader:

@@ -19,6 +19,7 @@ from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
+from rmsplugin.engine.gone import clear_left_behind, require_answers
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
@@ -86,6 +87,7 @@ class Cycle:
                 report.begun += self._evacuation.run(seen, busy)
         self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
+        report.problems += clear_left_behind(self._context, seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("starts"):
@@ -148,6 +150,7 @@ class Cycle:
             self._missing.gone(vjob, vms, seen),
             seen.taken - heard,
             context.settings.engine.orphan_s,
+            context.ledger.nodes.gone(),
         )
         if directive is None or vjob.job_id in jobs.found:
             return directive
@@ -190,6 +193,7 @@ class Cycle:
 
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
+            require_answers(self._context, self._context.ledger.vms(vjob.job_id))
             self._placing.resume(seen, vjob, "", reason, "engine")
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
@@ -290,6 +294,8 @@ class Cycle:
     def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
         """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
         if row is not None and row.state is VJobState.SLEEPING and row.evacuated:
+            if not self._states_answer(row):
+                return None
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
                 return Waiting(job, row.geometry, row.submitted, row.priority, row)
             return None
@@ -300,6 +306,15 @@ class Cycle:
             return None
         submitted = row.submitted if row is not None else job.submit_time
         return Waiting(job, geometry, submitted, job.priority)
+
+    def _states_answer(self, row: VJobRow) -> bool:
+        try:
+            require_answers(self._context, self._context.ledger.vms(row.job_id))
+        except RefusedError as error:
+            if row.reason != str(error):
+                self._context.ledger.update_vjob(row.job_id, reason=str(error))
+            return False
+        return True
 
 
 def _idle(seen: Observation, name: str) -> bool:

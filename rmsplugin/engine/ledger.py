@@ -19,6 +19,7 @@ import sqlite_utils
 
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
+from rmsplugin.engine.node_book import NodeBook
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, check_transition
@@ -51,6 +52,8 @@ class Ledger:
         self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
+        #: Which nodes are gone, and what was left behind where.
+        self.nodes = NodeBook(self._write, self._rows, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -367,6 +370,19 @@ class Ledger:
         marks = ",".join("?" * len(wanted))
         sql = f"select time, room, node, hook, problem, ended from room_reports where room in ({marks}) order by id"
         return [RoomReport(**{**row, "ended": tuple(json.loads(row["ended"]))}) for row in self._rows(sql, wanted)]
+
+    def clean_epilog(self, node: str) -> float:
+        """When the epilog of a room last said that no VM of ours is left on the node; 0 if none did."""
+        sql = "select max(time) as time from room_reports where node = ? and hook = 'epilog' and problem = ''"
+        return float(self._rows(sql, [node])[0]["time"] or 0.0)
+
+    def last_arrival(self, vm: str, node: str) -> float:
+        """When the last action that may have brought the VM to the node began or ended; 0 if none did."""
+        sql = (
+            "select max(max(created, ended)) as time from actions where vm = ? and destination = ? "
+            "and kind in ('run', 'resume', 'migrate')"
+        )
+        return float(self._rows(sql, [vm, node])[0]["time"] or 0.0)
 
     # -- events --------------------------------------------------------------------------------------------------
 

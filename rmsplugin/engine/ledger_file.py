@@ -97,7 +97,9 @@ def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]
         quick: leave out whether the indexes say the same as the tables (a tenth of the time).
     """
     try:
-        found = [str(row[0]) for row in connection.execute(f"pragma {'quick' if quick else 'integrity'}_check({_TOLD})")]
+        found = [
+            str(row[0]) for row in connection.execute(f"pragma {'quick' if quick else 'integrity'}_check({_TOLD})")
+        ]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise  # it could not be read: nothing is known
@@ -113,8 +115,8 @@ def _require_whole(path: Path) -> None:
         found = damages(connection, quick=True)
     if found:
         raise LedgerError(
-            f"{path} is damaged ({'; '.join(found)}): the engine does not start with it. `rmsplugin ledger check` tells "
-            "more; the operator guide (ledger) says how to go back to a backup"
+            f"{path} is damaged ({'; '.join(found)}): the engine does not start with it. `rmsplugin ledger check` "
+            "tells more; the operator guide (ledger) says how to go back to a backup"
         )
 
 

@@ -95,3 +95,18 @@ def m004_failures_in_a_row(db: Database) -> None:
             error text not null, primary key (node, kind, user))"""
     )
     db.execute("alter table vjobs drop column not_before")
+
+
+@migrations()
+def m007_nodes(db: Database) -> None:
+    """Nodes that are gone, by somebody's word or by fencing, and what was left behind there."""
+    db.execute(
+        """create table nodes (
+            name text primary key, gone_at real not null default 0, gone_by text not null default '',
+            fence_failures integer not null default 0, fence_last real not null default 0,
+            fence_error text not null default '')"""
+    )
+    db.execute(
+        """create table left_behind (
+            node text not null, vm text not null, what text not null, primary key (node, vm, what))"""
+    )

@@ -73,10 +73,9 @@ def locking(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> It
 
     @contextmanager
     def one_at_a_time(ledger: MortalLedger) -> Iterator[object]:
-        with ledger._lock:
-            # Inside a transaction the ledger is the engine's already.
-            with write(ledger) if ledger._depth else other.around(lambda: write(ledger)) as db:
-                yield db
+        # Inside a transaction the ledger is the engine's already.
+        with ledger._lock, write(ledger) if ledger._depth else other.around(lambda: write(ledger)) as db:
+            yield db
 
     with closing(other), monkeypatch.context() as patch:
         patch.setattr(MortalLedger, "_write", guarded)
@@ -95,7 +94,7 @@ def whole(world: World, job: int) -> None:
             assert f"/store/{vm.name}.state" in world.files.paths(vm.image_node)
 
 
-@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize("first", range(1, 46, 3))
 def test_a_vjob_outlives_a_ledger_that_is_locked_at_any_write(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: int, count: int
@@ -108,14 +107,15 @@ def test_a_vjob_outlives_a_ledger_that_is_locked_at_any_write(
         for kind, to in ((K.SUSPEND, ""), (K.RESUME, ""), (K.MIGRATE, NODES[2])):
             aim = S.SLEEPING if kind is K.SUSPEND else S.RUNNING
             for _ in range(30):
-                try:
+                with suppress(LedgerUnavailableError):
                     world.ask(job, kind, to)
-                except LedgerUnavailableError:
-                    pass
-                world.tick(40.0)
-                if world.state(job) is aim:
+                world.cycle_beside()
+                # An end that could not be recorded is recorded by a later cycle.
+                world.as_daemon(lambda: not world.executor.busy())
+                if world.state(job) is aim and not any(vm.destination for vm in world.context.ledger.vms(job)):
                     break
-            world.until(job, aim)
+                world.pass_time(40.0)
+            assert world.state(job) is aim
             whole(world, job)
         assert other.refused == min(count, max(0, other.writes - first + 1))
     assert all("internal error" not in problem for problem in world.cycle.report.problems)
@@ -134,13 +134,17 @@ def test_a_full_disk_stops_what_needs_the_ledger_and_nothing_else(world: World) 
     with pytest.raises(LedgerUnavailableError):
         while True:
             ledger.event("kind", "x" * 4000)
-    waiting = world.submit(vms=1, memory_mib=128)
-    for _ in range(5):
-        world.tick()
+    said: list[str] = []
+    for _ in range(40):
+        waiting = world.submit(vms=1, memory_mib=128)
+        world.cycle_beside()
+        said += world.cycle.report.problems
     whole(world, job)
-    assert any("no space is left on its disk" in problem for problem in world.cycle.report.problems)
+    assert any("no space is left on its disk" in problem for problem in said)
+    assert not any("internal error" in problem for problem in said)
     ledger._db.execute("pragma max_page_count = 1000000")
-    world.until(waiting, S.RUNNING)
+    world.as_daemon(lambda: not world.executor.busy())
+    world.until(waiting, S.WAITING, S.RUNNING)
     whole(world, job)
 
 

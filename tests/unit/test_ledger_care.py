@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine import ledger_care, ledger_file
+from rmsplugin.engine import ledger_care
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.errors import LedgerError, LedgerUnavailableError, OperationFailedError
 
@@ -140,7 +140,9 @@ def test_check_of_another_database_a_newer_release_or_an_empty_file(tmp_path: Pa
     other = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("create table fruit (name text)")
-    assert ledger_care.check(other) == ledger_care.Health(False, f"{other} is a whole database, but no ledger of rmsplugin's")
+    assert ledger_care.check(other) == ledger_care.Health(
+        False, f"{other} is a whole database, but no ledger of rmsplugin's"
+    )
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("update _sqlite_migrations set name = 'm999_more' where name = 'm004_failures_in_a_row'")
         connection.commit()
@@ -168,7 +170,9 @@ def test_a_backup_is_whole_private_and_of_one_moment_while_the_engine_writes(
     assert not list(path.parent.glob("*.new"))
 
 
-def test_a_backup_overwrites_nothing(path: Path, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backup_overwrites_nothing(
+    path: Path, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     there = tmp_path / "there"
     there.write_text("precious")
     assert main(["ledger", "backup", str(there), "--config", config]) == 2
