@@ -17,6 +17,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.fencing import Fencing
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.gone import clear_left_behind, require_answers
@@ -46,6 +47,7 @@ class Cycle:
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
         self._missing = MissingVMs(context)
+        self.fencing = Fencing(context)
         self.brake = brake.Brake()
         self._started = context.clock.now()
         self.report = CycleReport()
@@ -87,7 +89,7 @@ class Cycle:
                 report.begun += self._evacuation.run(seen, busy)
         self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
-        report.problems += clear_left_behind(self._context, seen)
+        report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("starts"):

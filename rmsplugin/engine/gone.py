@@ -22,9 +22,11 @@ def has_left(context: Context, node: str, vm: VMRow) -> bool:
     """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
     if node in context.ledger.nodes.gone():
         return True
-    return context.ledger.clean_epilog(node) > max(
-        context.ledger.last_arrival(vm.name, node), context.seen_vms.get((vm.name, node), 0.0)
-    ) > 0.0
+    return (
+        context.ledger.clean_epilog(node)
+        > max(context.ledger.last_arrival(vm.name, node), context.seen_vms.get((vm.name, node), 0.0))
+        > 0.0
+    )
 
 
 def end_vm(context: Context, node: str, vm: VMRow) -> None:

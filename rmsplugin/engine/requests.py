@@ -244,6 +244,13 @@ class Requests:
         self._wake()
         return {"begin_again": begin_again, "wait": wait}
 
+    def node_fence(self, uid: int, node: str) -> dict[str, Any]:
+        """Cut the power of the node; it is gone when it is off. Returns as ``node_gone``."""
+        self._require_known_node(uid, node)
+        begin_again, wait = self._cycle.fencing.fence(node, _user_name(uid))
+        self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
     def node_back(self, uid: int, node: str) -> dict[str, Any]:
         """The node is there again: it is asked, what was left behind there is removed, and its states count."""
         if not self._is_operator(uid):

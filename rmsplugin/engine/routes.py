@@ -84,6 +84,7 @@ class Routes:
             Route("POST", "/v1/new-store", self._new_store, body=frozenset({"store"})),
             Route("POST", "/v1/confirm", self._confirm, body=frozenset({"vjobs"})),
             Route("POST", "/v1/nodes/{name}/gone", self._node_gone),
+            Route("POST", "/v1/nodes/{name}/fence", self._node_fence),
             Route("POST", "/v1/nodes/{name}/back", self._node_back),
             Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
@@ -204,6 +205,10 @@ class Routes:
     async def _node_gone(self, asked: Asked) -> Answer:
         node = parsing.node(asked.path["name"])
         return await self._do(asked, lambda: self._requests.node_gone(asked.uid, node))
+
+    async def _node_fence(self, asked: Asked) -> Answer:
+        node = parsing.node(asked.path["name"])
+        return await self._do(asked, lambda: self._requests.node_fence(asked.uid, node))
 
     async def _node_back(self, asked: Asked) -> Answer:
         node = parsing.node(asked.path["name"])
