@@ -1,8 +1,8 @@
 """Fencing: the power of a node is cut by a command of the site's; a node that is seen to be off counts as gone.
 
-By an operator's order, or, if the settings say so, by the engine's own, when a node with VMs has been silent in all three
-ways for long: libvirt, the node agent, and Slurm's own daemon. When many nodes are silent at once none is fenced: more
-likely than the end of many is that the engine itself is cut off.
+By an operator's order, or, if the settings say so, by the engine's own, when a node with VMs has been silent for long
+in all three ways: libvirt, the node agent, and Slurm's own daemon. When many nodes are silent at once none is fenced:
+more likely than the end of many is that the engine itself is cut off.
 """
 
 from __future__ import annotations

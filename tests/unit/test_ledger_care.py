@@ -144,7 +144,7 @@ def test_check_of_another_database_a_newer_release_or_an_empty_file(tmp_path: Pa
         False, f"{other} is a whole database, but no ledger of rmsplugin's"
     )
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("update _sqlite_migrations set name = 'm999_more' where name = 'm004_failures_in_a_row'")
+        connection.execute("update _sqlite_migrations set name = 'm999_more' where name = 'm007_nodes'")
         connection.commit()
     assert "of a newer release" in ledger_care.check(path).sentence
     empty = tmp_path / "empty"
