@@ -89,7 +89,8 @@ class Cycle:
                 report.begun += self._evacuation.run(seen, busy)
         self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
-        report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
+        with report.alone("dead nodes"):
+            report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("starts"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 
 from rmsplugin.adapters.command import run_command
 from rmsplugin.engine.context import Context
@@ -30,10 +29,8 @@ _MOST_NODES, _SHARE = 1, 0.05
 class Fencing:
     """Cuts the power of nodes, one order for each node at a time. Several threads may call."""
 
-    def __init__(self, context: Context, on_end: Callable[[], None] = lambda: None) -> None:
-        """``on_end`` is called, in a thread, when an order that the engine itself gave has been carried out."""
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._on_end = on_end
         self._silent_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._under_way: set[str] = set()
@@ -140,7 +137,6 @@ class Fencing:
             log.warning("%s is not fenced: %s", node, error)
         except Exception:
             log.exception("fencing %s", node)
-        self._on_end()
 
 
 def _slurm_lost(seen: Observation, node: str) -> bool:

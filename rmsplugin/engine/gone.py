@@ -17,16 +17,19 @@ from rmsplugin.engine.stores import SHARED
 from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
+#: So late at most the report of an epilog is recorded after the epilog has looked: a VM that came since may be there.
+_LATE_S = 60.0
+
 
 def has_left(context: Context, node: str, vm: VMRow) -> bool:
     """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
     if node in context.ledger.nodes.gone():
         return True
-    return (
-        context.ledger.clean_epilog(node)
-        > max(context.ledger.last_arrival(vm.name, node), context.seen_vms.get((vm.name, node), 0.0))
-        > 0.0
-    )
+    arrived = context.ledger.last_arrival(vm.name, node)
+    if not arrived:
+        return False  # nothing is known of how it came there
+    seen = context.seen_vms.get((vm.name, node), 0.0)
+    return context.ledger.clean_epilog(node) > max(arrived + _LATE_S, seen)
 
 
 def end_vm(context: Context, node: str, vm: VMRow) -> None:
@@ -105,6 +108,8 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
         begin_again, wait = [], []
         for vjob in ledger.vjobs():
             rows = vms.get(vjob.job_id, [])
+            if any(node in (vm.image_node, vm.destination, vm.host, *vm.touched) for vm in rows):
+                ledger.failures.vjob_forgiven(vjob.job_id)  # what failed for the node's silence is tried at once
             if any(node in (vm.host, vm.destination) for vm in rows):
                 begin_again.append(vjob.display_id)
             elif vjob.state is VJobState.SLEEPING and (why := _unreachable(context, rows)):
@@ -144,8 +149,9 @@ def _unreachable(context: Context, vms: Sequence[VMRow]) -> str:
 def clear_left_behind(context: Context, seen: Observation) -> list[str]:
     """End and remove what was left behind on nodes that answer again. Returns what could not be, in sentences."""
     problems = []
-    rows = {vm.name: vm for vm in context.ledger.vms()}
-    for (node, name), what in context.ledger.nodes.left_behind().items():
+    left_behind = context.ledger.nodes.left_behind()
+    rows = {vm.name: vm for vm in context.ledger.vms()} if left_behind else {}
+    for (node, name), what in left_behind.items():
         row = rows.get(name)
         if node not in seen.vms or (row is not None and node in (row.host, row.destination)):
             continue  # an operation that has not ended yet still looks after it

@@ -9,6 +9,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind, RoomReport
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
@@ -167,6 +168,8 @@ def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_
     assert len([said for said in events(world, "stray-stopped") if "which had been gone" in said]) == 1
     assert world.hypervisor.where(name) == []
     assert world.state(job) is S.WAITING  # its files are still there: nothing is started beside them
+    assert world.cycle.seen is not None
+    assert "left behind" in host_capacities(world.context, world.cycle.seen)[node].why_not
     world.nodes.set_reachable(node, True)
     world.until(job, S.RUNNING)
     assert world.context.ledger.nodes.left_behind() == {}
@@ -261,6 +264,22 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
     world.until(job, S.TERMINATED)
     ticks(world, 3)
     assert world.leftovers() == []
+
+
+def test_a_node_that_dies_when_the_files_of_a_resume_are_history_costs_a_new_start(world: World) -> None:
+    job = sleeping(world)
+
+    def die() -> None:
+        world.kill_node(host(world, job))
+        raise UnavailableError("the connection was broken off")
+
+    world.hypervisor.hook_next("unpause", Point.BEFORE, die, vm=f"vjob{job}-0")
+    world.ask(job, K.RESUME)
+    ticks(world, 3)
+    dead = host(world, job)
+    assert (world.state(job), world.context.ledger.vms(job)[0].image_node) == (S.RESUMING, "")
+    requests(world).node_gone(0, dead)
+    begun_again(world, job, dead)
 
 
 # -- the epilog of the room --------------------------------------------------------------------------------------------
