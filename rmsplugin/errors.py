@@ -15,6 +15,10 @@ class LedgerError(RmspluginError):
     """The engine's ledger cannot be used as it is; nothing of it was changed."""
 
 
+class LedgerUnavailableError(RmspluginError):
+    """The engine's ledger cannot be read or written at the moment: locked, or no space; nothing of it was changed."""
+
+
 class InstanceError(RmspluginError):
     """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
 
@@ -25,6 +29,10 @@ class UnavailableError(RmspluginError):
 
 class NoStoreError(UnavailableError):
     """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
+
+
+class NodeGoneError(UnavailableError):
+    """An operator (or a fencing command) said that the node is dead: nothing is asked of it until it is back."""
 
 
 class NotFoundError(RmspluginError):

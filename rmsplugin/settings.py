@@ -169,9 +169,41 @@ class Nodes(_Section):
         None, description="a directory that all nodes mount: states are saved there instead"
     )
     copy_timeout_s: Seconds = Field(3600.0, description="bound of the copy of one state between two nodes")
+    fence: tuple[str, ...] = Field(
+        (),
+        description="a program with its arguments that cuts the power of {node}, and ends with 0 when it is off, e.g. "
+        "fence_ipmilan of Debian's fence-agents with --action=off; no shell; empty: none",
+    )
+    fence_status: tuple[str, ...] = Field(
+        (),
+        description="the same with --action=status: ends with 2 when {node} is off; asked after `fence`; empty: none",
+    )
+    fence_timeout_s: float = Field(120.0, gt=0, le=3600, description="bound of each of the two")
+    fence_after_s: float = Field(
+        0.0,
+        ge=0,
+        le=86400 * 7,
+        description="the engine itself fences a node with VMs whose libvirt and node agent are silent, and that Slurm "
+        "says is DOWN, for so long; 0: never",
+    )
     memory_overhead_mib: int = Field(128, ge=0, description="memory of the hypervisor for each VM, besides its own")
     memory_reserved_mib: int = Field(0, ge=0, description="memory of each node that no VM may take")
     cpus_reserved: int = Field(0, ge=0, description="CPUs of each node that no VM may take")
+
+    @field_validator("fence", "fence_status")
+    @classmethod
+    def _program(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and not value[0].startswith("/"):
+            raise ValueError("must begin with the absolute path of a program")
+        if value and not any("{node}" in word for word in value[1:]):
+            raise ValueError("must name the node: {node} in one of the arguments")
+        return value
+
+    @model_validator(mode="after")
+    def _fences(self) -> Nodes:
+        if (self.fence_status or self.fence_after_s) and not self.fence:
+            raise ValueError("fence_status and fence_after_s need fence")
+        return self
 
 
 class Network(_Section):

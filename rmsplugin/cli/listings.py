@@ -88,7 +88,13 @@ VM_FIELDS = (
 
 NODE_FIELDS = (
     Field("node", "name, as in Slurm", text_of("name")),
-    Field("state", "Slurm's word for its state, or `unreachable` when its libvirt does not answer", text_of("state")),
+    Field(
+        "state",
+        "Slurm's word for its state; `unreachable` when its libvirt does not answer; `gone` when somebody said so",
+        text_of("state"),
+    ),
+    Field("gonesince", "since when it is gone, by an operator's word or by fencing", time_of("gone_since")),
+    Field("goneby", "who said that it is gone", text_of("gone_by")),
     Field("vms", "number of VMs on it", text_of("vms"), right=True),
     Field("cpus", "CPUs that VMs may take", text_of("cpus"), right=True),
     Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),

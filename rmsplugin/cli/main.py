@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import checking, confirming, listings, operations, planning, service, session, states
+from rmsplugin.cli import checking, confirming, ledger, listings, nodes, operations, planning, service, session, states
 from rmsplugin.cli.table import FormatError
-from rmsplugin.errors import InstanceError, RmspluginError, SettingsError
+from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -48,10 +48,12 @@ def build_parser() -> argparse.ArgumentParser:
     operations.add_commands(commands)
     states.add_command(commands)
     confirming.add_command(commands)
+    nodes.add_command(commands)
     session.add_command(commands)
     planning.add_commands(commands)
     checking.add_command(commands)
     service.add_command(commands)
+    ledger.add_command(commands)
     return parser
 
 
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
-    except (SettingsError, InstanceError, FormatError) as error:
+    except (SettingsError, InstanceError, LedgerError, FormatError) as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)

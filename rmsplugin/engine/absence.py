@@ -1,7 +1,8 @@
 """Absence: what is not seen is not gone. Here is asked for the proof that it is, before anything is ended for it.
 
 A job has ended when slurmctld or sacct says so of its id. A VM does not exist when it was missing in two looks some
-time apart, and when every node that may have it answers, asked by its name, that it has not.
+time apart, and when every node that may have it answers, asked by its name, that it has not, or is gone, or had the
+epilog of its room.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.gone import has_left
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.task import Task
-from rmsplugin.errors import OperationFailedError, RmspluginError
+from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 #: Between the two looks in which a VM is missing there is at least so much time.
@@ -70,15 +72,23 @@ class MissingVMs:
     def begin(self) -> None:
         """A cycle begins: those that it does not find missing are forgotten at the next one."""
         self._before, self._now = self._now, {}
+        live = {vm.name for vm in self._context.ledger.live_vms()}
+        for vm, node in [key for key in self._context.seen_vms if key[0] not in live]:
+            del self._context.seen_vms[vm, node]
 
     def gone(self, vjob: VJobRow, vms: Collection[VMRow], seen: Observation) -> list[VMRow]:
         """The VMs of a running vjob that certainly do not exist any more."""
         if vjob.state is not VJobState.RUNNING:
             return []
-        missing = [vm for vm in vms if vm.host in seen.vms and not seen.where(vm.name)]
+        for vm in vms:
+            self._context.seen_vms.update({(vm.name, node): seen.taken for node in seen.where(vm.name)})
+        absent = [vm for vm in vms if not seen.where(vm.name)]
+        missing = [vm for vm in absent if vm.host in seen.vms]
         for vm in missing:
             self._now[vm.name] = self._before.get(vm.name, seen.taken)
         late = [vm for vm in missing if vm.name in self._before and seen.taken - self._before[vm.name] >= APART_S]
+        # What is proved of a node that cannot be asked needs no second look.
+        late += [vm for vm in absent if vm.host not in seen.vms and has_left(self._context, vm.host, vm)]
         return [vm for vm in late if self._is_gone(vm)]
 
     def _is_gone(self, vm: VMRow) -> bool:
@@ -92,10 +102,19 @@ def nowhere(context: Context, vm: VMRow) -> bool:
     """Whether no node that may have the VM has it now: its host, and all that migrations may have carried it to.
 
     Raises:
-        UnavailableError: one of them does not answer.
+        UnavailableError: one of them does not answer, and nothing is proved of it.
     """
     places = {vm.host, vm.destination, *vm.touched} - {""}
-    return not any(context.hypervisor.has_vm(place, vm.name) for place in sorted(places))
+    return not any(_has(context, place, vm) for place in sorted(places))
+
+
+def _has(context: Context, node: str, vm: VMRow) -> bool:
+    try:
+        return context.hypervisor.has_vm(node, vm.name)
+    except UnavailableError:
+        if has_left(context, node, vm):
+            return False
+        raise
 
 
 def require_gone(task: Task, vm: VMRow) -> None:

@@ -79,6 +79,7 @@ class _Assessor:
         self._busy = busy
         self._closed = closed
         self._leaving = leaving_nodes(context, seen)
+        self._unclean = {node for node, _ in context.ledger.nodes.left_behind()}
         self._resting = context.ledger.failures.resting()
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
@@ -128,9 +129,8 @@ class _Assessor:
         room = self._seen.rooms.by_node.get(name)
         if name in self._leaving or self._seen.rms.nodes[name].draining:
             return RoomUse.LEAVING
-        if room is None or room.state is not RoomState.HELD or name in self._closed or name in self._seen.faults:
-            return RoomUse.NONE
-        return RoomUse.HELD
+        shut = name in self._closed or name in self._seen.faults or name in self._unclean
+        return RoomUse.NONE if room is None or room.state is not RoomState.HELD or shut else RoomUse.HELD
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
 

@@ -58,9 +58,11 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     """
     found = {}
     keeps = reserved(context)
+    unclean = {node for node, _ in context.ledger.nodes.left_behind()}
     for name in vm_hosts(context.settings, seen.rms):
         node = seen.rms.nodes[name]
-        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - keeps, _why_not(seen, name))
+        why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - keeps, why_not)
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():

@@ -16,6 +16,7 @@ from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.engine.stores import Stores
 from rmsplugin.settings import KernelImage as KernelImageSettings
@@ -44,6 +45,13 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    #: When each VM was last seen on a node; by its name and the node's. In memory only.
+    seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Have nothing asked of nodes that are gone."""
+        object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
+        object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
 
     @cached_property
     def jobs(self) -> JobReader:

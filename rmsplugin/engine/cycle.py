@@ -18,8 +18,10 @@ from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.fencing import Fencing
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
+from rmsplugin.engine.gone import clear_left_behind, require_answers
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
@@ -52,6 +54,7 @@ class Cycle:
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
         self._missing = MissingVMs(context)
+        self.fencing = Fencing(context)
         self.brake = brake.Brake()
         self._started = context.clock.now()
         self.report = CycleReport()
@@ -94,6 +97,8 @@ class Cycle:
                 report.begun += self._evacuation.run(seen, busy)
         self._reconcile(seen, ours, busy, report)
         self._stop_strays(seen, report)
+        with report.alone("dead nodes"):
+            report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("the decision"):
@@ -156,6 +161,7 @@ class Cycle:
             self._missing.gone(vjob, vms, seen),
             seen.taken - heard,
             context.settings.engine.orphan_s,
+            context.ledger.nodes.gone(),
         )
         if directive is None or vjob.job_id in jobs.found:
             return directive
@@ -198,6 +204,7 @@ class Cycle:
 
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
+            require_answers(self._context, self._context.ledger.vms(vjob.job_id))
             self._placing.resume(seen, vjob, "", reason, "engine")
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
@@ -297,6 +304,8 @@ class Cycle:
     def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
         """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
         if row is not None and row.state is VJobState.SLEEPING and row.resumes:
+            if not self._states_answer(row):
+                return None
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
                 return Waiting(job, row.geometry, row.submitted, row.priority, row, row.state_since)
             return None
@@ -308,6 +317,15 @@ class Cycle:
         if row is None:
             return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time)
         return Waiting(job, geometry, row.submitted, job.priority, since=row.state_since)
+
+    def _states_answer(self, row: VJobRow) -> bool:
+        try:
+            require_answers(self._context, self._context.ledger.vms(row.job_id))
+        except RefusedError as error:
+            if row.reason != str(error):
+                self._context.ledger.update_vjob(row.job_id, reason=str(error))
+            return False
+        return True
 
 
 def _idle(seen: Observation, name: str) -> bool:

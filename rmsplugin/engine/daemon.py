@@ -27,6 +27,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger_file import LEDGER_NAME
 from rmsplugin.engine.parameters import proposer_limits
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
@@ -163,7 +164,11 @@ class Daemon:
             self.wake()
 
     def _prune(self) -> None:
-        forgotten = self.context.ledger.prune(time.time() - self._settings.engine.keep_days * 86400)
+        try:
+            forgotten = self.context.ledger.prune(time.time() - self._settings.engine.keep_days * 86400)
+        except RmspluginError as error:
+            log.warning("nothing is forgotten today: %s", error)
+            return
         if forgotten:
             log.info("forgot %d vjobs that ended more than %d days ago", forgotten, self._settings.engine.keep_days)
 
@@ -183,7 +188,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
     slurm, hypervisor, nodes = settings.slurm, settings.hypervisor, settings.nodes
     return Context(
         settings=settings,
-        ledger=Ledger(state_dir / "ledger.sqlite"),
+        ledger=Ledger(state_dir / LEDGER_NAME),
         rms=open_rms(
             slurm.adapter,
             bin_dir=slurm.bin_dir,

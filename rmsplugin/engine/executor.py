@@ -230,9 +230,11 @@ class Executor:
             _log_end(task, error)
         try:
             self._record_end(task, error)
-        except Exception:
+        except Exception as failure:
             # The ledger says that it is under way, and so does `busy`, until it can be told otherwise.
-            log.exception("the end of %s of vjob %s cannot be recorded yet", task.operation.kind, task.job_id)
+            known = isinstance(failure, RmspluginError)
+            what = f"the end of {task.operation.kind} of vjob {task.job_id} cannot be recorded yet"
+            log.warning("%s: %s", what, failure, exc_info=not known)
             with self._lock:
                 self._unrecorded.append((task, error))
             return

@@ -96,6 +96,11 @@ class Failures:
         with self._write() as db:
             db.execute("delete from vjob_failures where job_id = ? and kind = ?", [job_id, kind])
 
+    def vjob_forgiven(self, job_id: int) -> None:
+        """Whatever failed may go well now: nothing waits any more."""
+        with self._write() as db:
+            db.execute("delete from vjob_failures where job_id = ?", [job_id])
+
     def of_vjob(self, job_id: int, kind: str) -> VJobFailure | None:
         """What failed last for the vjob; None if nothing of the kind did since it went well."""
         sql = "select failures, not_before, error from vjob_failures where job_id = ? and kind = ?"

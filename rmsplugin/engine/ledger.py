@@ -18,7 +18,8 @@ from typing import Any
 import sqlite_utils
 
 from rmsplugin.engine.failures import Failures
-from rmsplugin.engine.ledger_file import open_database
+from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
+from rmsplugin.engine.node_book import NodeBook
 from rmsplugin.engine.plans import Plans
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
@@ -39,20 +40,26 @@ _LIVE = tuple(str(state) for state in VJobState if state.is_live)
 class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's."""
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S) -> None:
+        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's.
+
+        From then on every method raises LedgerUnavailableError while the database cannot be read or written: locked by
+        another process for longer than ``busy_s``, or its disk is full.
+        """
         self._clock = clock
         self._lock = threading.RLock()
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
-        self._db = open_database(path)
+        self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
         #: What was decided, and the plans that carry it out.
         self.plans = Plans(self._write, self._rows, clock)
         #: What running VMs demand.
         self.samples = Samples(self._write, self._rows)
+        #: Which nodes are gone, and what was left behind where.
+        self.nodes = NodeBook(self._write, self._rows, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -64,7 +71,7 @@ class Ledger:
         with self._lock:
             self._depth += 1
             try:
-                with self._db.atomic():
+                with available(), self._db.atomic():
                     yield self._db
             finally:
                 self._depth -= 1
@@ -88,7 +95,7 @@ class Ledger:
             yield
 
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        with self._lock:
+        with self._lock, available():
             return list(self._db.query(sql, list(parameters)))
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
@@ -375,6 +382,19 @@ class Ledger:
         marks = ",".join("?" * len(wanted))
         sql = f"select time, room, node, hook, problem, ended from room_reports where room in ({marks}) order by id"
         return [RoomReport(**{**row, "ended": tuple(json.loads(row["ended"]))}) for row in self._rows(sql, wanted)]
+
+    def clean_epilog(self, node: str) -> float:
+        """When the epilog of a room last said that no VM of ours is left on the node; 0 if none did."""
+        sql = "select max(time) as time from room_reports where node = ? and hook = 'epilog' and problem = ''"
+        return float(self._rows(sql, [node])[0]["time"] or 0.0)
+
+    def last_arrival(self, vm: str, node: str) -> float:
+        """When the last action that may have brought the VM to the node began or ended; 0 if none did."""
+        sql = (
+            "select max(max(created, ended)) as time from actions where vm = ? and destination = ? "
+            "and kind in ('run', 'resume', 'migrate')"
+        )
+        return float(self._rows(sql, [vm, node])[0]["time"] or 0.0)
 
     # -- events --------------------------------------------------------------------------------------------------
 

@@ -141,3 +141,18 @@ def m006_cpu_demands(db: Database) -> None:
             primary key (vm, time)) without rowid"""
     )
     db.execute("create index samples_time on samples (time)")
+
+
+@migrations()
+def m007_nodes(db: Database) -> None:
+    """Nodes that are gone, by somebody's word or by fencing, and what was left behind there."""
+    db.execute(
+        """create table nodes (
+            name text primary key, gone_at real not null default 0, gone_by text not null default '',
+            fence_failures integer not null default 0, fence_last real not null default 0,
+            fence_error text not null default '')"""
+    )
+    db.execute(
+        """create table left_behind (
+            node text not null, vm text not null, what text not null, primary key (node, vm, what))"""
+    )

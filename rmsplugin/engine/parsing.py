@@ -57,6 +57,11 @@ def aside_number(text: str) -> int:
     return int(_matching(_OPERATION_ID, text, "the number of saved states that were put aside"))
 
 
+def node(text: str) -> str:
+    """A node's name. Raises BadRequestError."""
+    return _matching(_HOST_NAME, text, "the name of a node")
+
+
 class Query:
     """The part of a request's path behind the question mark."""
 

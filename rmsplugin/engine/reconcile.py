@@ -7,7 +7,7 @@ hand (scontrol requeue, suspend, resume, scancel) is noticed here, from what is 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -44,7 +44,13 @@ _AGAIN: dict[VJobState, OperationKind] = {
 
 
 def reconcile(
-    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, missing: Sequence[VMRow], silent_s: float, orphan_s: float
+    vjob: VJobRow,
+    vms: Sequence[VMRow],
+    job: RmsJob | None,
+    missing: Sequence[VMRow],
+    silent_s: float,
+    orphan_s: float,
+    gone: Collection[str] = (),
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -55,6 +61,7 @@ def reconcile(
         missing: its VMs that should be running and are nowhere.
         silent_s: for how long its wrapper gave no sign of life to a running engine.
         orphan_s: how long it may be silent.
+        gone: nodes that are gone, as somebody said who can know.
 
     Returns:
         What to do, or None if all agree.
@@ -66,7 +73,9 @@ def reconcile(
     if vjob.state in _AGAIN:
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
-        return _running(vjob, vms, job, missing, silent_s, orphan_s)
+        if missing and not vjob.finished:
+            return _lost(missing, gone)
+        return _running(vms, job, silent_s, orphan_s)
     if vjob.state is VJobState.SLEEPING:
         return _sleeping(job)
     return _waiting(vjob, job)
@@ -88,13 +97,16 @@ def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | No
     return None if script_may_end else Directive(OperationKind.STOP, what)
 
 
-def _running(
-    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, missing: Sequence[VMRow], silent_s: float, orphan_s: float
-) -> Directive | None:
-    if missing and not vjob.finished:
-        names = ", ".join(vm.name for vm in missing)
-        reason = f"lost: {names} not running on {missing[0].host} any more"
-        return Directive(OperationKind.RESTART, reason, absence=True)
+def _lost(missing: Sequence[VMRow], gone: Collection[str]) -> Directive:
+    names = ", ".join(vm.name for vm in missing)
+    if all(vm.host in gone for vm in missing):
+        # Not only unseen: however many they are, somebody knows of it.
+        return Directive(OperationKind.RESTART, f"lost: {names} on {missing[0].host}, which is gone")
+    reason = f"lost: {names} not running on {missing[0].host} any more"
+    return Directive(OperationKind.RESTART, reason, absence=True)
+
+
+def _running(vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float) -> Directive | None:
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
     if job.state is JobState.PENDING:

@@ -10,6 +10,7 @@ from rmsplugin.engine import site
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.gone import record_back, record_gone, require_answers, require_silent
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
@@ -18,6 +19,8 @@ from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, V
 from rmsplugin.engine.views import aside_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
+
+_NODES_FORBIDDEN = "only operators may say what has become of nodes; see engine.operators in the settings"
 
 
 class Requests:
@@ -159,6 +162,7 @@ class Requests:
     def resume(self, uid: int, display_id: str, to: str) -> Operation:
         """Resume a sleeping vjob."""
         vjob = self._owned(uid, display_id, operators=True)
+        require_answers(self._context, self._context.ledger.vms(vjob.job_id))
         name = _user_name(uid)
         return self._placing.resume(self._seen(), vjob, to, f"resumed by {name}", name)
 
@@ -227,6 +231,42 @@ class Requests:
             ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=held.vjob)
         self._wake()
         return [held.vjob for held in confirmed]
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def node_gone(self, uid: int, node: str) -> dict[str, Any]:
+        """The node is dead, or its VMs are gone. Returns the vjobs that begin again, and those that wait for states."""
+        self._require_known_node(uid, node)
+        if known := self._context.ledger.nodes.gone().get(node):
+            raise RefusedError(known.sentence)
+        require_silent(self._context, node)
+        begin_again, wait = record_gone(self._context, node, _user_name(uid))
+        self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
+    def node_fence(self, uid: int, node: str) -> dict[str, Any]:
+        """Cut the power of the node; it is gone when it is off. Returns as ``node_gone``."""
+        self._require_known_node(uid, node)
+        begin_again, wait = self._cycle.fencing.fence(node, _user_name(uid))
+        self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
+    def node_back(self, uid: int, node: str) -> dict[str, Any]:
+        """The node is there again: it is asked, what was left behind there is removed, and its states count."""
+        if not self._is_operator(uid):
+            raise ForbiddenError(_NODES_FORBIDDEN)
+        record_back(self._context, node, _user_name(uid))
+        self._wake()
+        return {"ok": True}
+
+    def _require_known_node(self, uid: int, node: str) -> None:
+        if not self._is_operator(uid):
+            raise ForbiddenError(_NODES_FORBIDDEN)
+        known = {place for vm in self._context.ledger.vms() for place in (vm.host, vm.destination, vm.image_node)}
+        if node not in self._seen().rms.nodes and node not in known:
+            raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
+
+    # -- progress ------------------------------------------------------------------------------------------------
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""

@@ -83,6 +83,9 @@ class Routes:
             Route("POST", "/v1/states/{number}/drop", self._drop_states),
             Route("POST", "/v1/new-store", self._new_store, body=frozenset({"store"})),
             Route("POST", "/v1/confirm", self._confirm, body=frozenset({"vjobs"})),
+            Route("POST", "/v1/nodes/{name}/gone", self._node_gone),
+            Route("POST", "/v1/nodes/{name}/fence", self._node_fence),
+            Route("POST", "/v1/nodes/{name}/back", self._node_back),
             Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
@@ -198,6 +201,18 @@ class Routes:
     async def _confirm(self, asked: Asked) -> Answer:
         vjobs = asked.body.vjobs("vjobs")
         return {"confirmed": await self._do(asked, lambda: self._requests.confirm(asked.uid, vjobs))}
+
+    async def _node_gone(self, asked: Asked) -> Answer:
+        node = parsing.node(asked.path["name"])
+        return await self._do(asked, lambda: self._requests.node_gone(asked.uid, node))
+
+    async def _node_fence(self, asked: Asked) -> Answer:
+        node = parsing.node(asked.path["name"])
+        return await self._do(asked, lambda: self._requests.node_fence(asked.uid, node))
+
+    async def _node_back(self, asked: Asked) -> Answer:
+        node = parsing.node(asked.path["name"])
+        return await self._do(asked, lambda: self._requests.node_back(asked.uid, node))
 
     async def _operation(self, asked: Asked) -> Answer:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")

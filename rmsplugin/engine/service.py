@@ -27,6 +27,7 @@ from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.waits import TooManyError, Waits
 from rmsplugin.errors import (
     ForbiddenError,
+    LedgerUnavailableError,
     NotFoundError,
     RefusedError,
     RmspluginError,
@@ -60,6 +61,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NotFoundError, 404),
     (RefusedError, 409),
     (UnavailableError, 503),
+    (LedgerUnavailableError, 503),
     (RmspluginError, 409),
 )
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.node_book import Left
 from rmsplugin.engine.rows import VMRow
-from rmsplugin.errors import NoStoreError, UnavailableError
+from rmsplugin.errors import NodeGoneError, NoStoreError, UnavailableError
 
 #: What the shared store is called, in the place of a node's name.
 SHARED = "shared"
@@ -75,10 +76,15 @@ class Stores:
             except NoStoreError:
                 if node == vm.image_node:
                     raise
+            except UnavailableError:
+                if not self._ledger.nodes.left(node, vm.name):
+                    raise
+                self._ledger.nodes.leave(node, vm.name, Left.STATE)
 
     def _drop_shared(self, nodes: Sequence[str], vm: VMRow) -> None:
         failures: list[UnavailableError] = []
-        for node in nodes:
+        # Any node does; those that the VM was on may all be gone.
+        for node in [*nodes, *sorted(self._ready - {*nodes})]:
             try:
                 self.ensure(node)
                 self._nodes.drop_state(node, vm.name, shared=True)
@@ -86,7 +92,7 @@ class Stores:
             except UnavailableError as error:
                 failures.append(error)
         for failure in failures:
-            if vm.image_node or not isinstance(failure, NoStoreError):
+            if vm.image_node or not isinstance(failure, NoStoreError | NodeGoneError):
                 raise failure
 
     def renew(self, name: str) -> None:

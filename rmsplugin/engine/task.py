@@ -7,13 +7,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import Operation, VJobRow, VMRow
 from rmsplugin.errors import (
     GuestFailedError,
+    LedgerUnavailableError,
     LostStateError,
     NoSpaceError,
     OperationFailedError,
@@ -112,8 +113,13 @@ class Task:
         ledger = self.context.ledger
         action = ledger.begin_action(self.operation.id, kind, vm.name, source, destination)
         self._begun[vm.name].set()
+
+        def progress(done: int, total: int) -> None:
+            with suppress(LedgerUnavailableError):  # it is shown, nothing more: no action fails by it
+                ledger.action_progress(action, done, total)
+
         try:
-            yield lambda done, total: ledger.action_progress(action, done, total)
+            yield progress
         except BaseException as error:
             with ledger.transaction():
                 ledger.end_action(action, str(error) or type(error).__name__)

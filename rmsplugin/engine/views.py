@@ -10,6 +10,7 @@ from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import NodeRest
+from rmsplugin.engine.node_book import FenceFailures, Gone
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
@@ -79,7 +80,21 @@ def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any
     rests: dict[str, list[NodeRest]] = {}
     for rest in context.ledger.failures.node_rests():
         rests.setdefault(rest.node, []).append(rest)
-    return [_node_view(seen, name, host, rests.get(name, [])) for name, host in host_capacities(context, seen).items()]
+    gone, unfenced = context.ledger.nodes.gone(), context.ledger.nodes.fence_failures()
+    return [
+        {**_node_view(seen, name, host, rests.get(name, [])), **_standing(gone.get(name), unfenced.get(name))}
+        for name, host in host_capacities(context, seen).items()
+    ]
+
+
+def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:
+    """What somebody said of the node, or what came of fencing it."""
+    standing: dict[str, Any] = {"gone_since": gone.since if gone else None, "gone_by": gone.by if gone else None}
+    if gone is not None:
+        standing |= {"state": "gone", "reason": gone.sentence}
+    elif unfenced is not None:
+        standing["reason"] = f"could not be fenced ({unfenced.failures} times): {unfenced.error}"
+    return standing
 
 
 def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[NodeRest]) -> dict[str, Any]:

@@ -700,3 +700,41 @@ def test_states_are_dropped(site: Path, engine: FakeEngine) -> None:
     assert run(site, "states", "--drop", "7").stdout == "dropped 7\n"
     assert [request[:2] for request in engine.requests] == [("POST", "/v1/states/7/drop")]
     assert run(site, "states", "--drop", "7", "--take-back", "7").returncode == 2
+
+
+VMS_OF_NODES = [
+    {"name": "vjob12-0", "vjob": "12", "node": "n3", "image_node": ""},
+    {"name": "vjob13-0", "vjob": "13", "node": "", "image_node": "n3"},
+    {"name": "vjob14-0", "vjob": "14", "node": "n1", "image_node": ""},
+]
+
+
+@pytest.mark.parametrize("what", ["gone", "fence"])
+def test_a_node_is_gone_or_fenced_by_yes_only_and_it_is_said_what_would_become_of_which_vjobs(
+    site: Path, engine: FakeEngine, what: str
+) -> None:
+    engine.lay("/v1/vms", {"vms": VMS_OF_NODES})
+    done = run(site, "node", what, "n3")
+    assert done.returncode == 2
+    assert "begin again from the start: 12; vjobs that wait for their saved states there: 13; add --yes" in done.stderr
+    assert [method for method, *_ in engine.requests] == ["GET"]
+
+
+@pytest.mark.parametrize("what", ["gone", "fence"])
+def test_a_node_that_is_gone_is_said_to_the_engine(site: Path, engine: FakeEngine, what: str) -> None:
+    engine.lay(f"/v1/nodes/n3/{what}", {"begin_again": ["12"], "wait": []})
+    done = run(site, "node", what, "n3", "--yes")
+    assert (done.returncode, done.stdout) == (0, "n3 is gone: vjobs that begin again from the start: 12\n")
+    assert engine.requests[-1][:2] == ("POST", f"/v1/nodes/n3/{what}")
+
+
+def test_a_node_is_back_without_yes(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/nodes/n3/back", {"ok": True})
+    done = run(site, "node", "back", "n3")
+    assert (done.returncode, done.stdout) == (0, "n3 is back\n")
+
+
+def test_a_node_is_not_told_anything_else(site: Path, engine: FakeEngine) -> None:
+    for words in (("node", "dead", "n3"), ("node", "gone", "../n3"), ("node", "gone")):
+        assert run(site, *words, "--yes").returncode == 2
+    assert engine.requests == []

@@ -125,7 +125,7 @@ def test_without_a_copy_nothing_is_migrated(tmp_path: Path, monkeypatch: pytest.
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_text("something else, which is long enough not to be taken for an empty database" * 20)
-    with pytest.raises(LedgerError, match=rf"{path} cannot be used .* not a database"):
+    with pytest.raises(LedgerError, match=rf"{path} is damaged .*not a database"):
         ledger_file.open_database(path)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -570,3 +573,42 @@ def test_only_a_store_that_is_known_is_renewed(served: Served) -> None:
     served.ledger.set_store("n1", "f" * 32)
     assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 200
     assert served.ledger.store("n1") == ""
+
+
+# --- nodes that are gone ---
+
+
+def test_a_node_that_answers_cannot_be_said_to_be_gone_and_one_that_does_not_can(served: Served) -> None:
+    served.world.cycle.run()
+    status, answer = served.ask("POST", "/v1/nodes/n1/gone")
+    assert (status, "n1 is not gone: its libvirt answers" in answer["error"]) == (409, True)
+    assert served.ask("POST", "/v1/nodes/n1/back")[0] == 404
+    assert served.ask("POST", "/v1/nodes/n9/gone")[0] == 404
+    assert served.ask("POST", "/v1/nodes/n1;x/gone")[0] == 400
+    assert served.ask("POST", "/v1/nodes/n1/fence")[0] == 409, "there is no command for it"
+    served.world.kill_node("n1")
+    assert served.ask("POST", "/v1/nodes/n1/gone") == (200, {"begin_again": [], "wait": []})
+    (row,) = [row for row in served.ask("GET", "/v1/nodes")[1]["nodes"] if row["name"] == "n1"]
+    assert (row["state"], row["gone_by"], row["gone_since"] > 0) == ("gone", pwd.getpwuid(ME).pw_name, True)
+    assert served.ask("POST", "/v1/nodes/n1/back") == (200, {"ok": True})
+
+
+@as_root
+@pytest.mark.parametrize("what", ["gone", "back", "fence"])
+def test_only_operators_say_what_has_become_of_a_node(served: Served, what: str) -> None:
+    idler = Idlers(served, 1, 1, "")
+    try:
+        assert idler.ask("POST", f"/v1/nodes/n1/{what}") == "HTTP/1.1 403"
+    finally:
+        idler.end()
+
+
+def test_a_request_that_a_locked_ledger_cannot_answer_is_told_so(served: Served, directory: Path) -> None:
+    served.ledger.nodes.set_gone("n1", "alice")
+    served.ledger._db.conn.execute("pragma busy_timeout = 10")
+    path = served.ledger._db.execute("pragma database_list").fetchone()[2]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        status, answer = served.ask("POST", "/v1/nodes/n1/back")
+    assert (status, "another process has it locked" in answer["error"]) == (503, True)
+    assert served.ask("POST", "/v1/nodes/n1/back")[0] == 200

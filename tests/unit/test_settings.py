@@ -85,6 +85,9 @@ def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
         ('"2-12"', '"9"', "hosts.vmhosts.room_time_limit", "at least 10 minutes"),
         ("memory_overhead_mib = 32", "memory_overhead_mib = -1", "nodes.memory_overhead_mib", "greater than or equal"),
         ("memory_overhead_mib = 32", "stor = 1", "nodes.stor", "unknown key"),
+        ("memory_overhead_mib = 32", 'fence = ["fence_ipmilan", "{node}"]', "nodes.fence", "absolute path"),
+        ("memory_overhead_mib = 32", 'fence = ["/bin/fence", "--action=off"]', "nodes.fence", "must name the node"),
+        ("memory_overhead_mib = 32", 'fence = "/bin/fence {node}"', "nodes.fence", "valid tuple"),
         ('"10.0.0.10 - 10.0.0.20"', '"10.0.0.20-10.0.0.10"', "network.pool", "FIRST not above LAST"),
         ('"10.0.0.10 - 10.0.0.20"', '"10.0.0.10"', "network.pool", "two IPv4 addresses"),
         ('"10.0.0.10 - 10.0.0.20"', '"here-there"', "network.pool", "two IPv4 addresses"),
@@ -210,3 +213,9 @@ def test_a_section_of_a_partition_that_is_no_vjob_partition_is_refused_with_its_
     with pytest.raises(SettingsError) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}:7: settings: [partition.other] is none of slurm.partitions")
+
+
+def test_the_engine_fences_nothing_unless_it_is_told_how(tmp_path: Path) -> None:
+    assert load(written(tmp_path, VALID)).nodes.fence_after_s == 0
+    with pytest.raises(SettingsError, match="fence_status and fence_after_s need fence"):
+        load(written(tmp_path, VALID.replace("memory_overhead_mib = 32", "fence_after_s = 60")))

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.gone import end_vm
 from rmsplugin.engine.rows import Aside, VMRow
 from rmsplugin.engine.stores import SHARED
 from rmsplugin.engine.task import Task
@@ -39,7 +40,7 @@ def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
     # Its host is among the touched nodes, unless nothing was ever put there.
     for node in sorted({vm.host, vm.destination} & {*vm.touched, vm.destination} - {""}):
         # One that was restored, and has not run, has its file open.
-        context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        end_vm(context, node, vm)
 
     def put(node: str) -> bool:
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.engine.gone import end_vm
 from rmsplugin.engine.operations.resume import drop_config_quietly
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
+from rmsplugin.errors import OperationFailedError
 
 
 def migrate(task: Task) -> None:
@@ -20,6 +23,9 @@ def migrate(task: Task) -> None:
 def _migrate(task: Task, vm: VMRow) -> None:
     context = task.context
     source, destination = vm.host, vm.destination
+    if source in context.ledger.nodes.gone():
+        _follow(task, vm)
+        return
     settle_jobs(task, source, vm.name)
     try:
         with task.action("migrate", vm, source=source, destination=destination) as progress:
@@ -39,6 +45,18 @@ def _migrate(task: Task, vm: VMRow) -> None:
         context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
         drop_config_quietly(task, vm, source if arrived else destination)
     task.event("migrated", f"{vm.name} runs on {destination}", vm=vm.name, node=destination)
+
+
+def _follow(task: Task, vm: VMRow) -> None:
+    """The source is gone: the VM is where it was going to, if it had arrived; else it is missing everywhere."""
+    context = task.context
+    settle_jobs(task, vm.destination, vm.name)
+    found = context.hypervisor.list_vms(vm.destination).get(vm.name)
+    if found is None or found.power is not VMPower.RUNNING:
+        raise OperationFailedError(f"{vm.host} is gone, and {vm.name} does not run on {vm.destination}")
+    end_vm(context, vm.host, vm)
+    context.ledger.update_vm(vm.name, host=vm.destination, destination="")
+    task.event("migrated", f"{vm.name} runs on {vm.destination}", vm=vm.name, node=vm.destination)
 
 
 def _seen_at(task: Task, vm: VMRow, node: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.absence import require_gone
+from rmsplugin.engine.absence import nowhere, require_gone
+from rmsplugin.engine.gone import end_vm, has_left
 from rmsplugin.engine.operations.allocation import await_allocation, current_job
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
@@ -70,6 +71,8 @@ def resume(task: Task) -> None:
 def _fetch(task: Task, vm: VMRow) -> None:
     """Have a checked state file where the VM will run."""
     context = task.context
+    if not vm.image_node:
+        require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
     if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
         return  # restored already, by an attempt that was interrupted
@@ -89,6 +92,12 @@ def _fetch(task: Task, vm: VMRow) -> None:
     except (CorruptStateError, NotFoundError) as error:
         _require_not_lost(task, vm, holder)
         raise OperationFailedError(f"the saved state of {vm.name} did not come from {holder}: {error}") from error
+
+
+def require_not_left(task: Task, vm: VMRow) -> None:
+    """Raise LostStateError if a VM without a saved state was on a node whose VMs are proved to be gone."""
+    if has_left(task.context, vm.host, vm) and nowhere(task.context, vm):
+        raise LostStateError(f"{vm.name} was on {vm.host}, which is gone")
 
 
 def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
@@ -155,7 +164,7 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     restored = [vm for vm in task.vms() if vm.image_node]
     task.all(
         restored,
-        lambda vm: context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s),
+        lambda vm: end_vm(context, vm.host, vm),
     )
     raise_lost(errors)
     with context.ledger.transaction():

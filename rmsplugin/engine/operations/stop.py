@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmsplugin.engine.gone import drop_files, end_vm
 from rmsplugin.engine.operations.aside import drop_aside
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined
@@ -40,7 +41,7 @@ def remove(task: Task, vm: VMRow) -> None:
     with task.action("stop", vm, source=vm.host):
         for node in nodes:
             # First the VM, on all nodes, then the files that it may still need.
-            context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            end_vm(context, node, vm)
         for node in nodes:
-            context.nodes.drop_config(node, vm.name)
+            drop_files(context, node, vm)
         context.stores.drop(nodes, vm)

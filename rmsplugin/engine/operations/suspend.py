@@ -12,8 +12,9 @@ from contextlib import suppress
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import require_gone
+from rmsplugin.engine.gone import end_vm
 from rmsplugin.engine.operations.allocation import current_job
-from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, restore
+from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, require_not_left, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.stores import SHARED
@@ -54,10 +55,14 @@ def suspend(task: Task) -> None:
 def _save(task: Task, vm: VMRow) -> None:
     """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
     context = task.context
+    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
+        return  # its state was sealed before
+    if not vm.image_blake2b:
+        require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
     if vm.image_node:
         # An undo that was interrupted may have restored it: as long as its state is in the ledger it has not run.
-        context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        end_vm(context, vm.host, vm)
         return
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
@@ -88,6 +93,8 @@ def _save(task: Task, vm: VMRow) -> None:
 def _seal(task: Task, vm: VMRow) -> None:
     """Give the temporary file its final name, and record what is in it: from then on it may be restored."""
     context = task.context
+    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
+        return
     if vm.image_blake2b and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
         return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
     # Where it will be is recorded first: a file that has the final name is this suspend's only if the ledger says so.

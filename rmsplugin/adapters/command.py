@@ -1,0 +1,38 @@
+"""Command: a program that the settings name, run without a shell, bounded in time."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rmsplugin.errors import OperationFailedError, TimedOutError
+
+_SAID_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended, and the end of what it said, on one line."""
+
+    status: int
+    said: str
+
+
+def run_command(words: Sequence[str], *, timeout_s: float) -> Ended:
+    """Run a program with its arguments and wait for its end.
+
+    Raises:
+        OperationFailedError: it cannot be run.
+        TimedOutError: it had not ended after ``timeout_s``, and was killed: what it did is not known.
+    """
+    try:
+        done = subprocess.run(
+            list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        raise TimedOutError(f"{words[0]} did not end within {timeout_s:.0f} s") from None
+    except (OSError, ValueError) as error:
+        raise OperationFailedError(f"{words[0]} cannot be run: {error}") from error
+    said = " ".join(done.stdout[-_SAID_BYTES:].decode("utf-8", "replace").split())
+    return Ended(done.returncode, "".join(each for each in said if each.isprintable()))

@@ -1,0 +1,92 @@
+"""Nodes: an operator's word on what has become of a node, and the order to cut its power."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.table import printable
+from rmsplugin.client import EngineClient
+
+#: Both commands of nodes.fence and nodes.fence_status may take their whole bound, an hour each.
+_FENCE_S = 7300.0
+#: A node that does not answer is noticed at the bound of a connection.
+_GONE_S = 120.0
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add node to the command line."""
+    parser = options.add_command(
+        commands,
+        "node",
+        "say that a node is gone, or back, or have its power cut",
+        _node,
+        """
+        For operators. While a node is silent the engine concludes nothing: its VMs may run. So vjobs with VMs there
+        wait until the node answers, or until somebody who can know says what became of it.
+
+        gone: the node is dead: it is powered off, or burnt; no VM runs there any more. Vjobs with VMs there begin again
+        from the start. Vjobs whose saved states are only there are not lost: they wait, for the disk may come back.
+        Nothing is started there, and nothing asked of it, until it is back. A node whose libvirt or node agent
+        answers is refused, whatever you say: drain it, or power it off first.
+
+        back: the node is there again. VMs and files that were left behind there are removed, then it takes VMs again;
+        saved states that lie there can be used.
+
+        fence: run nodes.fence for the node, and nodes.fence_status if there is one; when the node is off, it counts as
+        gone. Whatever runs there ends.
+
+        gone and fence ask for --yes: without it they only say what would become of which vjobs.
+
+        examples:
+          rmsplugin node gone n3
+          rmsplugin node gone n3 --yes
+          rmsplugin node back n3
+          rmsplugin node fence n3 --yes
+        """,
+    )
+    parser.add_argument("what", metavar="gone|back|fence", choices=("gone", "back", "fence"), help="what is said of it")
+    parser.add_argument("node", metavar="NODE", type=options.node_name, help="the node")
+    parser.add_argument("--yes", action="store_true", help="it is so: vjobs with VMs there begin again")
+    parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    parser.set_defaults(misused=parser.error)
+
+
+def _node(arguments: argparse.Namespace) -> int:
+    client = connect(read_settings(arguments.config))
+    node, what = arguments.node, arguments.what
+    if what != "back" and not arguments.yes:
+        arguments.misused(_question(client, node, what))
+    bound_s = {"gone": _GONE_S, "fence": _FENCE_S}.get(what, 30.0)
+    answer = client.request("POST", f"/v1/nodes/{node}/{what}", timeout_s=bound_s)
+    print(json.dumps(answer) if arguments.json else printable(_said(node, what, answer)))
+    return 0
+
+
+def _question(client: EngineClient, node: str, what: str) -> str:
+    vms = client.request("GET", "/v1/vms").get("vms", [])
+    here = {str(vm.get("vjob")) for vm in vms if node in (vm.get("node"), vm.get("destination"))}
+    asleep = {str(vm.get("vjob")) for vm in vms if vm.get("image_node") == node} - here
+    if what == "fence":
+        so = f"the power of {node} will be cut, and it will count as gone"
+    else:
+        so = f"no VM runs on {node} any more, it is powered off"
+    return f"{so}: {_fate(sorted(here), sorted(asleep))}; add --yes if that is so"
+
+
+def _said(node: str, what: str, answer: dict[str, Any]) -> str:
+    if what == "back":
+        return f"{node} is back"
+    return f"{node} is gone: {_fate(answer.get('begin_again', []), answer.get('wait', []))}"
+
+
+def _fate(begin_again: list[str], wait: list[str]) -> str:
+    said = []
+    if begin_again:
+        said.append(f"vjobs that begin again from the start: {', '.join(begin_again)}")
+    if wait:
+        said.append(f"vjobs that wait for their saved states there: {', '.join(wait)}")
+    return "; ".join(said) or "no vjob is concerned"
