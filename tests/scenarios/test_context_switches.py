@@ -168,6 +168,28 @@ def test_a_vjob_that_is_cancelled_while_room_is_made_for_it_is_not_started(world
     assert not any(call[0] == "boot" and f"vjob{high}-" in str(call) for call in world.hypervisor.calls)
 
 
+def test_idle_vjobs_are_packed_together_and_the_last_sleep_when_all_compute(world: World) -> None:
+    """RR-6929, the evaluation: demands change, and with them who runs."""
+    jobs = running(world, 3, computing=False)
+    extra = world.submit(vms=1, cpus=2, computing=False)
+    world.tick()
+    assert world.state(extra) is S.WAITING, "what runs is taken to compute until it was seen not to"
+    for _ in range(10):
+        world.tick(30)
+    assert world.state(extra) is S.RUNNING
+    for job in (*jobs, extra):
+        world.hypervisor.set_demand(f"vjob{job}-0", 2)
+    for _ in range(20):
+        world.tick(30)
+    assert states(world, [*jobs, extra]) == [S.RUNNING] * 3 + [S.SLEEPING], "the last in the queue"
+    assert len({world.context.ledger.vms(job)[0].host for job in jobs}) == 3, "each has the CPUs that it demands"
+    world.hypervisor.set_demand(f"vjob{jobs[0]}-0", 0)
+    for _ in range(20):
+        world.tick(30)
+    assert world.state(extra) is S.RUNNING
+    assert [world.context.ledger.vjob(job).losses for job in (*jobs, extra)] == [0] * 4
+
+
 def test_while_the_engine_is_paused_nothing_begins_and_what_runs_is_looked_after(world: World) -> None:
     low = running(world, 2)
     world.context.ledger.plans.set_pause("root")

@@ -25,7 +25,7 @@ from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
-from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
+from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState, vm_name
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.propose import propose
@@ -320,13 +320,17 @@ class World:
         cpus: int = 1,
         memory_mib: int = 256,
         constraints: dict[str, str] | None = None,
+        computing: bool = True,
         **options: Any,
     ) -> int:
-        """A wrapped job, as lua/rmsplugin.lua leaves it."""
+        """A wrapped job, as lua/rmsplugin.lua leaves it; its VMs want all their CPUs if it is ``computing``."""
         geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
-        return self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
+        job = self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
+        for index in range(vms):
+            self.hypervisor.set_demand(vm_name(job, index), cpus if computing else 0.0)
+        return job
 
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""
