@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         help="an elastic room without VMs is given back after so long (default: %(default)s)",
     )
     up.add_argument(
+        "--demand-window-s",
+        type=float,
+        default=60.0,
+        help="the CPU demand of a VM falls when nothing more was seen for so long (default: %(default)s)",
+    )
+    up.add_argument(
         "--grace-s",
         type=int,
         default=60,
@@ -141,6 +147,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         raise RefusedError("a minicluster needs 1 to 180 nodes, a CPU and 256 MiB of memory in each")
     if not 1 <= arguments.fronts <= 50 or arguments.grace_s < 0 or arguments.room_idle_s < 0:
         raise RefusedError("a minicluster needs 1 to 50 fronts, and times of 0 s or more")
+    if not 0 < arguments.demand_window_s <= 86400 * 7:
+        raise RefusedError("--demand-window-s is more than 0 s, and 7 days at most")
     progress = Progress()
     with _lock(directory):
         teardown.check_removable(directory)
@@ -162,6 +170,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             fronts=arguments.fronts,
             rooms=arguments.rooms,
             room_idle_s=arguments.room_idle_s,
+            demand_window_s=arguments.demand_window_s,
             grace_s=arguments.grace_s,
             cpus=arguments.cpus,
             memory_mib=arguments.memory,

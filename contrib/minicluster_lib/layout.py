@@ -73,6 +73,7 @@ class Cluster:
     fronts: int = 1
     rooms: str = "hold"
     room_idle_s: float = 5.0
+    demand_window_s: float = 60.0
     grace_s: int = 60
     cpus: int = 2
     memory_mib: int = 2048

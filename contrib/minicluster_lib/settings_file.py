@@ -34,6 +34,9 @@ hosts = "vmhosts"
 rooms = "{rooms}"
 room_idle_s = {room_idle_s:g}
 
+[decision]
+demand_window_s = {demand_window_s:g}
+
 [hypervisor]
 uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
 migrate_uri = "qemu+tls://{{node}}/system"
@@ -75,6 +78,7 @@ def install(cluster: Cluster) -> None:
         cycle_s=cycle,
         rooms=cluster.rooms,
         room_idle_s=cluster.room_idle_s,
+        demand_window_s=cluster.demand_window_s,
         overhead=MEMORY_OVERHEAD_MIB,
         domain_type=cluster.domain_type,
         bridge=BRIDGE,

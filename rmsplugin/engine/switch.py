@@ -195,7 +195,7 @@ class Switch:
             return self._end(step, StepState.FAILED, str(error)), ""
         try:
             assert self._seen is not None
-            self._placing.begin_step(self._seen, step, vjob, self._queue.get(step.vjob))
+            self._placing.begin_step(self._seen, _told(step), vjob, self._queue.get(step.vjob))
         except Exception as error:
             return self._failed(step, vjob, error), ""
         return StepState.RUNNING, f"{step.kind} {step.vjob}: {step.reason}"
@@ -258,3 +258,14 @@ class Switch:
                 plans.end(plan.id, PlanState.DONE if whole else PlanState.FAILED)
                 words = f"{done} of {len(steps)} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
+
+
+def _told(step: Step) -> Step:
+    """The step with where it leads to in its reason, which people read in events and listings."""
+    verb = {OperationKind.START: "starts", OperationKind.RESUME: "resumes", OperationKind.MIGRATE: "migrates"}
+    if step.kind not in verb:
+        return step
+    word = "to" if step.kind is OperationKind.MIGRATE else "on"
+    return replace(
+        step, reason=f"{verb[step.kind]} {word} {', '.join(sorted(set(step.hosts.values())))}: {step.reason}"
+    )

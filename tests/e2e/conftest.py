@@ -34,8 +34,8 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The minicluster of all tests that need no other."""
-    yield from minicluster("hold")
+    """The minicluster of all tests that need no other. VMs that idle keep their CPUs: a node that is full stays so."""
+    yield from minicluster("hold", "--demand-window-s", "86400")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
         cluster: Cluster = request.getfixturevalue("cluster")
         cluster.run("scancel", "--user", "alice")
         cluster.run("scancel", "--user", "bob")
-        queue = ("squeue", "-h", "-p", "plain,vjob")
+        queue = ("squeue", "-h", "-p", "plain,vjob,urgent")
         cluster.wait("an empty queue", lambda: not cluster.ok(*queue).strip(), 90, lambda: cluster.ok(*queue))
         drained = [line for line in cluster.unable_nodes() if "drain" in line]
         for line in drained:

@@ -97,7 +97,8 @@ def test_native_jobs_have_their_nodes_in_time_and_vjobs_move_or_sleep_and_finish
     wait_number(cluster, large)
     finish(cluster, small, other, large)
     wait_held(cluster)
-    assert node_states(cluster) == {"idle"}, "what nobody needs is given back"
+    # What nobody needs is given back.
+    cluster.wait("idle nodes", lambda: node_states(cluster) == {"idle"}, 60, lambda: node_states(cluster))
 
 
 def test_the_engine_is_killed_at_each_step_of_acquiring_and_giving_back(cluster: Cluster) -> None:

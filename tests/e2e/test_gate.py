@@ -116,6 +116,15 @@ def no_rooms(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_rooms")
+@pytest.fixture
+def no_switches(cluster: Cluster) -> Iterator[None]:
+    """As native jobs: what runs is never suspended."""
+    cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=OFF")
+    yield
+    cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=REQUEUE")
+
+
+@pytest.mark.usefixtures("no_switches")
 def test_small_vjobs_pass_a_large_one_only_as_native_jobs_would(cluster: Cluster) -> None:
     first = (*SMALL, "-w", "n1", "-t", "60")
     large = ("-n", "3", "-N", "3", "-c", "2", "--mem=96", "-t", "60")
@@ -125,7 +134,7 @@ def test_small_vjobs_pass_a_large_one_only_as_native_jobs_would(cluster: Cluster
     wait_begun(cluster, ahead)
     jobs = submit_all(cluster, large, *[small] * 12, short)
     wait_begun(cluster, jobs[-1])
-    wait_reason(cluster, jobs[1], f"would delay vjob {jobs[0]}")
+    wait_reason(cluster, jobs[1], f"leaves no room for {jobs[0]} to start in")
     assert begun(cluster, jobs) == {str(jobs[-1])}
     cluster.ok("scancel", str(ahead), str(jobs[-1]))
     wait_begun(cluster, jobs[0])

@@ -148,7 +148,9 @@ def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, left_out
     del world.rms.snapshot
     ticks(world)
     unharmed(world, *jobs)
-    assert {call[0] for call in world.hypervisor.calls[before:]} <= {"list_vms", "statistics"}, "nobody was moved either"
+    assert {call[0] for call in world.hypervisor.calls[before:]} <= {"list_vms", "statistics"}, (
+        "nobody was moved either"
+    )
     assert events(world, "held-back") == [], "slurmctld knows the jobs by their ids"
     assert world.state(waiting) is S.WAITING
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 4 + [S.SLEEPING]
