@@ -842,7 +842,7 @@ def test_silent_node_agent_is_given_up_in_time(world: World) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.skipif(bool(INSIDE), reason="this is the inside")
 def test_on_libvirt(request: pytest.FixtureRequest) -> None:
     directory: Path = request.getfixturevalue("minicluster")
