@@ -57,6 +57,11 @@ def aside_number(text: str) -> int:
     return int(_matching(_OPERATION_ID, text, "the number of saved states that were put aside"))
 
 
+def cycle_number(text: str) -> int:
+    """The number of a cycle that decided something. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of a cycle"))
+
+
 class Query:
     """The part of a request's path behind the question mark."""
 

@@ -44,7 +44,7 @@ from rmsplugin.planning.makespan import Makespan
 from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.proposing import check, propose
-from rmsplugin.proposing.document import document
+from rmsplugin.proposing.document import document, states_before
 from rmsplugin.proposing.proposal import Proposal, sentence
 from rmsplugin.settings import Durations
 
@@ -350,7 +350,7 @@ def test_the_json_of_what_is_odd() -> None:
 
 
 def test_the_text_of_what_is_odd() -> None:
-    assert list(lines(ODD)) == [
+    assert list(lines(document(ODD.source, ODD.proposal, {}), ODD.proposal.sentence, states_before(ODD.source))) == [
         "3 vjobs decided; 4 actions in 2 pools, cost 2048 MiB.",
         "",
         "VJOB NOW           STATE    REASON",
