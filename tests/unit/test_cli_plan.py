@@ -462,7 +462,7 @@ def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "required: --instance"),
+        ((), "give --instance FILE, or --live"),
         (("--instance", "f", "--policy", "lottery"), "invalid choice: 'lottery'"),
         (("--instance", "f", "--objective", "speed"), "invalid choice: 'speed'"),
         (("--instance", "f", "--heuristic", "bfd"), "invalid choice: 'bfd'"),
