@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.cycles import cycle_sentence
+from rmsplugin.cli.pausing import pause_sentence
 from rmsplugin.cli.table import (
     Field,
     Row,
     Table,
     add_table_options,
     bytes_of,
+    bytes_progress,
     columns_of,
     duration,
     local_time,
@@ -37,17 +40,18 @@ _FOLLOW_S = 1.0
 _FOLLOW_LIMIT = 10000
 
 
-def _operation(row: Row) -> str:
-    operation = row.get("operation")
-    if not operation:
-        return ""
-    total = operation.get("bytes_total") or 0
-    return f"{operation['kind']} {100 * operation.get('bytes_done', 0) // total}%" if total else str(operation["kind"])
-
-
 def _in_state(row: Row) -> str:
     since = row.get("state_since")
     return duration(time.time() - since) if since else ""
+
+
+def _ran(row: Row) -> str:
+    ran_s = row.get("ran_s")
+    return duration(ran_s) if ran_s else ""
+
+
+def _resumes(row: Row) -> str:
+    return "yes" if row.get("resumes") else ""
 
 
 def _features(row: Row) -> str:
@@ -69,8 +73,10 @@ VJOB_FIELDS = (
     Field("cpus", "CPUs of each VM", text_of("cpus"), right=True),
     Field("memory", "memory of each VM", mebibytes_of("memory_mib"), right=True),
     Field("nodes", "where its VMs run", text_of("nodes")),
+    Field("ran", "how long it has run since its start; sleeps do not count", _ran, right=True),
+    Field("resumes", "yes: it sleeps because the engine suspended it, and resumes when its turn comes", _resumes),
     Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
-    Field("operation", "what is being done to it now, and how far that is", _operation),
+    Field("operation", "what is being done to it now, and how far that is", bytes_progress),
     Field("reason", "why it is in this state", text_of("reason")),
 )
 
@@ -131,6 +137,14 @@ EVENT_FIELDS = (
 
 def add_commands(commands: options.Commands) -> None:
     """Add vjobs, vms, nodes, events and status to the command line."""
+    _add_vjobs(commands)
+    _add_vms(commands)
+    _add_nodes(commands)
+    _add_events(commands)
+    _add_status(commands)
+
+
+def _add_vjobs(commands: options.Commands) -> None:
     vjobs = options.add_command(
         commands,
         "vjobs",
@@ -148,6 +162,8 @@ def add_commands(commands: options.Commands) -> None:
     vjobs.add_argument("-u", "--user", help="only this user's")
     add_table_options(vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,operation,reason")
 
+
+def _add_vms(commands: options.Commands) -> None:
     vms = options.add_command(
         commands,
         "vms",
@@ -161,6 +177,8 @@ def add_commands(commands: options.Commands) -> None:
     )
     add_table_options(vms, VM_FIELDS, "name,vjob,state,node,address,image,imagesize,cpus,memory")
 
+
+def _add_nodes(commands: options.Commands) -> None:
     nodes = options.add_command(
         commands,
         "nodes",
@@ -177,6 +195,8 @@ def add_commands(commands: options.Commands) -> None:
     )
     add_table_options(nodes, NODE_FIELDS, "node,state,room,since,until,vms,cpusused,cpus,memoryused,memory,reason")
 
+
+def _add_events(commands: options.Commands) -> None:
     events = options.add_command(
         commands,
         "events",
@@ -204,10 +224,12 @@ def add_commands(commands: options.Commands) -> None:
     )
     add_table_options(events, EVENT_FIELDS, "id,time,vjob,vm,node,kind,message")
 
+
+def _add_status(commands: options.Commands) -> None:
     status = options.add_command(
         commands,
         "status",
-        "say whether the engine runs and what its last cycle did",
+        "say whether the engine runs, what its last cycle did, and how far the last context switch is",
         _status,
         """
         examples:
@@ -316,6 +338,10 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(f"last cycle {took}: {cycle['sentence']}"))
     else:
         print("no cycle yet")
+    if last := answer.get("last_plan"):
+        print(printable(cycle_sentence(last)))
+    if pause := answer.get("paused"):
+        print(printable(f"{pause_sentence(pause)}; `rmsplugin unpause` has it decide again"))
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     return 0

@@ -11,7 +11,20 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import checking, confirming, ledger, listings, nodes, operations, planning, service, session, states
+from rmsplugin.cli import (
+    checking,
+    confirming,
+    cycles,
+    ledger,
+    listings,
+    nodes,
+    operations,
+    pausing,
+    planning,
+    service,
+    session,
+    states,
+)
 from rmsplugin.cli.table import FormatError
 from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError
 
@@ -45,11 +58,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rmsplugin {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     listings.add_commands(commands)
+    cycles.add_commands(commands)
     operations.add_commands(commands)
     states.add_command(commands)
     confirming.add_command(commands)
     nodes.add_command(commands)
     session.add_command(commands)
+    pausing.add_commands(commands)
     planning.add_commands(commands)
     checking.add_command(commands)
     service.add_command(commands)

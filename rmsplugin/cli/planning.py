@@ -1,4 +1,4 @@
-"""Planning: the offline commands plan and pack, for a configuration in a file; no engine, no cluster, no settings."""
+"""Planning: plan and pack, for a configuration in a file, without engine or cluster; and plan for the live cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.table import printable
+from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
+    from rmsplugin.cli.plan.graph_file import GraphFile
     from rmsplugin.model.configuration import Configuration
     from rmsplugin.packing.search import Search
 
@@ -26,22 +29,38 @@ _MOST_WORKERS = 4
 #: With a deterministic limit the clock must not be what ends a search; this is as good as never.
 _NEVER_S = 7 * 86400.0
 
+#: What the engine's settings say where it decides itself.
+_OFFLINE_OPTIONS = (
+    *("policy", "objective", "heuristic"),
+    *("time_limit", "workers", "seed", "deterministic_limit"),
+)
+
 _INSTANCE = "the configuration: a JSON file, gzipped or not; - is standard input"
 
 
 def add_commands(commands: options.Commands) -> None:
     """Add plan and pack to the command line."""
+    _add_plan(commands)
+    _add_pack(commands)
+
+
+def _add_plan(commands: options.Commands) -> None:
     plan = options.add_command(
         commands,
         "plan",
-        "decide, place and plan offline: one context switch for a configuration in a file",
+        "decide, place and plan one context switch: offline for a configuration in a file, or for the live cluster",
         _plan,
         """
         Says which vjobs shall run, where, and which actions in which order lead there at the least cost. It changes
-        nothing, and needs no engine. The operator guide, section 'Planning offline', describes the file and what --json
-        prints. With --deterministic-limit the same file, seed and number of workers give the same answer.
+        nothing. With --live it says what the next cycle of the engine would do, with the policy of the settings, and
+        why; with the steps, and the vjobs that nothing is decided about (operator guide, section 'What the engine
+        decides'). With --instance it needs no engine; the operator guide, section 'Planning offline', describes the
+        file and what --json prints. With --deterministic-limit the same file, seed and number of workers give the same
+        answer.
 
         examples:
+          rmsplugin plan --live
+          rmsplugin plan --live --dot graph.dot
           rmsplugin plan --instance cluster.json.gz --policy rjsp-exact --json
 
           echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
@@ -53,19 +72,18 @@ def add_commands(commands: options.Commands) -> None:
           rmsplugin plan --instance -
         """,
     )
-    plan.add_argument("--instance", metavar="FILE", required=True, help=_INSTANCE)
+    plan.add_argument("--instance", metavar="FILE", help=_INSTANCE)
+    plan.add_argument("--live", action="store_true", help="what the next cycle of the engine would do, and why")
     plan.add_argument(
         "--policy",
         metavar="POLICY",
         choices=POLICIES,
-        default="rjsp",
         help=f"how to decide which vjobs run: {', '.join(POLICIES)} (default: rjsp)",
     )
     plan.add_argument(
         "--objective",
         metavar="WHAT",
         choices=("cost", "nodes"),
-        default="cost",
         help="cost: the cheapest plan; nodes: the fewest nodes first, then the cheapest plan there (default: cost)",
     )
     plan.add_argument(
@@ -82,6 +100,9 @@ def add_commands(commands: options.Commands) -> None:
         help="write the reconfiguration graph for Graphviz; - prints it, and nothing else, on standard output",
     )
     plan.set_defaults(refuse=plan.error)
+
+
+def _add_pack(commands: options.Commands) -> None:
     pack = options.add_command(
         commands,
         "pack",
@@ -120,7 +141,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
         type=options.workers,
         help=f"threads of a search (default: one for each CPU, {_MOST_WORKERS} at most; 1 with --deterministic-limit)",
     )
-    parser.add_argument("--seed", metavar="N", type=options.seed, default=0, help="of the searches (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=options.seed, help="of the searches (default: 0)")
     parser.add_argument(
         "--deterministic-limit",
         metavar="D",
@@ -138,29 +159,66 @@ def search_of(arguments: argparse.Namespace) -> Search:
     return Search(
         time_limit_s=arguments.time_limit or (_TIME_LIMIT_S if limit is None else _NEVER_S),
         workers=arguments.workers or (min(_MOST_WORKERS, len(os.sched_getaffinity(0))) if limit is None else 1),
-        seed=arguments.seed,
+        seed=arguments.seed or 0,
         deterministic_limit=limit,
     )
 
 
-def _plan(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.plan.graph_file import GraphFile
-
+def _refuse_misuse(arguments: argparse.Namespace) -> None:
+    """End with status 2 where options do not go together."""
+    if arguments.live and arguments.instance is not None:
+        arguments.refuse("--live plans for the cluster as it is, --instance for the one in a file: give one of them")
+    if not arguments.live and arguments.instance is None:
+        arguments.refuse("give --instance FILE, or --live")
+    for name in _OFFLINE_OPTIONS if arguments.live else ():
+        if getattr(arguments, name) is not None:
+            option = name.replace("_", "-")
+            arguments.refuse(f"--{option} is for --instance: the engine decides as its settings say")
     if arguments.dot == "-" and arguments.json:
         arguments.refuse("--dot - and --json both print on standard output; name a file for one of them")
     if arguments.heuristic and arguments.objective == "nodes":
         arguments.refuse(f"--heuristic {arguments.heuristic} does not search, and has no --objective nodes")
     if arguments.dot == "":
         arguments.refuse("argument --dot: the name of a file is empty")
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from rmsplugin.cli.plan.graph_file import GraphFile
+
+    _refuse_misuse(arguments)
     # Before anything is computed: nobody waits for an answer that cannot be written.
     graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
+    return _plan_live(arguments, graph) if arguments.live else _plan_offline(arguments, graph)
 
+
+def _plan_live(arguments: argparse.Namespace, graph: GraphFile | None) -> int:
+    with _display() as show:
+        from rmsplugin.cli.plan import live
+
+        show("asking the engine")
+        answer = live.ask(connect(read_settings(arguments.config)), dot=arguments.dot is not None)
+    dot = answer.pop("dot", "")
+    if graph is not None and dot:
+        graph.write(dot)
+    if arguments.json:
+        print(json.dumps(answer, indent=1, allow_nan=False))
+    elif arguments.dot == "-":
+        print(dot, end="")
+    else:
+        for line in live.lines(answer):
+            print(printable(line))
+    if answer["plan"] is None:
+        raise OperationFailedError(printable(answer["fault"] or "nothing could be decided"))
+    return 0
+
+
+def _plan_offline(arguments: argparse.Namespace, graph: GraphFile | None) -> int:
     with _display() as show:
         from rmsplugin.cli.plan import solve, text
         from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
         from rmsplugin.planning.makespan import Durations
-        from rmsplugin.proposing.document import document
+        from rmsplugin.proposing.document import document, states_before
         from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
@@ -168,9 +226,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         _warn_of_unknown_nodes(arguments.command, configuration)
         search, durations = search_of(arguments), solve.durations(arguments.config)
         parameters = ProposalParameters(
-            policy=arguments.policy,
+            policy=arguments.policy or "rjsp",
             decision=Parameters(search=search, durations=SwitchDurations.from_values(durations)),
-            objective=arguments.objective,
+            objective=arguments.objective or "cost",
             heuristic=arguments.heuristic,
             search=search,
             durations=Durations.from_values(durations),
@@ -178,12 +236,13 @@ def _plan(arguments: argparse.Namespace) -> int:
         answer = solve.plan(configuration, parameters, show)
     if graph is not None:
         graph.write(solve.graph(answer))
+    told = document(answer.source, answer.proposal, answer.seconds)
     if arguments.json:
-        print(json.dumps(document(answer.source, answer.proposal, answer.seconds), indent=1, allow_nan=False))
+        print(json.dumps(told, indent=1, allow_nan=False))
     elif arguments.dot == "-":
         print(solve.graph(answer), end="")
     else:
-        for line in text.lines(answer):
+        for line in text.lines(told, answer.proposal.sentence, states_before(answer.source)):
             print(printable(line))
     return 0
 

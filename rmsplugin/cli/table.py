@@ -105,6 +105,11 @@ class Table:
             yield " ".join(texts).rstrip()
 
 
+def plain_table(fields: Sequence[Field]) -> Table:
+    """A table of all these fields, in their order."""
+    return Table([Column(field, field.right) for field in fields])
+
+
 def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], default: str) -> None:
     """Give a listing command the options that all of them share, and describe its fields in its help."""
     group = parser.add_argument_group("output")
@@ -117,8 +122,12 @@ def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], 
         help=f"what to show, in which width; a negative width aligns to the left (default: {default})",
     )
     group.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
-    described = "\n".join(f"  {field.name:<12} {field.description}" for field in fields)
-    parser.epilog = f"fields:\n{described}\n\n{textwrap.dedent(parser.epilog or '').strip()}\n"
+    parser.epilog = f"fields:\n{described(fields)}\n\n{textwrap.dedent(parser.epilog or '').strip()}\n"
+
+
+def described(fields: Sequence[Field]) -> str:
+    """The fields, each in a line of a help text."""
+    return "\n".join(f"  {field.name:<12} {field.description}" for field in fields)
 
 
 def columns_of(arguments: argparse.Namespace, fields: Sequence[Field]) -> list[Column]:
@@ -171,6 +180,20 @@ def mebibytes_of(key: str) -> Callable[[Row], str]:
         return "" if value is None else f"{value}M"
 
     return text
+
+
+def hosts_of(row: Row) -> str:
+    """Where the VMs of a step run afterwards: the nodes, each once."""
+    return ",".join(sorted(set((row.get("hosts") or {}).values())))
+
+
+def bytes_progress(row: Row) -> str:
+    """How far the operation on a vjob is: "suspend 40%"; nothing where there is none."""
+    operation = row.get("operation")
+    if not operation:
+        return ""
+    total = operation.get("bytes_total") or 0
+    return f"{operation['kind']} {100 * operation.get('bytes_done', 0) // total}%" if total else str(operation["kind"])
 
 
 def bytes_of(key: str) -> Callable[[Row], str]:

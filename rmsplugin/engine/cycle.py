@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -39,11 +40,12 @@ log = logging.getLogger(__name__)
 
 
 class Cycle:
-    """Runs cycles, one at a time."""
+    """Runs cycles and previews, one at a time; whoever holds ``lock`` is sure that none of them runs."""
 
     def __init__(
         self, context: Context, executor: Executor, placing: Placing, switch: Switch, proposes: Proposes
     ) -> None:
+        self.lock = threading.RLock()
         self._context = context
         self._deciding = Deciding(context, switch, proposes)
         self._executor = executor
@@ -62,6 +64,10 @@ class Cycle:
 
     def run(self) -> CycleReport:
         """One cycle. What goes wrong is in the report; the next cycle tries again."""
+        with self.lock:
+            return self._run_reported()
+
+    def _run_reported(self) -> CycleReport:
         clock = self._context.clock
         report = CycleReport(time=clock.now())
         try:
@@ -260,10 +266,19 @@ class Cycle:
         return self._wanted(seen, left, after)
 
     def preview(self) -> Found:
-        """What the next cycle would do, if it began now. Changes nothing."""
-        seen = observe(self._context)
-        ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
-        return self._deciding.find(seen, self._queue(seen, ours, CycleReport()))
+        """What the next cycle would decide, if it began now. Changes nothing. Waits for a cycle that runs.
+
+        Raises:
+            RefusedError: the next cycle would decide nothing.
+            UnavailableError: the RMS does not answer, or the engine ends.
+        """
+        with self.lock:
+            seen = observe(self._context)
+            if slices := site.time_slices(seen.rms):
+                raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
+            partitions = self._context.settings.slurm.partitions
+            ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
+            return self._deciding.find(seen, self._queue(seen, ours, CycleReport()))
 
     def _wanted(self, seen: Observation, left: list[Waiting], after: Configuration) -> frozenset[str]:
         hosts = host_capacities(self._context, seen)

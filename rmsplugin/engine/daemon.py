@@ -76,7 +76,6 @@ class Daemon:
         self._settings = settings
         self._scheduler = BackgroundScheduler(timezone=UTC)
         self._woken = threading.Event()
-        self._one_cycle = threading.Lock()
         self._pulse = ""
         self.context = open_context(settings, state_dir)
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
@@ -173,7 +172,8 @@ class Daemon:
             log.info("forgot %d vjobs that ended more than %d days ago", forgotten, self._settings.engine.keep_days)
 
     def _run_cycle(self) -> None:
-        with self._one_cycle:
+        with self.cycle.lock:
+            # Not before: a cycle that waits for another one, or for a preview, sees what woke it meanwhile.
             self._woken.clear()
             try:
                 self.cycle.run()

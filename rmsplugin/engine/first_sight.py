@@ -34,6 +34,12 @@ class FirstSight:
                 self._keep_out(job, str(error))
         return self._geometries[job.job_id]
 
+    def met(self, jobs: Iterable[RmsJob]) -> list[RmsJob]:
+        """Those of the jobs that are known already: to look at another one may hold it."""
+        jobs = list(jobs)
+        known = self._context.ledger.vjobs_among(job.job_id for job in jobs)
+        return [job for job in jobs if job.job_id in self._geometries or job.job_id in known]
+
     def meet(self, jobs: Sequence[RmsJob], report: CycleReport) -> None:
         """Enter the unknown ones that have a job id of their own into the ledger; ``report`` is told of faults."""
         ledger = self._context.ledger

@@ -62,6 +62,11 @@ def node(text: str) -> str:
     return _matching(_HOST_NAME, text, "the name of a node")
 
 
+def cycle_number(text: str) -> int:
+    """The number of a cycle that decided something. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of a cycle"))
+
+
 class Query:
     """The part of a request's path behind the question mark."""
 

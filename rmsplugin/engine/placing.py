@@ -112,8 +112,7 @@ class Placing:
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
         with self._lock:
-            self._open_hosts(seen)
-            return frozenset(self._closed)
+            return frozenset(node for node, time in self._closed.items() if time >= seen.taken)
 
     @property
     def lock(self) -> threading.RLock:
@@ -165,11 +164,11 @@ class Placing:
 
     def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
         """The hosts that take VMs now; a room that was given back counts until it is seen that it has gone."""
-        self._closed = {node: time for node, time in self._closed.items() if time >= seen.taken}
+        closed = self.closed(seen)
         return {
             name: host
             for name, host in host_capacities(self._context, seen).items()
-            if not host.why_not and name not in self._closed
+            if not host.why_not and name not in closed
         }
 
     def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:

@@ -123,6 +123,15 @@ class Plans:
         rows = self._rows(f"select id, state from steps where id in ({marks})", list(ids))
         return {row["id"]: StepState(row["state"]) for row in rows}
 
+    def step_counts(self, plans: Collection[int]) -> dict[int, dict[StepState, int]]:
+        """How many steps of these plans are in which state, by the plan's id; of a plan without steps nothing."""
+        marks = ",".join("?" * len(plans))
+        sql = f"select plan_id, state, count(*) as number from steps where plan_id in ({marks}) group by plan_id, state"
+        counts: dict[int, dict[StepState, int]] = {}
+        for row in self._rows(sql, list(plans)):
+            counts.setdefault(row["plan_id"], {})[StepState(row["state"])] = row["number"]
+        return counts
+
     def step_begins(self, step_id: int, operation_id: int) -> None:
         """Record the operation that carries out a step."""
         changes = {"state": str(StepState.RUNNING), "operation_id": operation_id, "began": self._clock()}

@@ -14,6 +14,7 @@ from rmsplugin.engine.gone import record_back, record_gone, require_answers, req
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.plan_views import pause_view
 from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.views import aside_view, operation_view
@@ -267,6 +268,32 @@ class Requests:
             raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
 
     # -- progress ------------------------------------------------------------------------------------------------
+
+    def pause(self, uid: int) -> dict[str, Any]:
+        """Begin no context switch any more, until ``unpause``; who paused first is remembered."""
+        return self._set_pause(uid, wanted=True)
+
+    def unpause(self, uid: int) -> dict[str, Any]:
+        """Decide again."""
+        return self._set_pause(uid, wanted=False)
+
+    def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:
+        if not self._is_operator(uid):
+            raise ForbiddenError("only operators may pause the engine; see engine.operators in the settings")
+        ledger, name = self._context.ledger, _user_name(uid)
+        with ledger.transaction():
+            before = ledger.plans.pause
+            changed = wanted is not (before is not None)
+            if changed and wanted:
+                ledger.plans.set_pause(name)
+                ledger.event("paused", f"paused by {name}: no context switch, start or resume is begun")
+            elif changed:
+                ledger.plans.clear_pause()
+                ledger.event("unpaused", f"{name} ended the pause: the engine decides again")
+            pause = ledger.plans.pause
+        if changed:
+            self._wake()
+        return {"changed": changed, "paused": pause_view(pause)}
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""

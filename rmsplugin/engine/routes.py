@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
-from rmsplugin.engine import parsing, views
+from rmsplugin.engine import parsing, plan_views, views
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.parsing import Body, Query
+from rmsplugin.engine.previews import Previews
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import Operation, RoomReport
 from rmsplugin.engine.turns import Turns
@@ -62,6 +63,7 @@ class Routes:
         self._cycle = cycle
         self._turns = turns
         self._waits = waits
+        self._previews = Previews(context, cycle, turns)
         self._started = time.time()
 
     def table(self) -> list[Route]:
@@ -87,6 +89,12 @@ class Routes:
             Route("POST", "/v1/nodes/{name}/fence", self._node_fence),
             Route("POST", "/v1/nodes/{name}/back", self._node_back),
             Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
+            Route("POST", "/v1/pause", self._pause),
+            Route("POST", "/v1/unpause", self._unpause),
+            Route("GET", "/v1/plan", self._plan, frozenset({"dot"}), long=True),
+            Route("GET", "/v1/cycles", self._cycles, frozenset({"limit"}), long=True),
+            Route("GET", "/v1/cycles/{number}", self._one_cycle, long=True),
+            Route("GET", job + "/decisions", self._decisions, long=True),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
@@ -224,6 +232,35 @@ class Routes:
             lambda answer: bool(answer["ended"]),
         )
 
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    async def _pause(self, asked: Asked) -> Answer:
+        return await self._do(asked, lambda: self._requests.pause(asked.uid))
+
+    async def _unpause(self, asked: Asked) -> Answer:
+        return await self._do(asked, lambda: self._requests.unpause(asked.uid))
+
+    async def _plan(self, asked: Asked) -> Answer:
+        dot = asked.query.flag("dot")
+        preview = await self._previews.newest()
+
+        def show() -> Answer:
+            return plan_views.preview_view(preview.found, preview.time, self._context.ledger.plans.pause, dot=dot)
+
+        return await self._do(asked, show)
+
+    async def _cycles(self, asked: Asked) -> Answer:
+        limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
+        return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._context, limit))}
+
+    async def _one_cycle(self, asked: Asked) -> Answer:
+        number = parsing.cycle_number(asked.path["number"])
+        return await self._do(asked, lambda: plan_views.cycle_view(self._context, number))
+
+    async def _decisions(self, asked: Asked) -> Answer:
+        name = asked.vjob
+        return {"decisions": await self._do(asked, lambda: plan_views.decision_views(self._context, name))}
+
     # -- lists ---------------------------------------------------------------------------------------------------
 
     async def _vjobs(self, asked: Asked) -> Answer:
@@ -246,14 +283,20 @@ class Routes:
 
         return {"events": await self._do(asked, read)}
 
-    async def _status(self, _: Asked) -> Answer:
+    async def _status(self, asked: Asked) -> Answer:
         report = self._cycle.report
+
+        def look() -> Answer:
+            pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
+            return {"paused": plan_views.pause_view(pause), "last_plan": last}
+
         return {
             "version": __version__,
             "started": self._started,
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "problems": report.problems,
             "held": [views.held_view(held) for held in self._cycle.brake.held],
+            **await self._do(asked, look),
         }
 
 

@@ -158,8 +158,7 @@ class Switch:
         if operation.state is Outcome.RUNNING:
             return StepState.RUNNING
         state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
-        self._context.ledger.plans.step_ends(step.id, state, operation.error)
-        return state
+        return self._end(step, state, operation.error)
 
     def _use(self, step: Step) -> tokens.Use:
         """The tokens that a step takes, by where the VMs of its vjob are now."""
@@ -230,7 +229,12 @@ class Switch:
         ledger = self._context.ledger
         with ledger.transaction():
             ledger.plans.step_ends(step.id, state, why)
-            ledger.event(f"step-{state}", f"{step.kind}: {why}", vjob=step.vjob)
+            counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
+            ended = sum(number for each, number in counts.items() if each not in OPEN_STEPS)
+            words = (
+                f"{ended} of {sum(counts.values())} steps, {step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
+            )
+            ledger.event(f"step-{state}", f"context switch {step.plan_id}: {words}", vjob=step.vjob)
         return state
 
     def _is_overdue(self, step: Step) -> bool:

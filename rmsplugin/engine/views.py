@@ -24,16 +24,32 @@ def vjob_view(context: Context, vjob: VJobRow, vms: list[VMRow], operation: Oper
         "user": vjob.user,
         "partition": vjob.partition,
         "state": vjob.state,
-        "reason": vjob.reason,
+        "reason": _reason(vjob),
         "vms": vjob.geometry.vms,
         "cpus": vjob.geometry.cpus,
         "memory_mib": vjob.geometry.memory_mib,
         "nodes": sorted({vm.host for vm in vms} - {""}),
         "submitted": vjob.submitted,
         "state_since": vjob.state_since,
+        "resumes": vjob.resumes,
+        "ran_s": round(_ran_s(context, vjob), 1),
         "losses": vjob.losses,
-        "operation": _progress(context, operation) if operation else None,
+        "operation": progress_view(context, operation) if operation else None,
     }
+
+
+def _reason(vjob: VJobRow) -> str:
+    """Why it is in its state, and what a sleeping one waits for."""
+    if vjob.state is not VJobState.SLEEPING:
+        return vjob.reason
+    waits = "it resumes when its turn comes" if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
+    return f"{vjob.reason}; {waits}"
+
+
+def _ran_s(context: Context, vjob: VJobRow) -> float:
+    """How long it has run since its start, sleeps not counted."""
+    running = max(0.0, context.clock.now() - vjob.state_since) if vjob.state is VJobState.RUNNING else 0.0
+    return vjob.ran_s + running
 
 
 def vjob_views(context: Context, *, ended: bool) -> list[dict[str, Any]]:
@@ -148,11 +164,12 @@ def operation_view(context: Context, operation: Operation) -> dict[str, Any]:
         "state": operation.state,
         "error": operation.error,
         "actions": actions,
-        **_progress(context, operation),
+        **progress_view(context, operation),
     }
 
 
-def _progress(context: Context, operation: Operation) -> dict[str, Any]:
+def progress_view(context: Context, operation: Operation) -> dict[str, Any]:
+    """How far an operation is, in short."""
     actions = context.ledger.actions(operation.id)
     return {
         "id": operation.id,

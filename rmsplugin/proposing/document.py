@@ -9,7 +9,7 @@ from typing import Any
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import Location, VMState
+from rmsplugin.model.elements import Location, VJob, VMState
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.proposing.proposal import Proposal
 
@@ -17,12 +17,14 @@ from rmsplugin.proposing.proposal import Proposal
 def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, float]) -> dict[str, Any]:
     """The JSON of a proposal; the same proposal gives the same bytes, but for ``seconds``.
 
+    Vjobs in transit are left out: they stand for what vjobs hold that nothing is decided about.
+
     Args:
         source: the configuration that it is for.
         proposal: what is told.
         seconds: of the clock, by stage.
     """
-    decision, vjobs = proposal.decision, source.vjobs
+    decision, vjobs = proposal.decision, decided_about(source)
     return {
         "decision": {vjob.name: _decided(decision, vjob.name) for vjob in vjobs},
         "target": {vm.name: _place(proposal.target[vm.name]) for vjob in vjobs for vm in vjob.vms},
@@ -33,6 +35,16 @@ def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, fl
         "policy": decision.policy,
         "sentence": decision.sentence,
     }
+
+
+def decided_about(configuration: Configuration) -> list[VJob]:
+    """The vjobs that something is decided about, in queue order."""
+    return [vjob for vjob in configuration.vjobs if not vjob.in_transit]
+
+
+def states_before(source: Configuration) -> dict[str, str]:
+    """The state of each vjob before the context switch, by name."""
+    return {vjob.name: f"{source.state(vjob)}{', lost' if vjob.lost else ''}" for vjob in decided_about(source)}
 
 
 def _decided(decision: Decision, vjob: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ HOST = HostFacts(
     known_hosts_text="n1,10.0.0.11 ssh-ed25519 AAAA\nn2 ssh-ed25519 BBBB\n",
     engine="",
     held=(),
+    paused="",
     munge="",
 )
 
@@ -156,6 +157,17 @@ def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
 def test_key_of_a_node_that_may_do_everything_is_found() -> None:
     (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", "", unrestricted=True))))
     assert fault.level is Level.ERROR and "n1's key may do everything" in fault.what and "--peer" in fault.remedy
+
+
+def test_a_pause_is_a_warning_that_says_by_whom() -> None:
+    paused = "paused since 2026-01-01T12:00:00 by alice"
+    found = list(judge_host(settings(), replace(HOST, paused=paused), ("n1",), 2))
+    [finding] = [finding for finding in found if "paused" in finding.what]
+    assert (finding.level, "by alice" in finding.what, "rmsplugin unpause" in finding.remedy) == (
+        Level.WARNING,
+        True,
+        True,
+    )
 
 
 def test_what_the_engine_holds_back_is_an_error() -> None:

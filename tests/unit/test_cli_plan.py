@@ -45,7 +45,7 @@ from rmsplugin.planning.makespan import Makespan
 from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.proposing import check, propose
-from rmsplugin.proposing.document import document
+from rmsplugin.proposing.document import document, states_before
 from rmsplugin.proposing.proposal import Proposal, sentence
 from rmsplugin.settings import Durations
 
@@ -351,7 +351,7 @@ def test_the_json_of_what_is_odd() -> None:
 
 
 def test_the_text_of_what_is_odd() -> None:
-    assert list(lines(ODD)) == [
+    assert list(lines(document(ODD.source, ODD.proposal, {}), ODD.proposal.sentence, states_before(ODD.source))) == [
         "3 vjobs decided; 4 actions in 2 pools, cost 2048 MiB.",
         "",
         "VJOB NOW           STATE    REASON",
@@ -463,7 +463,7 @@ def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "required: --instance"),
+        ((), "give --instance FILE, or --live"),
         (("--instance", "f", "--policy", "lottery"), "invalid choice: 'lottery'"),
         (("--instance", "f", "--objective", "speed"), "invalid choice: 'speed'"),
         (("--instance", "f", "--heuristic", "bfd"), "invalid choice: 'bfd'"),

@@ -31,6 +31,7 @@ class HostFacts:
     known_hosts_text: str
     engine: str  # "" when the engine answers, else why not
     held: tuple[str, ...]  # vjobs that the engine does nothing to, for want of a proof or because there are too many
+    paused: str  # since when and by whom the engine is paused; "" when it is not
     munge: str  # "" when a credential can be made and read, else why not
 
 
@@ -55,6 +56,12 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
             "engine",
             f"holds back what it would do to {len(facts.held)} vjobs ({names}): what is not seen may be there",
             "see `rmsplugin confirm`; mend what hides it, or say that it is so: rmsplugin confirm --yes",
+        )
+    if facts.paused:
+        yield warning(
+            "engine",
+            f"is {facts.paused}: no context switch, start or resume is begun",
+            "when whatever it was paused for is over: rmsplugin unpause",
         )
     if facts.munge:
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")

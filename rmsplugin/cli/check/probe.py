@@ -27,6 +27,7 @@ from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
 from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.connection import connect
+from rmsplugin.cli.pausing import pause_sentence
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -73,6 +74,7 @@ def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
         known_hosts_text=_text(str(known_hosts)) or "",
         engine=status if isinstance(status, str) else "",
         held=() if isinstance(status, str) else tuple(str(held["vjob"]) for held in status.get("held", [])),
+        paused="" if isinstance(status, str) or not status.get("paused") else pause_sentence(status["paused"]),
         munge=_failure(lambda: munge.decode(munge.encode(b"rmsplugin check"))),
     )
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from rmsplugin.cli.plan.answer import Answer
-from rmsplugin.cli.table import Column, Field, Row, Table, duration, text_of
-from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.cli.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.model.elements import SHARED
-from rmsplugin.planning.cost import local_cost, pool_cost
 from rmsplugin.planning.graph import roman
-from rmsplugin.proposing.proposal import Proposal, counted
+from rmsplugin.proposing.proposal import counted
 
 _VJOBS = (
     Field("vjob", "its name", text_of("vjob")),
-    Field("now", "its state in the file", text_of("now")),
+    Field("now", "its state before", text_of("now")),
     Field("state", "the state that was decided", text_of("state")),
     Field("reason", "why", text_of("reason")),
 )
@@ -29,71 +27,57 @@ _ACTIONS = (
 )
 
 
-def lines(answer: Answer) -> Iterator[str]:
-    """One sentence; the vjobs; the pools; what the plan is worth."""
-    yield answer.proposal.sentence
-    if answer.source.vjobs:
+def lines(document: Mapping[str, Any], sentence: str, now: Mapping[str, str]) -> Iterator[str]:
+    """One sentence; the vjobs; the pools; what the plan is worth.
+
+    Args:
+        document: as ``rmsplugin.proposing.document`` makes it.
+        sentence: the whole in one.
+        now: the state of each vjob before, by name.
+    """
+    yield sentence
+    if document["decision"]:
         yield ""
-        yield from _table(_VJOBS).lines(_vjobs(answer))
-    yield from _pools(answer)
+        yield from plain_table(_VJOBS).lines(
+            {"vjob": vjob, "now": now.get(vjob), **decided} for vjob, decided in document["decision"].items()
+        )
+    yield from _pools(document["plan"]["pools"])
     yield ""
-    yield from _worth(answer.proposal)
+    yield from _worth(document)
 
 
-def _vjobs(answer: Answer) -> list[Row]:
-    return [
-        {
-            "vjob": vjob.name,
-            "now": f"{answer.source.state(vjob)}{', lost' if vjob.lost else ''}",
-            "state": str(answer.proposal.decision.states[vjob.name]),
-            "reason": answer.proposal.decision.reasons[vjob.name].sentence,
-        }
-        for vjob in answer.source.vjobs
-    ]
-
-
-def _pools(answer: Answer) -> Iterator[str]:
-    rows = [[_row(action) for action in pool] for pool in answer.proposal.plan.pools]
+def _pools(pools: list[list[Row]]) -> Iterator[str]:
     # One table, so that the columns of all pools stand below each other.
-    printed = _table(_ACTIONS).lines(row for pool in rows for row in pool)
+    printed = plain_table(_ACTIONS).lines(_row(action) for pool in pools for action in pool)
     titles = next(printed)
-    for number, pool in enumerate(answer.proposal.plan.pools, start=1):
+    for number, pool in enumerate(pools, start=1):
+        dearest = max(action["cost"] for action in pool)
         yield ""
-        yield f"pool {roman(number)}: {counted(len(pool), 'action')}, cost {pool_cost(pool)} MiB"
+        yield f"pool {roman(number)}: {counted(len(pool), 'action')}, cost {dearest} MiB"
         if number == 1:
             yield f"  {titles}"
         for _ in pool:
             yield f"  {next(printed)}"
 
 
-def _row(action: Action) -> Row:
+def _row(action: Row) -> Row:
     notes = []
-    if action.kind is ActionKind.RESUME:
-        notes.append("local" if action.is_local else "remote")
-    if action.kind is ActionKind.SUSPEND and action.destination == SHARED:
+    if "local" in action:
+        notes.append("local" if action["local"] else "remote")
+    if action.get("image") == SHARED:
         notes.append("to shared storage")
-    if action.bypass:
+    if action.get("bypass"):
         notes.append("bypass")
-    if action.requeue:
+    if action.get("requeue"):
         notes.append("begins anew")
-    return {
-        "action": str(action.kind),
-        "vm": action.vm.name,
-        "from": action.source,
-        "to": None if action.kind is ActionKind.SUSPEND else action.destination,
-        "cost": local_cost(action),
-        "note": notes,
-    }
+    return {**action, "note": notes}
 
 
-def _worth(proposal: Proposal) -> Iterator[str]:
-    cost, bound = proposal.plan.cost, proposal.lower_bound
-    known = "optimal" if proposal.optimal else f"gap {100 * (cost - bound) / cost:.1f} %"
+def _worth(document: Mapping[str, Any]) -> Iterator[str]:
+    plan = document["plan"]
+    cost, bound, estimate = plan["cost"], plan["lower_bound"], plan["makespan_s"]
+    known = "optimal" if plan["optimal"] else f"gap {100 * (cost - bound) / cost:.1f} %"
     yield f"cost      {cost} MiB, proven lower bound {bound} MiB: {known}"
-    yield f"nodes     {proposal.nodes_used} in use, proven lower bound {proposal.nodes_lower_bound}"
-    by_pools, by_needs = duration(proposal.estimate.by_pools_s), duration(proposal.estimate.by_dependencies_s)
+    yield f"nodes     {document['nodes_used']} in use, proven lower bound {document['nodes_lower_bound']}"
+    by_pools, by_needs = duration(estimate["pools"]), duration(estimate["dependencies"])
     yield f"makespan  about {by_pools} pool by pool, {by_needs} by dependencies alone"
-
-
-def _table(fields: tuple[Field, ...]) -> Table:
-    return Table([Column(field, field.right) for field in fields])

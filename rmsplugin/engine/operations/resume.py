@@ -62,7 +62,7 @@ def resume(task: Task) -> None:
     context.ledger.transition(
         task.job_id,
         VJobState.RUNNING,
-        "all its VMs are seen running",
+        f"all its VMs are seen running; {task.operation.arguments['reason']}",
         wrapper_seen=context.clock.now(),
         resumes=False,
     )

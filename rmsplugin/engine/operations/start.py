@@ -35,7 +35,8 @@ def start(task: Task) -> None:
     if errors:
         _back_to_waiting(task, sentence_of(errors))
         raise combined(errors)
-    context.ledger.transition(task.job_id, VJobState.RUNNING, "all VMs answer", wrapper_seen=context.clock.now())
+    reason = f"all VMs answer; {task.operation.arguments['reason']}"
+    context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
 
 
 def _boot(task: Task, vm: VMRow) -> None:

@@ -1,0 +1,214 @@
+"""Cycles: what the engine decided, when, what it cost and took; and what was decided of one vjob."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.table import (
+    Field,
+    Row,
+    Table,
+    add_table_options,
+    bytes_progress,
+    columns_of,
+    described,
+    duration,
+    hosts_of,
+    local_time,
+    parse_format,
+    print_rows,
+    printable,
+    text_of,
+    time_of,
+)
+from rmsplugin.errors import UnavailableError
+
+
+def _duration_of(key: str) -> Any:
+    def text(row: Row) -> str:
+        value = row.get(key)
+        return "" if value is None else duration(value)
+
+    return text
+
+
+def _progress(row: Row) -> str:
+    return f"{row.get('steps_done', 0)}/{row['steps']}" if row.get("steps") else ""
+
+
+def _decided(row: Row) -> str:
+    return f"{row.get('decided_s') or 0:.2f}"
+
+
+def _note(row: Row) -> str:
+    return "; ".join(str(row[key]) for key in ("error", "fallback") if row.get(key))
+
+
+CYCLE_FIELDS = (
+    Field("number", "its number, for `rmsplugin cycles NUMBER`", text_of("number"), right=True),
+    Field("time", "when it was decided", time_of("time")),
+    Field(
+        "state",
+        "running, done or failed (a step failed, or was skipped); or nothing was done: rejected (by the checker), "
+        "stale (the cluster had changed), none (nothing could be decided)",
+        text_of("state"),
+    ),
+    Field("policy", "who decided", text_of("policy")),
+    Field("steps", "steps that are done, of all", _progress, right=True),
+    Field("cost", "what the plan costs, in MiB", text_of("cost_mib"), right=True),
+    Field("bound", "what any plan would cost at least, in MiB", text_of("lower_bound_mib"), right=True),
+    Field("expected", "how long it was expected to take", _duration_of("expected_s"), right=True),
+    Field("took", "how long it took, or has taken until now", _duration_of("took_s"), right=True),
+    Field("decided", "seconds that deciding and planning took", _decided, right=True),
+    Field("decision", "what was decided, in a sentence", text_of("sentence")),
+    Field("note", "what went wrong; why First Fit Decreasing alone decided", _note),
+)
+
+STEP_FIELDS = (
+    Field("step", "its number", text_of("number"), right=True),
+    Field("kind", "start, suspend, resume or migrate", text_of("kind")),
+    Field("vjob", "the vjob", text_of("vjob"), right=True),
+    Field("nodes", "where its VMs run afterwards", hosts_of),
+    Field("needs", "the steps that it waits for", text_of("needs")),
+    Field("state", "planned, running, done, failed or skipped", text_of("state")),
+    Field("began", "when it began", time_of("began")),
+    Field("ended", "when it ended", time_of("ended")),
+    Field("progress", "how far it is", bytes_progress),
+    Field("error", "why it failed, or was skipped", text_of("error")),
+    Field("reason", "why it is done", text_of("reason")),
+)
+
+DECISION_FIELDS = (
+    Field("time", "when it was decided", time_of("time")),
+    Field("cycle", "number of the context switch that came of it, if one did", text_of("cycle"), right=True),
+    Field("state", "the state that the vjob shall be in", text_of("state")),
+    Field("code", "why, in a word", text_of("code")),
+    Field("reason", "why, in a sentence", text_of("reason")),
+)
+
+_CYCLE_COLUMNS = "number,time,state,steps,cost,bound,expected,took,decision,note"
+_STEP_COLUMNS = "step,kind,vjob,nodes,needs,state,began,ended,progress,error"
+
+
+def add_commands(commands: options.Commands) -> None:
+    """Add cycles and decisions to the command line."""
+    _add_cycles(commands)
+    _add_decisions(commands)
+
+
+def _add_cycles(commands: options.Commands) -> None:
+    cycles = options.add_command(
+        commands,
+        "cycles",
+        "list the cycles that decided a context switch: what, when, what it cost and took; or the steps of one",
+        _cycles,
+        f"""
+        Cycles that found nothing to do are not listed. With NUMBER its steps are, and how far they are; the fields
+        (--format) are then, by default {_STEP_COLUMNS}:
+
+        {{steps}}
+
+        examples:
+          rmsplugin cycles
+          rmsplugin cycles --limit 5 --json
+          rmsplugin cycles 12
+        """.replace("{steps}", described(STEP_FIELDS).replace("\n", "\n        ")),
+    )
+    cycles.add_argument(
+        "number", metavar="NUMBER", nargs="?", type=options.positive_number, help="show the steps of this one"
+    )
+    cycles.add_argument(
+        "-n",
+        "--limit",
+        metavar="LIMIT",
+        type=options.positive_number,
+        help="at most so many, the newest (default: 20)",
+    )
+    add_table_options(cycles, CYCLE_FIELDS, _CYCLE_COLUMNS)
+    cycles.set_defaults(misused=cycles.error)
+
+
+def _add_decisions(commands: options.Commands) -> None:
+    decisions = options.add_command(
+        commands,
+        "decisions",
+        "show what the engine decided of a vjob, and why, oldest first",
+        _decisions,
+        """
+        One line for each time that the decision, or the reason for it, was another one than before.
+
+        examples:
+          rmsplugin decisions 12
+          rmsplugin decisions 12 --json
+        """,
+    )
+    decisions.add_argument("job", metavar="JOBID", type=options.job_id, help="job id, or ARRAYID_INDEX")
+    add_table_options(decisions, DECISION_FIELDS, "time,cycle,state,code,reason")
+
+
+def _cycles(arguments: argparse.Namespace) -> int:
+    if arguments.number is not None:
+        return _one_cycle(arguments)
+    columns = columns_of(arguments, CYCLE_FIELDS)
+    client = connect(read_settings(arguments.config))
+    answer = client.request("GET", f"/v1/cycles?limit={min(arguments.limit or 20, 10000)}")
+    print_rows(arguments, columns, "cycles", _part(answer, "cycles"))
+    return 0
+
+
+def _one_cycle(arguments: argparse.Namespace) -> int:
+    if arguments.limit is not None:
+        arguments.misused("--limit is for the list; with NUMBER all steps are shown")
+    # The default is that of the list.
+    format_ = _STEP_COLUMNS if arguments.format == _CYCLE_COLUMNS else arguments.format
+    columns = parse_format(format_, STEP_FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", f"/v1/cycles/{arguments.number}")
+    steps, cycle = _part(answer, "steps"), _part(answer, "cycle")
+    if arguments.json:
+        print(json.dumps(answer, indent=1))
+        return 0
+    if not (arguments.noheader or arguments.parsable2):
+        for line in _headline(cycle):
+            print(printable(line))
+    for line in Table(columns, header=not arguments.noheader, parsable=arguments.parsable2).lines(steps):
+        print(line)
+    return 0
+
+
+def _headline(cycle: Row) -> Iterator[str]:
+    yield f"{cycle_sentence(cycle)}, decided {local_time(cycle['time'])} by {cycle['policy']} in {_decided(cycle)} s"
+    if cycle["sentence"]:
+        yield str(cycle["sentence"])
+    if note := _note(cycle):
+        yield note
+    if cycle["steps"]:
+        yield f"cost {cycle['cost_mib']} MiB, proven lower bound {cycle['lower_bound_mib']} MiB"
+    yield ""
+
+
+def cycle_sentence(cycle: Row) -> str:
+    """How far it is: "context switch 12 is running: 3 of 8 steps done in 0:40 (expected: 1:30)"."""
+    sentence = f"context switch {cycle['number']}: {cycle['state']}"
+    if not cycle["steps"]:
+        return sentence
+    took = "" if cycle["took_s"] is None else f" in {duration(cycle['took_s'])}"
+    expected = f" (expected: {duration(cycle['expected_s'])})"
+    return f"{sentence}, {cycle['steps_done']} of {cycle['steps']} steps done{took}{expected}"
+
+
+def _decisions(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, DECISION_FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", f"/v1/jobs/{arguments.job}/decisions")
+    print_rows(arguments, columns, "decisions", _part(answer, "decisions"))
+    return 0
+
+
+def _part(answer: Row, key: str) -> Any:
+    if key not in answer:
+        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+    return answer[key]

@@ -1,0 +1,57 @@
+"""Live: what the next cycle of the engine would do, as `rmsplugin plan --live` tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rmsplugin.cli.pausing import pause_sentence
+from rmsplugin.cli.plan import text
+from rmsplugin.cli.table import Field, hosts_of, plain_table, text_of
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import UnavailableError
+
+#: A cycle that runs is waited for, and a look at silent nodes and a solver that fails both take their time.
+_TIMEOUT_S = 300.0
+
+
+_STEPS = (
+    Field("step", "its number", text_of("id"), right=True),
+    Field("kind", "what is done", text_of("kind")),
+    Field("vjob", "to which vjob", text_of("vjob")),
+    Field("nodes", "where its VMs go", hosts_of),
+    Field("needs", "the steps that it waits for", text_of("needs")),
+)
+
+_LEFT_OUT = (
+    Field("vjob", "which one", text_of("vjob")),
+    Field("reason", "why nothing is decided about it", text_of("reason")),
+)
+
+
+def ask(client: EngineClient, *, dot: bool) -> dict[str, Any]:
+    """What the next cycle would do; with the reconfiguration graph as ``dot``. Raises RmspluginError."""
+    answer = client.request("GET", f"/v1/plan{'?dot=1' if dot else ''}", timeout_s=_TIMEOUT_S)
+    if "plan" not in answer:
+        raise UnavailableError("the engine answered without 'plan'; are engine and command of the same version?")
+    return answer
+
+
+def lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The plan as offline; its steps; who is left out; and what keeps the engine from it."""
+    if answer["paused"]:
+        yield f"{pause_sentence(answer['paused'])}: nothing of this is begun before `rmsplugin unpause`"
+    if answer["plan"] is not None:
+        yield from text.lines(answer, answer["summary"], answer["now"])
+    if answer["steps"]:
+        yield ""
+        yield from plain_table(_STEPS).lines(answer["steps"])
+    if answer["left_out"]:
+        yield ""
+        yield "nothing is decided about:"
+        rows = [{"vjob": vjob, **left} for vjob, left in answer["left_out"].items()]
+        yield from (f"  {line}" for line in plain_table(_LEFT_OUT).lines(rows))
+    for node, why in answer["out_of_reach"].items():
+        yield f"node {node} is out of reach: {why}"
+    if answer["fault"] and answer["plan"] is not None:
+        yield f"fault: {answer['fault']}; First Fit Decreasing alone decided"
