@@ -115,7 +115,6 @@ def no_rooms(cluster: Cluster) -> Iterator[None]:
     cluster.ok("scontrol", "update", "PartitionName=vmhosts", "State=UP")
 
 
-@pytest.mark.usefixtures("no_rooms")
 @pytest.fixture
 def no_switches(cluster: Cluster) -> Iterator[None]:
     """As native jobs: what runs is never suspended."""
@@ -124,7 +123,7 @@ def no_switches(cluster: Cluster) -> Iterator[None]:
     cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=REQUEUE")
 
 
-@pytest.mark.usefixtures("no_switches")
+@pytest.mark.usefixtures("no_rooms", "no_switches")
 def test_small_vjobs_pass_a_large_one_only_as_native_jobs_would(cluster: Cluster) -> None:
     first = (*SMALL, "-w", "n1", "-t", "60")
     large = ("-n", "3", "-N", "3", "-c", "2", "--mem=96", "-t", "60")
