@@ -81,7 +81,7 @@ def _fill(stage: Stage, nodes: list[dict[str, Any]]) -> tuple[list[str], str]:
     options = ["--partition=vjob", *_options(_size(nodes), _DIRECTORY)]
     others = [_submit(stage, [*options, f"--wrap={_UNTIL_TOLD}"]) for _ in nodes[1:]]
     stage.await_("their VMs to boot", lambda: all(_state(stage, job) == "running" for job in others) or None)
-    counter = _submit(stage, [*options, "--output=counter.out", _COUNTER])
+    counter = _submit(stage, [*options, "--nice", "--output=counter.out", _COUNTER])
     stage.await_("its VM to boot", lambda: _state(stage, counter) == "running" or None)
     stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
     stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])

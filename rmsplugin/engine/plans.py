@@ -42,6 +42,7 @@ class Plans:
         self._write = write
         self._rows = rows
         self._clock = clock
+        self._last: dict[str, tuple[str, str]] | None = None  # what was decided last of each vjob, and the code why
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -147,8 +148,10 @@ class Plans:
 
     def decided(self, decision: Decision, plan_id: int) -> None:
         """Record what was decided of each vjob where that, or the code of its reason, is not as it was last time."""
-        sql = "select vjob, state, code, max(id) from decisions group by vjob"
-        known = {row["vjob"]: (row["state"], row["code"]) for row in self._rows(sql)}
+        if self._last is None:  # asked once in the life of an engine: there may be many rows
+            sql = "select vjob, state, code, max(id) from decisions group by vjob"
+            self._last = {row["vjob"]: (row["state"], row["code"]) for row in self._rows(sql)}
+        known = self._last
         changed = [
             {
                 "time": self._clock(),
@@ -165,6 +168,7 @@ class Plans:
         if changed:
             with self._write() as db:
                 db.table("decisions").insert_all(changed)
+            known |= {str(row["vjob"]): (str(row["state"]), str(row["code"])) for row in changed}
 
     def decisions(self, vjob: str) -> list[DecisionRow]:
         """What was decided of a vjob, oldest first."""

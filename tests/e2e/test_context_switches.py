@@ -70,7 +70,7 @@ def check_counted(cluster: Cluster, job: int) -> None:
 @pytest.mark.usefixtures("told")
 def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(cluster: Cluster) -> None:
     wait_rooms(cluster)
-    low = [cluster.sbatch(COUNTER, *WHOLE) for _ in cluster.nodes]
+    low = [cluster.sbatch(COUNTER, *WHOLE, f"--nice={1000 * place}") for place, _ in enumerate(cluster.nodes)]
     for job in low:
         cluster.wait_output(job, "^2$", timeout_s=240)
     high = cluster.sbatch("#!/bin/sh\necho here; sleep 10\n", *WHOLE, "-p", "urgent", user="bob")
@@ -94,7 +94,7 @@ def test_context_switches_are_switched_off_and_on_while_jobs_run(cluster: Cluste
     wait_rooms(cluster)
     cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=OFF")
     try:
-        low = [cluster.sbatch(COUNTER, *WHOLE) for _ in cluster.nodes]
+        low = [cluster.sbatch(COUNTER, *WHOLE, f"--nice={1000 * place}") for place, _ in enumerate(cluster.nodes)]
         for job in low:
             cluster.wait_output(job, "^2$", timeout_s=240)
         high = cluster.sbatch("#!/bin/sh\nsleep 1\n", *WHOLE, "-p", "urgent")
@@ -119,7 +119,10 @@ def test_vjobs_that_idle_are_packed_together_and_the_last_sleeps_when_all_comput
     cluster = observant
     wait_rooms(cluster)
     sizes = (3, 2, 1, 2)
-    jobs = [cluster.sbatch(BUSY, "-N", str(size), "--ntasks-per-node=1", "--mem=96") for size in sizes]
+    options = ("--ntasks-per-node=1", "--mem=96")
+    jobs = [
+        cluster.sbatch(BUSY, "-N", str(size), f"--nice={1000 * place}", *options) for place, size in enumerate(sizes)
+    ]
     for job in jobs:
         cluster.wait_output(job, "idles", timeout_s=300)
     (cluster.home() / "compute").touch()
