@@ -177,7 +177,7 @@ def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
         check=True,
     )
     for name in command_names():
-        assert re.search(rf"^    {name} ", done.stdout, re.MULTILINE), name
+        assert re.search(rf"^    {name}\b", done.stdout, re.MULTILINE), name
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert not imported & {"pydantic", "libvirt", "rich", "ortools", "paramiko", "aiohttp", "sqlite_utils"}
 
