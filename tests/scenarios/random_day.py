@@ -29,7 +29,7 @@ S, K = VJobState, OperationKind
 
 _DURATIONS_S = {"boot": 6.0, "save": 8.0, "restore": 8.0, "migrate": 6.0, "stop": 1.0}
 _MEMORY_MIB = (64, 128, 256, 512, 896)
-_WORK_S = (30.0, 300.0, 1200.0, 3600.0)
+_WORK_S = (30.0, 120.0, 300.0, 900.0)
 #: After the last event all has to have ended within so long.
 _EVENING_S, _EVENING_TICKS = 200_000.0, 900
 
@@ -79,7 +79,7 @@ def events_of(seed: int, count: int) -> list[Event]:
     random = Random(seed)
     kinds = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
     return [
-        Event(round(random.expovariate(1 / 90), 1), kind, tuple(random.randrange(1000) for _ in range(4)))  # type: ignore[arg-type]
+        Event(round(random.expovariate(1 / 60), 1), kind, tuple(random.randrange(1000) for _ in range(4)))  # type: ignore[arg-type]
         for kind in kinds
     ]
 
@@ -199,7 +199,7 @@ class Day:
         world.context.ledger.plans.clear_pause()
         end = world.time + _EVENING_S
         for tick in range(_EVENING_TICKS):
-            self._tick(10.0 if tick % 20 < 10 else 120.0)
+            self._tick(15.0 if tick % 20 < 10 else 150.0)
             if tick % 10 == 0:
                 self._help()
             if self._over():

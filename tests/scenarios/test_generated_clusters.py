@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,9 @@ CLUSTERS = 50
 #: Of these CI tries every so manieth; every so manieth of all is decided with the solver.
 SAMPLE, WITH_SOLVER = 5, 10
 CYCLE_S, CYCLES = 30.0, 120
-_GIVES_ROOM, _TAKES_ROOM = {K.SUSPEND}, {K.START, K.RESUME}
+_TAKES_ROOM = {K.START, K.RESUME}
+#: The reason of a suspend.
+_NEEDED_BY = re.compile(r"its room is needed by (\S+), which is ahead of it")
 
 
 def generated(directory: Path, seed: int) -> InterleavedWorld:
@@ -78,13 +81,8 @@ def settle(world: InterleavedWorld) -> None:
 
 def pairs(world: InterleavedWorld, plan: Plan) -> set[tuple[str, str]]:
     """Who made room, and for whom."""
-    steps = world.context.ledger.plans.steps(plan.id)
-    return {
-        (gives.vjob, takes.vjob)
-        for gives in steps
-        for takes in steps
-        if gives.kind in _GIVES_ROOM and takes.kind in _TAKES_ROOM and gives.vjob != takes.vjob
-    }
+    found = [(step.vjob, _NEEDED_BY.search(step.reason)) for step in world.context.ledger.plans.steps(plan.id)]
+    return {(vjob, match[1]) for vjob, match in found if match}
 
 
 def by_right(world: InterleavedWorld, plan: Plan) -> bool:
@@ -113,6 +111,7 @@ def an_hour(world: InterleavedWorld, seed: int) -> None:
     for plan in plans(world):
         assert plan.state is PlanState.DONE, f"{plan.state} {plan.error} {plan.sentence}"
         now = pairs(world, plan)
+        assert now or not any(step.kind is K.SUSPEND for step in world.context.ledger.plans.steps(plan.id))
         back = {(takes, gives) for gives, takes in now} & done
         assert not back, f"to and fro: {back} in {plan.sentence}"
         done |= now
