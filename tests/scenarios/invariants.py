@@ -147,14 +147,15 @@ class Watch:
     def _agrees(self, vjob: VJobRow) -> None:
         """I4: all VMs of a vjob are in its state."""
         world = self._world
-        where = {vm.name: world.hypervisor.where(vm.name) for vm in world.context.ledger.vms(vjob.job_id)}
-        if vjob.state is S.RUNNING:
-            for name, places in where.items():
-                dead = (name, self._booted[name]) in self._dead
-                assert dead or self._power(name), f"I4: {name} of {vjob.display_id} (running) is on {places}"
-        elif vjob.state is S.SLEEPING:
-            for name, places in where.items():
-                assert not places, f"I4: {name} of {vjob.display_id}, which sleeps, is on {places}"
+        for vm in world.context.ledger.vms(vjob.job_id):
+            places, power = world.hypervisor.where(vm.name), self._power(vm.name)
+            dead = (vm.name, self._booted[vm.name]) in self._dead
+            if vjob.state is S.RUNNING and not dead:
+                # With a destination in the ledger nobody who can be asked knows where it is.
+                there = power == [vm.host] or (power and vm.destination)
+                assert there, f"I4: {vm.name} of {vjob.display_id} (running on {vm.host}) is on {places}"
+            elif vjob.state is S.SLEEPING:
+                assert not places, f"I4: {vm.name} of {vjob.display_id}, which sleeps, is on {places}"
 
     def _asks_only_for_its_own(self) -> None:
         """I6: no job of a native partition is asked for."""
