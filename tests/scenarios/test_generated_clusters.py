@@ -24,6 +24,8 @@ K, S = OperationKind, VJobState
 CLUSTERS = 50
 #: Of these CI tries every so manieth; every so manieth of all is decided with the solver.
 SAMPLE, WITH_SOLVER = 5, 10
+#: Where two VMs of one vjob moved in two steps, the room promised to the first was given away by the next cycle.
+ONCE_WRONG = (33, 37)
 CYCLE_S, CYCLES = 30.0, 120
 _TAKES_ROOM = {K.START, K.RESUME}
 #: The reason of a suspend.
@@ -111,7 +113,6 @@ def an_hour(world: InterleavedWorld, seed: int) -> None:
     for plan in plans(world):
         assert plan.state is PlanState.DONE, f"{plan.state} {plan.error} {plan.sentence}"
         now = pairs(world, plan)
-        assert now or not any(step.kind is K.SUSPEND for step in world.context.ledger.plans.steps(plan.id))
         back = {(takes, gives) for gives, takes in now} & done
         assert not back, f"to and fro: {back} in {plan.sentence}"
         done |= now
@@ -123,7 +124,7 @@ def an_hour(world: InterleavedWorld, seed: int) -> None:
 def test_with_nothing_changed_nothing_is_done_on_any_cluster(whole: bool) -> None:
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     wrong = []
-    seeds = range(0, CLUSTERS, 1 if whole else SAMPLE)
+    seeds = range(CLUSTERS) if whole else sorted({*range(0, CLUSTERS, SAMPLE), *ONCE_WRONG})
     for seed in seeds:
         with tempfile.TemporaryDirectory(dir=base) as path, one_thread():
             world = generated(Path(path), seed)
