@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
@@ -84,7 +84,12 @@ class _Assessor:
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
         self._steps: dict[str, Step] = {}
-        for step in context.ledger.plans.open_steps():
+        for open_step in context.ledger.plans.open_steps():
+            step = open_step
+            known = self._steps.get(step.vjob)
+            if known is not None and step.kind is OperationKind.MIGRATE:
+                # VMs of one vjob may move in several steps: each is promised where its own step takes it.
+                step = replace(step, hosts={**known.hosts, **step.hosts})
             self._steps[step.vjob] = step  # the last one is how the vjob ends
         self._vms: dict[int, list[VMRow]] = {}
         for vm in context.ledger.live_vms():

@@ -175,14 +175,22 @@ class Placing:
         """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
 
         Raises:
-            RefusedError: there is no room, or another operation is under way.
+            RefusedError: there is no room (without ``to`` it waits for its turn from then on), or another operation is
+                under way.
         """
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
             vms = self._context.ledger.vms(vjob.job_id)
             pinned = self._context.pinned(vjob)
             prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}
-            hosts = self._place(seen, vjob, vms, to, prefer)
+            try:
+                hosts = self._place(seen, vjob, vms, to, prefer)
+            except RefusedError as error:
+                if to:
+                    raise
+                # Else nobody would ever borrow a node for it, where all rooms have been given back meanwhile.
+                self._context.ledger.update_vjob(vjob.job_id, resumes=True)
+                raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
             return self._executor.begin(
                 vjob.job_id, OperationKind.RESUME, reason, requested_by=requested_by, hosts=hosts

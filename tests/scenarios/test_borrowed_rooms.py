@@ -14,6 +14,7 @@ from scenarios.world import GRACE_S, NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
+from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
@@ -150,6 +151,25 @@ def test_a_vjob_that_sleeps_because_of_its_owner_is_not_resumed_by_the_engine(de
     for _ in range(10):
         dedicated.tick()
     assert dedicated.state(job) is S.SLEEPING
+
+
+@pytest.mark.parametrize("by", ["rmsplugin", "scontrol"])
+def test_what_is_resumed_by_hand_where_all_rooms_were_given_back_has_a_node_borrowed_for_it(
+    elastic: World, by: str
+) -> None:
+    job = running(elastic)
+    elastic.ask(job, OperationKind.SUSPEND)
+    elastic.until(job, S.SLEEPING)
+    tick_until(elastic, lambda: rooms(elastic) == {})
+    for _ in range(5):
+        elastic.tick()
+    assert rooms(elastic) == {}, "nobody borrows a node for it before it is asked for"
+    if by == "scontrol":
+        elastic.rms.resume(job)
+    else:
+        elastic.ask(job, OperationKind.RESUME)
+    elastic.until(job, S.RUNNING)
+    unharmed(elastic, job)
 
 
 def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicated: World) -> None:

@@ -38,7 +38,7 @@ def demands(world: World) -> Demands:
 
 def running(world: World, vms: int = 1, cpus: int = 2, memory_mib: int = 256) -> tuple[int, list[str]]:
     """A running vjob and the names of its VMs."""
-    job = world.submit(vms=vms, cpus=cpus, memory_mib=memory_mib)
+    job = world.submit(vms=vms, cpus=cpus, memory_mib=memory_mib, computing=False)
     world.until(job, S.RUNNING)
     return job, [vm.name for vm in world.context.ledger.vms(job)]
 

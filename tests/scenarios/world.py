@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,28 +132,30 @@ class World:
         shared: bool = False,
         workers: int = 8,
         urgent: bool = False,
+        nodes: Mapping[str, tuple[int, int]] | None = None,
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
 
         With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
-        partition of that name, of a higher tier.
+        partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         """
+        self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
         if urgent:
             slurm = self.settings.slurm.model_copy(update={"partitions": ("vjob", "urgent")})
             partition = {**self.settings.partition, "urgent": self.settings.partition["vjob"]}
             self.settings = self.settings.model_copy(update={"slurm": slurm, "partition": partition})
         if shared:
-            nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
-            self.settings = self.settings.model_copy(update={"nodes": nodes})
+            of_nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
+            self.settings = self.settings.model_copy(update={"nodes": of_nodes})
         self.workers = workers
         self.time = 1_000_000.0
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
         self.files = SimulatedFiles()
         self.hypervisor = SimulatedHypervisor(
-            dict.fromkeys(NODES, (CPUS, MEMORY_MIB)),
+            self.sizes,
             clock=lambda: self.time,
             sleep=self.pass_time,
             files=self.files,
@@ -161,14 +163,14 @@ class World:
         self.rms = SimulatedRms(
             lambda: self.time,
             [
-                *(RmsNode(name, CPUS, MEMORY_MIB, True, False, "IDLE") for name in NODES),
+                *(RmsNode(name, *size, True, False, "IDLE") for name, size in self.sizes.items()),
                 *(RmsNode(name, 1024, 1 << 22, True, False, "IDLE") for name in FRONTS),
             ],
             [
-                RmsPartition("plain", True, NODES, "OFF", 10, 0),
+                RmsPartition("plain", True, tuple(self.sizes), "OFF", 10, 0),
                 RmsPartition("vjob", True, FRONTS, "REQUEUE", 1, 0),
                 *([RmsPartition("urgent", True, FRONTS, "REQUEUE", 5, 0)] if urgent else []),
-                RmsPartition("vmhosts", True, NODES, "CANCEL", 1, grace_s, exclusive=True, hidden=True),
+                RmsPartition("vmhosts", True, tuple(self.sizes), "CANCEL", 1, grace_s, exclusive=True, hidden=True),
             ],
             vjob_partitions=self.settings.slurm.partitions,
             configuring_s=0.0,
@@ -224,13 +226,17 @@ class World:
             root_public_key="ssh-ed25519 AAAA",
             clock=Clock(now=lambda: self.time, sleep=self.pass_time, wait=self._wait),
         )
-        self.executor = Executor(self.context, workers=self.workers, on_end=self._operation_ended)
+        self.executor = self.make_executor()
         self.placing = Placing(self.context, self.executor)
         self.switch = Switch(self.context, self.executor, self.placing)
         self.cycle = Cycle(self.context, self.executor, self.placing, self.switch, self)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
+
+    def make_executor(self) -> Executor:
+        """What carries out the operations of this life of the engine."""
+        return Executor(self.context, workers=self.workers, on_end=self._operation_ended)
 
     def _operation_ended(self) -> None:
         self.alive(self.switch.advance)
@@ -367,6 +373,6 @@ class World:
 
     def leftovers(self) -> list[str]:
         """What there is of any VM: domains, state files, configuration files."""
-        found = [f"VM {vm}" for node in NODES for vm in self.hypervisor.list_vms(node)]
-        found += [path for node in NODES for path in self.files.paths(node)]
-        return found + [f"config {vm}" for node in NODES for vm in self.nodes.configs(node)]
+        found = [f"VM {vm}" for node in self.sizes for vm in self.hypervisor.list_vms(node)]
+        found += [path for node in self.sizes for path in self.files.paths(node)]
+        return found + [f"config {vm}" for node in self.sizes for vm in self.nodes.configs(node)]

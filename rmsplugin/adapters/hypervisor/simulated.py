@@ -212,14 +212,17 @@ class SimulatedHypervisor:
             (self._unreachable.discard if reachable else self._unreachable.add)(node)
 
     def kill_vm(self, vm: str) -> None:
-        """The VM dies, wherever it is."""
+        """The VM dies, wherever it is, and what is being done to it fails."""
         with self._lock:
+            self._fail_pending(vm)
             for node in self._guests:
                 self._remove(node, vm)
 
     def crash_node(self, node: str) -> None:
         """The node loses power: all its VMs are gone and nobody answers; its files stay."""
         with self._lock:
+            for vm in list(self._guests[node]):
+                self._fail_pending(vm)
             self._guests[node].clear()
             self._unreachable.add(node)
 
@@ -291,8 +294,7 @@ class SimulatedHypervisor:
             self._enter("stop", node, name)
             if name not in self._guests[node]:
                 return
-            for key in [key for key in self._pending if key[1] == name]:
-                self._pending.pop(key).fail()
+            self._fail_pending(name)
         self._act("stop", name, timeout_s, None, partial(self._remove, node, name), lambda: None)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
@@ -437,6 +439,10 @@ class SimulatedHypervisor:
         if progress:
             progress(total, total)
         self._call_hook(method, Point.AFTER, vm)
+
+    def _fail_pending(self, vm: str) -> None:
+        for key in [key for key in self._pending if key[1] == vm]:
+            self._pending.pop(key).fail()
 
     def _refuse_busy(self, guest: _Guest) -> None:
         if guest.job_running:

@@ -1,0 +1,83 @@
+"""Random days, as many as one likes: which seed breaks an invariant, and with how few events (issue 8, 6.6).
+
+``contrib/run-campaign day --seeds 1-1000``: see the developer guide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scenarios.random_day import Day, Event, events_of
+
+#: Every so manieth day is decided with the solver.
+WITH_SOLVER = 10
+
+
+def live(seed: int, events: Sequence[Event]) -> tuple[Day, str]:
+    """Live one day. Returns it, and what was wrong; empty if nothing was."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as path:
+        day = Day(Path(path), seed, events, solver=seed % WITH_SOLVER == 0)
+        try:
+            day.live()
+        except Exception as error:
+            return day, f"{type(error).__name__}: {error}"
+        return day, ""
+
+
+def shortest(events: Sequence[Event], fails: Callable[[Sequence[Event]], bool], tries: int) -> list[Event]:
+    """Leave out events, many at first, as long as the day without them fails as well."""
+    left, share = list(events), max(1, len(events) // 2)
+    while tries:
+        at, before = 0, len(left)
+        while at < len(left) and tries:
+            without = [*left[:at], *left[at + share :]]
+            tries -= 1
+            if fails(without):
+                left = without
+            else:
+                at += share
+        if share == 1 and len(left) == before:
+            return left
+        share = max(1, share // 2)
+    return left
+
+
+def report(seed: int, events: Sequence[Event], tries: int) -> None:
+    """Print a failing day with as few events as are found."""
+    left = shortest(events, lambda some: bool(live(seed, some)[1]), tries)
+    day, wrong = live(seed, left)
+    print(f"seed {seed}: {len(left)} of {len(events)} events do: {wrong}")
+    print("\n".join(f"    {event}," for event in left))
+    print("\n".join(f"    # {line}" for line in day.happened), flush=True)
+
+
+def main() -> int:
+    """Live the days that are asked for; 1 if one of them failed."""
+    parser = argparse.ArgumentParser(prog="run-campaign day", description=__doc__)
+    parser.add_argument("--seeds", default="1-20", help="from-to (1-20)")
+    parser.add_argument("--events", type=int, default=120, help="of each day (120)")
+    parser.add_argument("--tries", type=int, default=80, help="days to live in search of the fewest events (80)")
+    options = parser.parse_args()
+    first, _, last = options.seeds.partition("-")
+    wrong = cycles = 0
+    for seed in range(int(first), int(last or first) + 1):
+        events, began = events_of(seed, options.events), time.monotonic()
+        day, fault = live(seed, events)
+        cycles += day.cycles
+        print(f"seed {seed}: {day.cycles} cycles, {time.monotonic() - began:.0f} s: {fault or 'right'}", flush=True)
+        if fault:
+            wrong += 1
+            report(seed, events, options.tries)
+    print(f"{wrong} days were wrong, {cycles} cycles")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Invariants I1-I6 hold on random days; and days on which they once did not are lived again."""
+
+from __future__ import annotations
+
+import pytest
+from scenarios.day import live
+from scenarios.random_day import Event, events_of
+
+#: The last one is decided with the solver.
+SEEDS = (1, 2, 3, 4, 5, 10)
+
+
+#: Days that were wrong: the seed, which is that of the interleaving, too, and the events that are enough.
+ONCE_WRONG = {
+    "no node was borrowed for what was resumed with rmsplugin": (
+        43,
+        [
+            Event(6.7, "submit", (810, 847, 127, 129)),
+            Event(79.6, "suspend", (791, 925, 841, 906)),
+            Event(91.0, "release", (121, 734, 545, 510)),
+        ],
+    ),
+    "no node was borrowed for what was resumed with scontrol": (
+        11,
+        [
+            Event(58.8, "array", (391, 388, 596, 12)),
+            Event(83.2, "slurm_suspend", (30, 317, 615, 89)),
+            Event(39.3, "wait", (235, 980, 715, 115)),
+            Event(41.3, "load", (629, 675, 942, 497)),
+        ],
+    ),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_a_random_day_every_vjob_runs_once_and_ends(seed: int) -> None:
+    events: list[Event] = events_of(seed, 80)
+    day, wrong = live(seed, events)
+    assert not wrong, "\n".join([wrong, *day.happened])
+
+
+@pytest.mark.parametrize("what", ONCE_WRONG)
+def test_a_day_that_once_was_wrong_is_right(what: str) -> None:
+    seed, events = ONCE_WRONG[what]
+    day, wrong = live(seed, events)
+    assert not wrong, "\n".join([wrong, *day.happened])
