@@ -121,6 +121,7 @@ class Switch:
         with self._placing.lock, self._lock:
             steps = self._context.ledger.plans.open_steps()
             if not steps:
+                self._end_plans()  # the engine may have been killed before it could
                 return []
             states = self._states(steps)
             for step in steps:
