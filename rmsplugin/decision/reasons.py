@@ -11,13 +11,18 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
 
+#: From so many on, hours are said as hours, and days as days.
+_HOURS, _DAYS = 3, 3
+
 #: So many names are listed; of more, their number says enough.
 _NAMED = 3
 
 
 def seconds(value: float) -> str:
-    """A duration, to the second; people read it."""
-    return f"{math.ceil(value)} s"
+    """A duration for people: to the second, to the hour if it is of hours, to the day if of days."""
+    if value >= _DAYS * 86400:
+        return f"{math.ceil(value / 86400)} days"
+    return f"{math.ceil(value / 3600)} hours" if value >= _HOURS * 3600 else f"{math.ceil(value)} s"
 
 
 def names(vjobs: Iterable[VJob]) -> str:

@@ -12,6 +12,14 @@ from pathlib import Path
 import pytest
 from e2e.cluster import Cluster
 
+_WINDOW = "--demand-window-s"
+
+
+def _kind(directory: Path) -> tuple[str, float]:
+    """How the nodes of a minicluster are borrowed, and how soon the demand of idle VMs falls."""
+    known = json.loads((directory / "state" / "cluster.json").read_text())
+    return known["rooms"], known["demand_window_s"]
+
 
 def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     """A minicluster that is up, with rooms as told.
@@ -19,7 +27,8 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     RMSPLUGIN_E2E_DIR names one that is up already and is left up; it serves tests of the same kind of rooms.
     """
     kept = os.environ.get("RMSPLUGIN_E2E_DIR")
-    if kept and json.loads((Path(kept) / "state" / "cluster.json").read_text())["rooms"] == rooms:
+    window_s = float(options[options.index(_WINDOW) + 1]) if _WINDOW in options else 60.0
+    if kept and _kind(Path(kept)) == (rooms, window_s):
         yield Cluster(Path(kept))
         return
     # The session's may be up beside a module's.
@@ -35,7 +44,7 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The minicluster of all tests that need no other. VMs that idle keep their CPUs: a node that is full stays so."""
-    yield from minicluster("hold", "--demand-window-s", "86400")
+    yield from minicluster("hold", _WINDOW, "86400")
 
 
 @pytest.fixture(autouse=True)

@@ -266,9 +266,14 @@ class World:
             self.start_engine()
         self.alive(self.cycle.run)
         deadline = time.monotonic() + 20
-        while self.executor.busy() and not self.life.dead:
-            assert time.monotonic() < deadline, "an operation hangs"
-            time.sleep(0.0005)
+        while not self.life.dead:
+            while self.executor.busy() and not self.life.dead:
+                assert time.monotonic() < deadline, "an operation hangs"
+                time.sleep(0.0005)
+            # The thread of the operation does so, too, in a moment.
+            self.alive(self.switch.advance)
+            if not self.executor.busy():
+                break
         self.pass_time(seconds)
         self._give_signs_of_life()
 
