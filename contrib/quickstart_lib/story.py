@@ -83,7 +83,8 @@ def _fill(stage: Stage, nodes: list[dict[str, Any]]) -> tuple[list[str], str]:
     stage.await_("their VMs to boot", lambda: all(_state(stage, job) == "running" for job in others) or None)
     counter = _submit(stage, [*options, "--nice", "--output=counter.out", _COUNTER])
     stage.await_("its VM to boot", lambda: _state(stage, counter) == "running" or None)
-    stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 3 or None)
+    # What has just started is not suspended for 10 s (PreemptExemptTime).
+    stage.await_("the first numbers", lambda: len(_numbers(stage)) >= 12 or None)
     stage.show(["rmsplugin", "vms", "--format=name,state,node,address,cpus,memory"])
     stage.say(
         "For each node that hosts VMs the engine has a *room*, a job of its own: Slurm starts nothing beside VMs."
