@@ -17,7 +17,7 @@ from scenarios.interleaved import InterleavedWorld, one_thread
 from scenarios.invariants import Watch
 from scenarios.neighbours import Silence, Way
 
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.configuration import Configuration
@@ -411,8 +411,3 @@ class Day:
     def _wait(self, dice: tuple[int, int, int, int]) -> str:
         self._due += 600.0 * (1 + dice[0] % 3)
         return ""
-
-
-def native_jobs(day: Day) -> int:
-    """How many native jobs there were."""
-    return sum(job.request.name != ROOM_NAME for job in day.world.rms._jobs.values())
