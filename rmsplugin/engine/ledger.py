@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import sqlite_utils
 
+from rmsplugin.engine import records
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.node_book import NodeBook
@@ -24,7 +25,7 @@ from rmsplugin.engine.plans import Plans
 from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
 from rmsplugin.errors import NotFoundError, RefusedError
-from rmsplugin.model.vjob import Geometry, VJobState, check_transition
+from rmsplugin.model.vjob import VJobState, check_transition
 
 #: What a change is of: ("vjob", its job id) or ("operation", its id).
 Subject = tuple[str, int]
@@ -103,7 +104,7 @@ class Ledger:
     def add_vjob(self, vjob: VJobRow) -> None:
         """Remember a vjob at first sight; what is known already stays."""
         with self._write() as db:
-            db.table("vjobs").insert(_vjob_record(vjob), ignore=True)
+            db.table("vjobs").insert(records.vjob_record(vjob), ignore=True)
             self._changed.add(("vjob", vjob.job_id))
 
     def renew_vjob(self, vjob: VJobRow) -> None:
@@ -112,7 +113,7 @@ class Ledger:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
             db.table("vms").delete_where("job_id = ?", [vjob.job_id])
             db.table("vjob_failures").delete_where("job_id = ?", [vjob.job_id])
-            db.table("vjobs").update(vjob.job_id, _vjob_record(vjob))
+            db.table("vjobs").update(vjob.job_id, records.vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
 
     def vjob(self, job_id: int) -> VJobRow:
@@ -120,7 +121,7 @@ class Ledger:
         rows = self._rows("select * from vjobs where job_id = ?", [job_id])
         if not rows:
             raise NotFoundError(f"no vjob {job_id}")
-        return _vjob(rows[0])
+        return records.read_vjob(rows[0])
 
     def find_vjob(self, display_id: str) -> VJobRow:
         """One vjob by what its user calls it, ``12`` or ``12_3``. Raises NotFoundError."""
@@ -129,12 +130,12 @@ class Ledger:
             return self.vjob(int(display_id))
         if not rows:
             raise NotFoundError(f"no vjob {display_id}")
-        return _vjob(rows[0])
+        return records.read_vjob(rows[0])
 
     def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
         """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
         where = "" if ended else "where state != 'terminated'"
-        return [_vjob(row) for row in self._rows(f"select * from vjobs {where} order by submitted, job_id")]
+        return [records.read_vjob(row) for row in self._rows(f"select * from vjobs {where} order by submitted, job_id")]
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
         """Those of the named jobs that the ledger knows, in whatever state, by job id."""
@@ -143,7 +144,10 @@ class Ledger:
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
-            found |= {row["job_id"]: _vjob(row) for row in self._rows(f"{_SELECT} where job_id in ({marks})", chunk)}
+            found |= {
+                row["job_id"]: records.read_vjob(row)
+                for row in self._rows(f"{_SELECT} where job_id in ({marks})", chunk)
+            }
         return found
 
     def prune(self, before: float) -> int:
@@ -175,7 +179,7 @@ class Ledger:
             if vjob.state is not target:
                 check_transition(vjob.display_id, vjob.state, target)
                 changes["state_since"] = self._clock()
-                changes["ran_s"] = _ran_s(vjob, target, self._clock())
+                changes["ran_s"] = records.ran_s(vjob, target, self._clock())
             db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
             if (vjob.state, vjob.reason) != (target, reason):
@@ -195,24 +199,26 @@ class Ledger:
         """Replace all VMs of a vjob."""
         with self._write() as db:
             db.table("vms").delete_where("job_id = ?", [job_id])
-            db.table("vms").insert_all(_vm_record(vm) for vm in vms)
+            db.table("vms").insert_all(records.vm_record(vm) for vm in vms)
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
         where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
-        return [_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)]
+        return [
+            records.read_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)
+        ]
 
     def live_vms(self) -> list[VMRow]:
         """VMs of all vjobs that may have VMs or saved states."""
         marks = ",".join("?" * len(_LIVE))
         sql = f"select vms.* from vms join vjobs using (job_id) where vjobs.state in ({marks}) order by job_id, idx"
-        return [_vm(row) for row in self._rows(sql, _LIVE)]
+        return [records.read_vm(row) for row in self._rows(sql, _LIVE)]
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
         """Change columns of a VM."""
         with self._write() as db:
             db.table("vms").update(name, changes)
-            return _vm(next(iter(db.query("select * from vms where name = ?", [name]))))
+            return records.read_vm(next(iter(db.query("select * from vms where name = ?", [name]))))
 
     def touch(self, name: str, node: str) -> None:
         """Remember, before anything is put there, that ``node`` may hold something of the VM."""
@@ -265,11 +271,14 @@ class Ledger:
         rows = self._rows("select * from operations where id = ?", [operation_id])
         if not rows:
             raise NotFoundError(f"no operation {operation_id}")
-        return _operation(rows[0])
+        return records.read_operation(rows[0])
 
     def running_operations(self) -> list[Operation]:
         """Operations that have not ended, oldest first: after a crash, what has to be finished."""
-        return [_operation(row) for row in self._rows("select * from operations where state = 'running' order by id")]
+        return [
+            records.read_operation(row)
+            for row in self._rows("select * from operations where state = 'running' order by id")
+        ]
 
     def starts(self, job_id: int) -> int:
         """How many starts of the vjob were begun."""
@@ -330,7 +339,7 @@ class Ledger:
         with self._write() as db:
             rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
             if rows:
-                return _aside(rows[0])
+                return records.read_aside(rows[0])
             row = {
                 "job_id": vjob.job_id,
                 "display_id": vjob.display_id,
@@ -342,7 +351,7 @@ class Ledger:
                 "losses": vjob.losses,
                 "private_key": vjob.private_key,
                 "public_key": vjob.public_key,
-                "vms": json.dumps([_vm_record(vm) for vm in self.vms(vjob.job_id)]),
+                "vms": json.dumps([records.vm_record(vm) for vm in self.vms(vjob.job_id)]),
             }
             return self.aside(_insert(db, "asides", row))
 
@@ -361,12 +370,12 @@ class Ledger:
         rows = self._rows("select * from asides where id = ?", [number])
         if not rows:
             raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
-        return _aside(rows[0])
+        return records.read_aside(rows[0])
 
     def asides(self, job_id: int | None = None) -> list[Aside]:
         """All saved states that were put aside, of one vjob or of all, oldest first."""
         where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
-        return [_aside(row) for row in self._rows(f"select * from asides {where} order by id", parameters)]
+        return [records.read_aside(row) for row in self._rows(f"select * from asides {where} order by id", parameters)]
 
     # -- rooms ---------------------------------------------------------------------------------------------------
 
@@ -418,49 +427,3 @@ def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
     key = db.table(table).insert(row, pk="id").last_pk
     assert isinstance(key, int)
     return key
-
-
-def _ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
-    """How long a vjob has run since its start when it leaves its state."""
-    if target in (VJobState.WAITING, VJobState.STARTING):
-        return 0.0
-    return vjob.ran_s + (now - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
-
-
-def _vjob_record(vjob: VJobRow) -> dict[str, Any]:
-    record = {field.name: getattr(vjob, field.name) for field in fields(vjob)}
-    return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
-
-
-def _vjob(row: dict[str, Any]) -> VJobRow:
-    typed = {
-        "geometry": Geometry.parse(row["geometry"]),
-        "state": VJobState(row["state"]),
-        "script_started": bool(row["script_started"]),
-        "finished": bool(row["finished"]),
-        "resumes": bool(row["resumes"]),
-    }
-    return VJobRow(**{**row, **typed})
-
-
-def _vm_record(vm: VMRow) -> dict[str, Any]:
-    record = {field.name: getattr(vm, field.name) for field in fields(vm)}
-    return {**record, "touched": json.dumps(list(vm.touched))}
-
-
-def _vm(row: dict[str, Any]) -> VMRow:
-    return VMRow(**{**row, "touched": tuple(json.loads(row["touched"]))})
-
-
-def _aside(row: dict[str, Any]) -> Aside:
-    typed = {"complete": bool(row["complete"]), "vms": tuple(_vm(vm) for vm in json.loads(row["vms"]))}
-    return Aside(**{**row, **typed})
-
-
-def _operation(row: dict[str, Any]) -> Operation:
-    typed = {
-        "kind": OperationKind(row["kind"]),
-        "state": Outcome(row["state"]),
-        "arguments": json.loads(row["arguments"]),
-    }
-    return Operation(**{**row, **typed})

@@ -1,0 +1,62 @@
+"""Records: rows of the ledger's tables as values of this program, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from rmsplugin.engine.rows import Aside, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.model.vjob import Geometry, VJobState
+
+
+def ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
+    """How long a vjob has run since its start when it leaves its state."""
+    if target in (VJobState.WAITING, VJobState.STARTING):
+        return 0.0
+    return vjob.ran_s + (now - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
+
+
+def vjob_record(vjob: VJobRow) -> dict[str, Any]:
+    """The row of a vjob."""
+    record = {field.name: getattr(vjob, field.name) for field in fields(vjob)}
+    return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
+
+
+def read_vjob(row: dict[str, Any]) -> VJobRow:
+    """A vjob of its row."""
+    typed = {
+        "geometry": Geometry.parse(row["geometry"]),
+        "state": VJobState(row["state"]),
+        "script_started": bool(row["script_started"]),
+        "finished": bool(row["finished"]),
+        "resumes": bool(row["resumes"]),
+    }
+    return VJobRow(**{**row, **typed})
+
+
+def vm_record(vm: VMRow) -> dict[str, Any]:
+    """The row of a VM."""
+    record = {field.name: getattr(vm, field.name) for field in fields(vm)}
+    return {**record, "touched": json.dumps(list(vm.touched))}
+
+
+def read_vm(row: dict[str, Any]) -> VMRow:
+    """A VM of its row."""
+    return VMRow(**{**row, "touched": tuple(json.loads(row["touched"]))})
+
+
+def read_aside(row: dict[str, Any]) -> Aside:
+    """Saved states put aside, of their row."""
+    typed = {"complete": bool(row["complete"]), "vms": tuple(read_vm(vm) for vm in json.loads(row["vms"]))}
+    return Aside(**{**row, **typed})
+
+
+def read_operation(row: dict[str, Any]) -> Operation:
+    """An operation of its row."""
+    typed = {
+        "kind": OperationKind(row["kind"]),
+        "state": Outcome(row["state"]),
+        "arguments": json.loads(row["arguments"]),
+    }
+    return Operation(**{**row, **typed})
