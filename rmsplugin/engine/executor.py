@@ -123,6 +123,9 @@ class Executor:
         ledger = self._context.ledger
         with ledger.transaction():
             operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
+            if kind is K.SUSPEND and ledger.vjob(job_id).state is S.RUNNING:
+                # Who asks says whether it resumes by itself; what an earlier suspend that failed has left does not.
+                changes = {"resumes": False, **changes}
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)
             for name, node in (hosts or {}).items():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import MEMORY_MIB, NODES, World
 
-from rmsplugin.engine.rows import PlanState, StepState
+from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.checker import Rule, Violation
@@ -188,6 +188,24 @@ def test_idle_vjobs_are_packed_together_and_the_last_sleep_when_all_compute(worl
         world.tick(30)
     assert world.state(extra) is S.RUNNING
     assert [world.context.ledger.vjob(job).losses for job in (*jobs, extra)] == [0] * 4
+
+
+def test_who_is_suspended_by_hand_sleeps_on_also_after_a_suspend_of_the_engines_that_failed(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)
+    [vm] = world.context.ledger.vms(low[2])
+    world.hypervisor.fail_next("save", OperationFailedError("no space"), vm=vm.name)
+    high = world.submit(vms=1, cpus=2, partition="urgent")
+    while not events(world, "step-failed"):
+        world.tick()
+    world.rms.finish(high)
+    world.until(high, S.TERMINATED)
+    world.until(low[2], S.RUNNING)
+    world.ask(low[2], OperationKind.SUSPEND)
+    world.until(low[2], S.SLEEPING)
+    for _ in range(10):
+        world.tick(30)
+    assert world.state(low[2]) is S.SLEEPING, "there is room, and nobody resumes it"
 
 
 def test_while_the_engine_is_paused_nothing_begins_and_what_runs_is_looked_after(world: World) -> None:
