@@ -7,12 +7,10 @@ for no new action of the kind for a while. What somebody asks for by hand is tri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-import sqlite_utils
+from rmsplugin.engine.chapter import Chapter
 
 #: The first pause, doubled with each failure, and the longest.
 _FIRST_S = 1.0
@@ -61,23 +59,8 @@ class NodeRest:
 Resting = Mapping[str, frozenset[str]]
 
 
-class _Rows(Protocol):
-    def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]: ...
-
-
-class Failures:
+class Failures(Chapter):
     """The counts. Times are seconds since the epoch."""
-
-    def __init__(
-        self,
-        write: Callable[[], AbstractContextManager[sqlite_utils.Database]],
-        rows: _Rows,
-        clock: Callable[[], float],
-    ) -> None:
-        """Take the ledger's transaction, its query, and its clock."""
-        self._write = write
-        self._rows = rows
-        self._clock = clock
 
     # -- of vjobs ------------------------------------------------------------------------------------------------
 

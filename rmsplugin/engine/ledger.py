@@ -58,7 +58,7 @@ class Ledger:
         #: What was decided, and the plans that carry it out.
         self.plans = Plans(self._write, self._rows, clock)
         #: What running VMs demand.
-        self.samples = Samples(self._write, self._rows)
+        self.samples = Samples(self._write, self._rows, clock)
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
 

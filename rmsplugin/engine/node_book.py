@@ -8,14 +8,11 @@ done when the node answers again; until then the node takes no VMs.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
 
-import sqlite_utils
-
+from rmsplugin.engine.chapter import Chapter
 from rmsplugin.errors import NotFoundError, RefusedError
 
 
@@ -51,23 +48,8 @@ class FenceFailures:
     error: str
 
 
-class _Rows(Protocol):
-    def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]: ...
-
-
-class NodeBook:
+class NodeBook(Chapter):
     """The ledger's tables of nodes. Several threads may call."""
-
-    def __init__(
-        self,
-        write: Callable[[], AbstractContextManager[sqlite_utils.Database]],
-        rows: _Rows,
-        clock: Callable[[], float],
-    ) -> None:
-        """Take the ledger's transaction, its query, and its clock."""
-        self._write = write
-        self._rows = rows
-        self._clock = clock
 
     def gone(self) -> Mapping[str, Gone]:
         """The nodes that are gone, by name."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import sqlite_utils
 
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.engine.chapter import Chapter
 from rmsplugin.engine.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -25,24 +25,11 @@ from rmsplugin.engine.steps import PlannedStep
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STEPS)
 
 
-class _Rows(Protocol):
-    def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]: ...
-
-
-class Plans:
+class Plans(Chapter):
     """The records. Times are seconds since the epoch."""
 
-    def __init__(
-        self,
-        write: Callable[[], AbstractContextManager[sqlite_utils.Database]],
-        rows: _Rows,
-        clock: Callable[[], float],
-    ) -> None:
-        """Take the ledger's transaction, its query, and its clock."""
-        self._write = write
-        self._rows = rows
-        self._clock = clock
-        self._last: dict[str, tuple[str, str]] | None = None  # what was decided last of each vjob, and the code why
+    #: What was decided last of each vjob, and the code why; asked once in the life of an engine.
+    _last: dict[str, tuple[str, str]] | None = None
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +135,7 @@ class Plans:
 
     def decided(self, decision: Decision, plan_id: int) -> None:
         """Record what was decided of each vjob where that, or the code of its reason, is not as it was last time."""
-        if self._last is None:  # asked once in the life of an engine: there may be many rows
+        if self._last is None:  # there may be many rows
             sql = "select vjob, state, code, max(id) from decisions group by vjob"
             self._last = {row["vjob"]: (row["state"], row["code"]) for row in self._rows(sql)}
         known = self._last

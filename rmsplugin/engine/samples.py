@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-import sqlite_utils
-
+from rmsplugin.engine.chapter import Chapter
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
@@ -32,17 +29,8 @@ class Sample:
     memory_rss_kib: int | None
 
 
-class _Rows(Protocol):
-    def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]: ...
-
-
-class Samples:
+class Samples(Chapter):
     """The samples, and the demand that VMs have now in their own rows."""
-
-    def __init__(self, write: Callable[[], AbstractContextManager[sqlite_utils.Database]], rows: _Rows) -> None:
-        """Take the ledger's transaction and its query."""
-        self._write = write
-        self._rows = rows
 
     def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:
         """Record changed demands, all in one transaction.
