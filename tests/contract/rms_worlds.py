@@ -118,6 +118,7 @@ class SimulatedWorld(World):
         ]
         self.simulated = SimulatedRms(self.now, nodes, partitions)
         self.simulated.preempt_type, self.simulated.preempt_mode = "preempt/partition_prio", "REQUEUE"
+        self.simulated.preempt_exempt_s = 10.0
         self.simulated.licenses["matlab"] = 4
         self.rms = self.simulated
 

@@ -188,6 +188,7 @@ class LibvirtWorld:
         store = "/var/lib/rmsplugin/store"
         assert self.on(node, "mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "none", store).returncode == 0
         try:
+            self.nodes.init_store(node, uuid.uuid4().hex)  # it is the store for the time being
             yield
         finally:
             assert self.on(node, "umount", store).returncode == 0

@@ -66,7 +66,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert (gate.licenses, gate.nodes, gate.users) == (f"{GATE}:1", (), ("slurm",))
     assert gate.start_time <= world.now() < gate.end_time
     assert (snapshot.preempt_type, snapshot.preempt_mode) == ("preempt/partition_prio", "REQUEUE")
-    assert snapshot.preempt_exempt_s is None
+    assert snapshot.preempt_exempt_s == 10.0
     assert snapshot.version.count(".") >= 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 #: Prints a number each second until it is told to end: each has to arrive, once.
 COUNTER = """#!/bin/sh
 number=0
-until [ -e /home/alice/enough ]; do
+until [ -e "$1" ]; do
     number=$((number + 1))
     echo $number
     sleep 1
@@ -28,25 +29,37 @@ echo end
 #: Idles until it is told to compute, and then keeps a CPU of each of its VMs busy for a while.
 BUSY = """#!/bin/sh
 echo idles
-until [ -e /home/alice/compute ]; do sleep 1; done
+until [ -e "$1" ]; do sleep 1; done
 echo computes
 srun -n "$SLURM_NTASKS" sh -c 'end=$(($(date +%s) + 40)); while [ $(date +%s) -lt $end ]; do :; done'
 echo has computed
 """
 
 
-@pytest.fixture
-def told(cluster: Cluster) -> Iterator[None]:
-    """The files by which scripts are told something are there for one test only."""
-    yield
-    for name in ("enough", "compute"):
-        (cluster.home() / name).unlink(missing_ok=True)
+class Word:
+    """A file by which scripts are told something; of its own for each test, for the file server remembers names."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._path = cluster.home() / f"word-{time.monotonic_ns()}"
+        self.inside = f"/home/alice/{self._path.name}"
+
+    def say(self) -> None:
+        self._path.touch()
 
 
 @pytest.fixture(scope="module")
 def observant() -> Iterator[Cluster]:
     """A minicluster where the demand of VMs that idle falls soon."""
     yield from minicluster("hold", "--demand-window-s", "6")
+
+
+def count(cluster: Cluster) -> tuple[Word, list[int]]:
+    """A vjob that counts for each node, the last one with the least priority, and what ends them."""
+    word = Word(cluster)
+    return word, [
+        cluster.sbatch(COUNTER, *WHOLE, f"--nice={1000 * place}", arguments=(word.inside,))
+        for place, _ in enumerate(cluster.nodes)
+    ]
 
 
 def numbers(cluster: Cluster, job: int) -> list[int]:
@@ -67,10 +80,9 @@ def check_counted(cluster: Cluster, job: int) -> None:
     assert vjob is not None and vjob["losses"] == 0
 
 
-@pytest.mark.usefixtures("told")
 def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(cluster: Cluster) -> None:
     wait_rooms(cluster)
-    low = [cluster.sbatch(COUNTER, *WHOLE, f"--nice={1000 * place}") for place, _ in enumerate(cluster.nodes)]
+    word, low = count(cluster)
     for job in low:
         cluster.wait_output(job, "^2$", timeout_s=240)
     high = cluster.sbatch("#!/bin/sh\necho here; sleep 10\n", *WHOLE, "-p", "urgent", user="bob")
@@ -81,7 +93,7 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
     before = len(numbers(cluster, slept))
     cluster.wait("the last in the queue to go on", lambda: len(numbers(cluster, slept)) >= before + 2, 240)
     assert [cluster.vjob(job)["state"] for job in low] == ["running"] * 3  # type: ignore[index]
-    (cluster.home() / "enough").touch()
+    word.say()
     for job in low:
         assert cluster.wait_job(job)["JobState"] == "COMPLETED"
         check_counted(cluster, job)
@@ -89,12 +101,11 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
     nothing_left(cluster, [*low, high])
 
 
-@pytest.mark.usefixtures("told")
 def test_context_switches_are_switched_off_and_on_while_jobs_run(cluster: Cluster) -> None:
     wait_rooms(cluster)
     cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=OFF")
     try:
-        low = [cluster.sbatch(COUNTER, *WHOLE, f"--nice={1000 * place}") for place, _ in enumerate(cluster.nodes)]
+        word, low = count(cluster)
         for job in low:
             cluster.wait_output(job, "^2$", timeout_s=240)
         high = cluster.sbatch("#!/bin/sh\nsleep 1\n", *WHOLE, "-p", "urgent")
@@ -106,7 +117,7 @@ def test_context_switches_are_switched_off_and_on_while_jobs_run(cluster: Cluste
         assert cluster.wait_job(high, timeout_s=240)["JobState"] == "COMPLETED"
         cluster.ok("scontrol", "update", "PartitionName=vjob", "PreemptMode=OFF")
         cluster.wait_vjob(low[-1], "running", timeout_s=240)
-        (cluster.home() / "enough").touch()
+        word.say()
         for job in low:
             assert cluster.wait_job(job)["JobState"] == "COMPLETED"
             check_counted(cluster, job)
@@ -119,13 +130,18 @@ def test_vjobs_that_idle_are_packed_together_and_the_last_sleeps_when_all_comput
     cluster = observant
     wait_rooms(cluster)
     sizes = (3, 2, 1, 2)
-    options = ("--ntasks-per-node=1", "--mem=96")
+    word = Word(cluster)
     jobs = [
-        cluster.sbatch(BUSY, "-N", str(size), f"--nice={1000 * place}", *options) for place, size in enumerate(sizes)
+        cluster.sbatch(
+            BUSY,
+            *("-N", str(size), "--ntasks-per-node=1", "--mem=96", f"--nice={1000 * place}"),
+            arguments=(word.inside,),
+        )
+        for place, size in enumerate(sizes)
     ]
     for job in jobs:
         cluster.wait_output(job, "idles", timeout_s=300)
-    (cluster.home() / "compute").touch()
+    word.say()
     cluster.wait_vjob(jobs[-1], "sleeping", timeout_s=180)
     for job in jobs:
         assert cluster.wait_job(job, timeout_s=600)["JobState"] == "COMPLETED", cluster.output(job)
