@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.campaign import on_minicluster
 from e2e.cluster import Cluster
-from e2e.conftest import minicluster
 
 _MIB = 1 << 20
 
@@ -86,14 +86,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.gigabytes < 1 or arguments.switches < 0:
         parser.error("--gigabytes is 1 or more, --switches 0 or more")
-    try:
-        for cluster in minicluster("hold"):
-            rate = flood(cluster, arguments.gigabytes * 1000, arguments.switches)
-            print(f"{arguments.gigabytes} GB, byte for byte, at {rate:.1f} MB/s", flush=True)
-    except AssertionError as error:
-        print(f"FAILED: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    def act(cluster: Cluster) -> None:
+        rate = flood(cluster, arguments.gigabytes * 1000, arguments.switches)
+        print(f"{arguments.gigabytes} GB, byte for byte, at {rate:.1f} MB/s", flush=True)
+
+    return on_minicluster(act, "hold")
 
 
 if __name__ == "__main__":

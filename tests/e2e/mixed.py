@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from e2e.campaign import on_minicluster
 from e2e.cluster import Cluster
-from e2e.conftest import minicluster
 from e2e.rooms import COUNT, Watch, explain, ledger, native, output_is_whole
 
 #: What vjobs took a VM off its node for, as events say it.
@@ -121,13 +121,11 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.native < 0 or arguments.vjobs < 0:
         parser.error("--native and --vjobs are numbers of jobs")
-    try:
-        for cluster in minicluster("elastic"):
-            print(mix(cluster, arguments.native, arguments.vjobs, arguments.seed), flush=True)
-    except AssertionError as error:
-        print(f"FAILED: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    def act(cluster: Cluster) -> None:
+        print(mix(cluster, arguments.native, arguments.vjobs, arguments.seed), flush=True)
+
+    return on_minicluster(act, "elastic")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
+from e2e.campaign import on_minicluster
 from e2e.cluster import Cluster
-from e2e.conftest import minicluster
 from e2e.queued import wait_rooms
 
 #: A round is some work on each of its VMs, counted so that VMs that share a CPU take longer, and then a pause.
@@ -126,13 +126,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if min(arguments.vjobs, arguments.rounds, arguments.work) < 1 or arguments.idle_s < 0:
         parser.error("--vjobs, --rounds and --work are 1 or more, --idle-s is 0 or more")
-    try:
-        for cluster in minicluster("hold", "--demand-window-s", "10"):
-            compare(cluster, arguments)
-    except AssertionError as error:
-        print(f"FAILED: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return on_minicluster(lambda cluster: compare(cluster, arguments), "hold", "--demand-window-s", "10")
 
 
 if __name__ == "__main__":

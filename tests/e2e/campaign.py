@@ -1,0 +1,20 @@
+"""A campaign: a long test that somebody runs by hand, on a minicluster of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from e2e.cluster import Cluster
+from e2e.conftest import minicluster
+
+
+def on_minicluster(act: Callable[[Cluster], object], rooms: str, *options: str) -> int:
+    """Do it, and take the minicluster down. Returns the exit code: 1, with a sentence, where something was wrong."""
+    try:
+        for cluster in minicluster(rooms, *options):
+            act(cluster)
+    except AssertionError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    return 0
