@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from scenarios.world import NODES, KilledError, World
@@ -21,14 +19,6 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 STEP_S = 30.0
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    assert world.hypervisor.violations == []
-    world.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,6 @@ from rmsplugin.errors import OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import IllegalTransitionError, VJobState
 
 S, K = VJobState, OperationKind
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    assert world.hypervisor.violations == []
-    world.close()
 
 
 def running(world: World, **options: int) -> int:

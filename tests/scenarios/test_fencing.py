@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,6 @@ from rmsplugin.model.vjob import VJobState
 
 S = VJobState
 AFTER_S = 120.0
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    assert world.hypervisor.violations == []
-    world.close()
 
 
 def program(tmp_path: Path, name: str, body: str) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from scenarios.world import NODES, World
 
@@ -16,14 +13,6 @@ from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, Unavai
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    assert world.hypervisor.violations == []
-    world.close()
 
 
 def running(world: World, **options: int) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from scenarios.world import NODES, World
@@ -19,13 +18,6 @@ from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, 
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    assert world.hypervisor.violations == []
 
 
 def running(world: World, **options: int) -> int:
