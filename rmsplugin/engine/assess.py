@@ -18,11 +18,11 @@ from rmsplugin.engine.capacity import observed_cpus, reserved
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, free_addresses, objection, queue_key
+from rmsplugin.engine.queue import Waiting, allowed_hosts, free_addresses, objection, queue_key, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, Step, VJobRow, VMRow
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, WAITING, Location, running_on, sleeping_on
+from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -84,13 +84,11 @@ class _Assessor:
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
         self._steps: dict[str, Step] = {}
-        for open_step in context.ledger.plans.open_steps():
-            step = open_step
+        for step in context.ledger.plans.open_steps():
             known = self._steps.get(step.vjob)
-            if known is not None and step.kind is OperationKind.MIGRATE:
-                # VMs of one vjob may move in several steps: each is promised where its own step takes it.
-                step = replace(step, hosts={**known.hosts, **step.hosts})
-            self._steps[step.vjob] = step  # the last one is how the vjob ends
+            # VMs of one vjob may move in several steps: each is promised where its own step takes it.
+            moved = known.hosts if known is not None and step.kind is OperationKind.MIGRATE else {}
+            self._steps[step.vjob] = replace(step, hosts={**moved, **step.hosts})  # the last one is how the vjob ends
         self._vms: dict[int, list[VMRow]] = {}
         for vm in context.ledger.live_vms():
             self._vms.setdefault(vm.job_id, []).append(vm)
@@ -142,17 +140,8 @@ class _Assessor:
     def _ready(self, waiting: Waiting) -> VJobFacts:
         """A vjob that may start, or be resumed."""
         context, job, row = self._context, waiting.job, waiting.sleeping
-        kind = "run" if row is None else "resume"
-        nodes = allowed_hosts(context, self._seen, job.partition, waiting.geometry)
-        nodes -= self._resting.get(kind, frozenset())
-        if row is None:
-            names = [f"{job.display_id}-{index}" for index in range(waiting.geometry.vms)]
-            places: list[Location] = [WAITING] * len(names)
-        else:
-            vms = self._vms.get(row.job_id, [])
-            names, places = [vm.name for vm in vms], [sleeping_on(vm.image_node) for vm in vms]
-            if context.pinned(row):
-                nodes &= {vm.touched[0] for vm in vms}
+        vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
+        places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
         demand = vm_demand(waiting.geometry, context.settings.nodes.memory_overhead_mib)
         step = self._steps.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
@@ -160,9 +149,9 @@ class _Assessor:
             name=job.display_id,
             vms=tuple(
                 VMFacts(VM(name, demand), place, frozenset(), _promised(step, name, ""))
-                for name, place in zip(names, places, strict=True)
+                for name, place in places.items()
             ),
-            nodes=nodes,
+            nodes=ready_hosts(context, self._seen, waiting, vms.values(), self._resting),
             unsettled=_PROMISED if step else "an operation on it is under way" if busy else "",
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),
@@ -193,9 +182,8 @@ class _Assessor:
         cpus = observed_cpus(self._context, vjob, vm) if preemptible else None
         holds = frozenset({vm.host, vm.destination} - {""})
         location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
-        will_hold = _promised(step, vm.name, vm.destination or vm.host)
-        if step is None:
-            will_hold = frozenset() if vjob.state in _GOES else frozenset({vm.destination or vm.host} - {""})
+        ends = "" if step is None and vjob.state in _GOES else vm.destination or vm.host
+        will_hold = _promised(step, vm.name, ends)
         return VMFacts(VM(vm.name, vm_demand(vjob.geometry, overhead_mib, cpus)), location, holds, will_hold)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
@@ -242,13 +230,11 @@ class _Assessor:
         return vjob.ran_s + (max(0.0, self._seen.taken - vjob.state_since) if runs else 0.0)
 
 
-def _promised(step: Step | None, vm: str, otherwise: str) -> frozenset[str] | None:
-    """Where a VM will be once the last step that is planned for its vjob is done; None if none is."""
-    if step is None:
-        return None
-    if step.kind is OperationKind.SUSPEND:
+def _promised(step: Step | None, vm: str, otherwise: str) -> frozenset[str]:
+    """Where a VM will hold memory once the last step that is planned for its vjob is done, or else ``otherwise``."""
+    if step is not None and step.kind is OperationKind.SUSPEND:
         return frozenset()
-    return frozenset({step.hosts.get(vm, otherwise)} - {""})
+    return frozenset({step.hosts.get(vm, otherwise) if step is not None else otherwise} - {""})
 
 
 def _finite(seconds: float) -> float | None:

@@ -120,21 +120,31 @@ def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
     return waiting.geometry.constraints.objection(known)
 
 
-def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
-    """The vjob as the search for nodes to borrow sees it; VMs that have not been made yet have no final names."""
-    need = demand(context, waiting.geometry)
+def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None]:
+    """The VMs of who waits, by name: those of its ``rows``, or, without a row and a final name, those to be made."""
+    if waiting.sleeping is None:
+        return {f"{waiting.job.display_id}-{index}": None for index in range(waiting.geometry.vms)}
+    return {vm.name: vm for vm in rows}
+
+
+def ready_hosts(
+    context: Context, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
+) -> frozenset[str]:
+    """Where the VMs of who waits may go: where its user and its disks let it, and no node rests from it."""
     nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
     nodes -= resting.get("run" if waiting.sleeping is None else "resume", frozenset())
-    if waiting.sleeping is None:
-        names = [f"{waiting.job.display_id}-{index}" for index in range(waiting.geometry.vms)]
-        prefer: dict[str, str] = {}
-    else:
-        rows = context.ledger.vms(waiting.sleeping.job_id)
-        names = [vm.name for vm in rows]
-        prefer = {vm.name: vm.image_node for vm in rows}
-        if context.pinned(waiting.sleeping):
-            nodes &= {vm.touched[0] for vm in rows}
-    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name in names), nodes, prefer)
+    if waiting.sleeping is not None and context.pinned(waiting.sleeping):
+        nodes &= {vm.touched[0] for vm in vms if vm is not None}
+    return nodes
+
+
+def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
+    """The vjob as the search for nodes to borrow sees it."""
+    need = demand(context, waiting.geometry)
+    vms = ready_vms(waiting, context.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
+    nodes = ready_hosts(context, seen, waiting, vms.values(), resting)
+    prefer = {name: vm.image_node for name, vm in vms.items() if vm is not None}
+    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name in vms), nodes, prefer)
 
 
 def free_addresses(context: Context) -> int:
