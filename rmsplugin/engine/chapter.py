@@ -30,3 +30,10 @@ class Chapter:
         self._write = write
         self._rows = rows
         self._clock = clock
+
+
+def insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
+    """Insert a row into a table that gives it an id. Returns the id."""
+    key = db.table(table).insert(row, pk="id").last_pk
+    assert isinstance(key, int)
+    return key

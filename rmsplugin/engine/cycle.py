@@ -33,7 +33,6 @@ from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import state_of
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
 log = logging.getLogger(__name__)
@@ -262,7 +261,8 @@ class Cycle:
         """Decide, and begin what was decided. Returns the nodes without a room on which others would start."""
         queue = self._queue(seen, ours, report)
         after = self._deciding.run(seen, queue, report)
-        left = [waiting for waiting in queue if not _runs(after, waiting.job.display_id)]
+        running = _running(after)
+        left = [waiting for waiting in queue if waiting.job.display_id not in running]
         return self._wanted(seen, left, after)
 
     def preview(self) -> Found:
@@ -348,6 +348,6 @@ def _idle(seen: Observation, name: str) -> bool:
     return node.up and not node.draining and "IDLE" in node.state and name in seen.vms
 
 
-def _runs(configuration: Configuration, name: str) -> bool:
-    found = next((vjob for vjob in configuration.vjobs if vjob.name == name), None)
-    return found is not None and state_of(found, configuration.locations) is VJobState.RUNNING
+def _running(configuration: Configuration) -> set[str]:
+    """The names of the vjobs that run."""
+    return {vjob.name for vjob in configuration.vjobs if configuration.state(vjob) is VJobState.RUNNING}

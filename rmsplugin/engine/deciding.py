@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -24,8 +23,6 @@ from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
-
-log = logging.getLogger(__name__)
 
 
 class Proposes(Protocol):

@@ -18,6 +18,7 @@ from typing import Any
 import sqlite_utils
 
 from rmsplugin.engine import records
+from rmsplugin.engine.chapter import insert
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.node_book import NodeBook
@@ -252,7 +253,7 @@ class Ledger:
                 "created": self._clock(),
                 "ended": 0.0,
             }
-            return self.operation(_insert(db, "operations", row))
+            return self.operation(insert(db, "operations", row))
 
     def end_operation(self, operation_id: int, error: str = "") -> None:
         """Record how an operation ended; actions that it left under way end with it."""
@@ -301,7 +302,7 @@ class Ledger:
             "ended": 0.0,
         }
         with self._write() as db:
-            return _insert(db, "actions", row)
+            return insert(db, "actions", row)
 
     def action_progress(self, action_id: int, done: int, total: int) -> None:
         """Record how many bytes an action has moved."""
@@ -353,7 +354,7 @@ class Ledger:
                 "public_key": vjob.public_key,
                 "vms": json.dumps([records.vm_record(vm) for vm in self.vms(vjob.job_id)]),
             }
-            return self.aside(_insert(db, "asides", row))
+            return self.aside(insert(db, "asides", row))
 
     def close_asides(self, job_id: int) -> None:
         """The restart that put states of the vjob aside is done with them."""
@@ -421,9 +422,3 @@ class Ledger:
         where, parameters = ("and vjob = ?", [since, vjob, limit]) if vjob else ("", [since, limit])
         sql = f"select * from events where id > ? {where} order by id desc limit ?"
         return [Event(**row) for row in reversed(self._rows(sql, parameters))]
-
-
-def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
-    key = db.table(table).insert(row, pk="id").last_pk
-    assert isinstance(key, int)
-    return key

@@ -99,14 +99,15 @@ class Placing:
     def _require_room(self, seen: Observation, geometry: Geometry, nodes: Iterable[str]) -> None:
         """Memory for one VM on each of ``nodes`` (a node as often as VMs come to it), now (I3)."""
         need = demand(self._context, geometry).memory_mib
-        hosts = host_capacities(self._context, seen)
-        open_hosts = self._open_hosts(seen)
-        for node, count in Counter(nodes).items():
-            if node not in open_hosts:
-                why = (hosts[node].why_not if node in hosts else "it is no VM host") or "its room was just given back"
+        coming = Counter(nodes)
+        if not coming:
+            return
+        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        for node, count in coming.items():
+            if why := _why_shut(hosts, closed, node):
                 raise RefusedError(f"{node} takes no VMs now: {why}")
-            if open_hosts[node].free.memory_mib < need * count:
-                left = open_hosts[node].free.memory_mib
+            left = hosts[node].free.memory_mib
+            if left < need * count:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need * count} MiB are needed")
 
     def closed(self, seen: Observation) -> frozenset[str]:
@@ -164,12 +165,8 @@ class Placing:
 
     def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
         """The hosts that take VMs now; a room that was given back counts until it is seen that it has gone."""
-        closed = self.closed(seen)
-        return {
-            name: host
-            for name, host in host_capacities(self._context, seen).items()
-            if not host.why_not and name not in closed
-        }
+        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        return {name: host for name, host in hosts.items() if not _why_shut(hosts, closed, name)}
 
     def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
         """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
@@ -265,7 +262,7 @@ class Placing:
             names = ", ".join(sorted(allowed)) or "none"
             raise RefusedError(f"{to} is no node that vjob {vjob.display_id} may use; it may use: {names}")
         if to and to not in free:
-            why = host_capacities(self._context, seen)[to].why_not or "its room was just given back"
+            why = _why_shut(host_capacities(self._context, seen), self.closed(seen), to)
             raise RefusedError(f"{to} takes no VMs now: {why}")
         if to:
             return {to: free[to]}
@@ -273,6 +270,13 @@ class Placing:
 
     def _vm(self, vjob: VJobRow, vm: VMRow) -> VM:
         return VM(vm.name, demand(self._context, vjob.geometry))
+
+
+def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:
+    """Why a node takes no VMs now; empty if it does."""
+    if node not in hosts:
+        return "it is no VM host"
+    return hosts[node].why_not or ("its room was just given back" if node in closed else "")
 
 
 def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:

@@ -6,10 +6,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import sqlite_utils
-
 from rmsplugin.decision.result import Decision, ReasonCode
-from rmsplugin.engine.chapter import Chapter
+from rmsplugin.engine.chapter import Chapter, insert
 from rmsplugin.engine.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -43,11 +41,11 @@ class Plans(Chapter):
         """
         with self._write() as db:
             row = {name: getattr(plan, name) for name in _PLAN_COLUMNS}
-            plan_id = _insert(db, "plans", {**row, "state": str(plan.state)})
+            plan_id = insert(db, "plans", {**row, "state": str(plan.state)})
             ids: list[int] = []
             for step in steps:
                 ids.append(
-                    _insert(
+                    insert(
                         db,
                         "steps",
                         {
@@ -205,12 +203,6 @@ _PLAN_COLUMNS = (
     "error",
     "ended",
 )
-
-
-def _insert(db: sqlite_utils.Database, table: str, row: dict[str, Any]) -> int:
-    key = db.table(table).insert(row, pk="id").last_pk
-    assert isinstance(key, int)
-    return key
 
 
 def _plan(row: dict[str, Any]) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rmsplugin.engine import tokens
@@ -128,15 +128,20 @@ class Switch:
                 if step.state is StepState.RUNNING:
                     states[step.id] = self._outcome(step)
             begun = []
-            under_way = [self._use(step) for step in steps if states[step.id] is StepState.RUNNING]
+            under_way = [self._use(step, self._row(step.vjob)) for step in steps if _runs(states[step.id])]
+            overdue = self._overdue()
             for step in steps if not self._closed else ():
                 if states[step.id] is not StepState.PLANNED:
                     continue
-                use = self._use(step)
-                states[step.id], said = self._consider(step, states, under_way, use, judge)
-                if states[step.id] is StepState.RUNNING:
+                vjob = self._row(step.vjob)
+                use = self._use(step, vjob)
+                if why := _why_skipped(step, states, overdue):
+                    states[step.id] = self._end(step, StepState.SKIPPED, why)
+                elif all(states[need] is StepState.DONE for need in step.needs) and self._is_free(vjob, under_way, use):
+                    states[step.id] = self._begin(step, vjob, judge)
+                if _runs(states[step.id]):
                     under_way.append(use)
-                begun += [said] if said else []
+                    begun.append(f"{step.kind} {step.vjob}: {step.reason}")
             self._end_plans()
             return begun
 
@@ -161,44 +166,29 @@ class Switch:
         state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
         return self._end(step, state, operation.error)
 
-    def _use(self, step: Step) -> tokens.Use:
+    def _use(self, step: Step, vjob: VJobRow | None) -> tokens.Use:
         """The tokens that a step takes, by where the VMs of its vjob are now."""
-        vjob = self._row(step.vjob)
         vms = self._context.ledger.vms(vjob.job_id) if vjob is not None else []
         return tokens.use_of(step, {vm.name: vm.host for vm in vms if vm.host})
 
-    def _consider(
-        self,
-        step: Step,
-        states: Mapping[int, StepState],
-        under_way: Sequence[tokens.Use],
-        use: tokens.Use,
-        judge: bool,
-    ) -> tuple[StepState, str]:
-        """Begin a planned step, skip it, or leave it; and what was begun."""
-        needs = {states[need] for need in step.needs}
-        if needs & {StepState.FAILED, StepState.SKIPPED}:
-            return self._end(step, StepState.SKIPPED, "a step that it waits for failed"), ""
-        if self._is_overdue(step):
-            return self._end(step, StepState.SKIPPED, "its turn did not come in time"), ""
-        if not needs <= {StepState.DONE}:
-            return StepState.PLANNED, ""
-        vjob = self._row(step.vjob)
-        if vjob is not None and vjob.job_id in self._executor.busy():
-            return StepState.PLANNED, ""
-        if not tokens.are_free(self._context.settings.tokens, under_way, use):
-            return StepState.PLANNED, ""
+    def _is_free(self, vjob: VJobRow | None, under_way: Sequence[tokens.Use], use: tokens.Use) -> bool:
+        """Whether no operation on the vjob is under way, and there are tokens for what is to be done to it."""
+        busy = vjob is not None and vjob.job_id in self._executor.busy()
+        return not busy and tokens.are_free(self._context.settings.tokens, under_way, use)
+
+    def _begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> StepState:
+        """Begin a step whose turn has come, unless the next look has to tell whether it can. Returns how far it is."""
         try:
             if not self._may_begin(step, vjob, judge):
-                return StepState.PLANNED, ""
+                return StepState.PLANNED
         except RefusedError as error:
-            return self._end(step, StepState.FAILED, str(error)), ""
+            return self._end(step, StepState.FAILED, str(error))
         try:
             assert self._seen is not None
             self._placing.begin_step(self._seen, _told(step), vjob, self._queue.get(step.vjob))
         except Exception as error:
-            return self._failed(step, vjob, error), ""
-        return StepState.RUNNING, f"{step.kind} {step.vjob}: {step.reason}"
+            return self._failed(step, vjob, error)
+        return StepState.RUNNING
 
     def _may_begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> bool:
         """Whether it can be begun; False if the next look has to tell.
@@ -238,10 +228,14 @@ class Switch:
             ledger.event(f"step-{state}", f"context switch {step.plan_id}: {words}", vjob=step.vjob)
         return state
 
-    def _is_overdue(self, step: Step) -> bool:
-        plan = self._context.ledger.plans.plan(step.plan_id)
-        bound_s = _PATIENCE_S + _PATIENCE_MAKESPANS * (plan.estimate_s if plan else 0.0)
-        return plan is None or self._context.clock.now() - plan.time > bound_s
+    def _overdue(self) -> set[int]:
+        """The plans, by id, of which what has not begun by now never does."""
+        now = self._context.clock.now()
+        return {
+            plan.id
+            for plan in self._context.ledger.plans.running()
+            if now - plan.time > _PATIENCE_S + _PATIENCE_MAKESPANS * plan.estimate_s
+        }
 
     def _row(self, display_id: str) -> VJobRow | None:
         try:
@@ -252,17 +246,29 @@ class Switch:
     def _end_plans(self) -> None:
         """Plans of which nothing is left to be done have ended."""
         plans, ledger = self._context.ledger.plans, self._context.ledger
-        for plan in plans.running():
-            steps = plans.steps(plan.id)
-            if any(step.state in OPEN_STEPS for step in steps):
+        running = plans.running()
+        counts = plans.step_counts([plan.id for plan in running])
+        for plan in running:
+            states = counts.get(plan.id, {})
+            if any(states.get(state) for state in OPEN_STEPS):
                 continue
-            done = sum(step.state is StepState.DONE for step in steps)
-            whole = done == len(steps)
+            done, number = states.get(StepState.DONE, 0), sum(states.values())
             seconds = self._context.clock.now() - plan.time
             with ledger.transaction():
-                plans.end(plan.id, PlanState.DONE if whole else PlanState.FAILED)
-                words = f"{done} of {len(steps)} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
+                plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
+                words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
+
+
+def _runs(state: StepState) -> bool:
+    return state is StepState.RUNNING
+
+
+def _why_skipped(step: Step, states: Mapping[int, StepState], overdue: Collection[int]) -> str:
+    """Why a step never begins; empty if it may."""
+    if any(states[need] in (StepState.FAILED, StepState.SKIPPED) for need in step.needs):
+        return "a step that it waits for failed"
+    return "its turn did not come in time" if step.plan_id in overdue else ""
 
 
 def _told(step: Step) -> Step:
