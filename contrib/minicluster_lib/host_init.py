@@ -105,13 +105,18 @@ def mount_dev(dev: Path) -> None:
         (dev / name).symlink_to(f"/proc/self/fd{target_name}")
 
 
+#: Signals by which a program dies of its own fault. Daemons that tests end are ended by others.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+
+
 @dataclass
 class Daemon:
-    """A daemon of this host: how to start it, and how it fares."""
+    """A daemon of this host: how to start it, whether it is started again when it crashes, and how it fares."""
 
     argv: list[str]
     user: str
     environment: dict[str, str]
+    restart_on_crash: bool
     pid: int | None = None
     status: int | None = None
     starts: int = 0
@@ -124,12 +129,19 @@ class Supervisor:
         self._cluster_directory = cluster_directory
         self._daemons: dict[str, Daemon] = {}
 
-    def start(self, name: str, argv: list[str], user: str = "root", environment: dict[str, str] | None = None) -> None:
+    def start(
+        self,
+        name: str,
+        argv: list[str],
+        user: str = "root",
+        environment: dict[str, str] | None = None,
+        restart_on_crash: bool = False,
+    ) -> None:
         """Start a daemon; its output is appended to /var/log/NAME.log. A running one is left alone."""
         known = self._daemons.get(name)
         if known is not None and known.pid is not None:
             return
-        daemon = Daemon(argv, user, environment or {}, starts=known.starts if known else 0)
+        daemon = Daemon(argv, user, environment or {}, restart_on_crash, starts=known.starts if known else 0)
         self._daemons[name] = daemon
         self._spawn(name, daemon)
 
@@ -171,9 +183,11 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            for daemon in self._daemons.values():
+            for name, daemon in self._daemons.items():
                 if daemon.pid == pid:
                     daemon.pid, daemon.status = None, os.waitstatus_to_exitcode(status)
+                    if daemon.restart_on_crash and -daemon.status in _CRASHES:
+                        self._spawn(name, daemon)
 
     def stop(self, name: str, signal_number: int, timeout_s: float) -> None:
         """Signal a daemon and wait until it has ended; SIGKILL it at the time limit."""
@@ -192,7 +206,7 @@ class Supervisor:
         """Do what a request asks for."""
         operation = request["op"]
         if operation == "start":
-            self.start(request["name"], request["argv"], request.get("user", "root"), request.get("environment"))
+            self.start(**{key: value for key, value in request.items() if key != "op"})
         elif operation == "start_again":
             daemon = self._daemon(request["name"])
             if daemon.pid is None:

@@ -189,10 +189,24 @@ def request(host: Host, timeout_s: float = 60, **values: Any) -> dict[str, Any]:
 
 
 def start_daemon(
-    host: Host, name: str, argv: Sequence[str], *, user: str = "root", environment: dict[str, str] | None = None
+    host: Host,
+    name: str,
+    argv: Sequence[str],
+    *,
+    user: str = "root",
+    environment: dict[str, str] | None = None,
+    restart_on_crash: bool = False,
 ) -> None:
     """Start a daemon on a host."""
-    request(host, op="start", name=name, argv=list(argv), user=user, environment=environment or {})
+    request(
+        host,
+        op="start",
+        name=name,
+        argv=list(argv),
+        user=user,
+        environment=environment or {},
+        restart_on_crash=restart_on_crash,
+    )
 
 
 def enter_command(cluster: Cluster, host: Host, command: Sequence[str], *, user: str = "root") -> list[str]:

@@ -72,8 +72,12 @@ def _save_format() -> str:
 
 
 def start(node: Host) -> None:
-    """Start a node's libvirtd."""
-    hosts.start_daemon(node, "libvirtd", ["/usr/sbin/libvirtd", "--listen"])
+    """Start a node's libvirtd, which is started again when it crashes, as by Debian's unit.
+
+    Debian 12's may crash when the compression of a state fails, for its thread writes the program's words to a buffer
+    that is no longer there (qemuMigrationSrcToFile of libvirt 9.0). QEMU goes on.
+    """
+    hosts.start_daemon(node, "libvirtd", ["/usr/sbin/libvirtd", "--listen"], restart_on_crash=True)
 
 
 def wait_until_ready(cluster: Cluster, node: Host) -> None:

@@ -7,6 +7,7 @@ takes the one in $RMSPLUGIN_TEST_MINICLUSTER) and runs this file again in there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import threading
@@ -229,11 +230,21 @@ class LibvirtWorld:
     @contextlib.contextmanager
     def without(self, node: str, program: str) -> Iterator[None]:
         """Nobody can run the program on the node."""
-        assert self.on(node, "mount", "--bind", "/dev/null", program).returncode == 0
+        with self.replaced(node, program, "/dev/null"):
+            yield
+
+    @contextlib.contextmanager
+    def replaced(self, node: str, program: str, other: str) -> Iterator[None]:
+        """Another program of the node runs in the place of the program."""
+        assert self.on(node, "mount", "--bind", other, program).returncode == 0
         try:
             yield
         finally:
             assert self.on(node, "umount", program).returncode == 0
+
+    def starts_of_libvirtd(self, node: str) -> int:
+        status = json.loads(self.minicluster("status", "--json").stdout)
+        return int(status["hosts"][node]["daemons"]["libvirtd"]["starts"])
 
     def up(self, node: str, vm: str) -> bool:
         console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
@@ -443,12 +454,28 @@ def test_restore_on_another_node(world: World) -> None:
     assert power(world, A) is None
 
 
+def save_without_space(world: World, path: str) -> bool:
+    """Save the VM where it does not fit. Returns False if libvirtd crashed at it, as that of 9.0 rarely does.
+
+    Nobody can say then what became of the save, until libvirtd is there again.
+    """
+    before = world.starts_of_libvirtd(A) if isinstance(world, LibvirtWorld) else 0
+    with pytest.raises((NoSpaceError, UnavailableError)) as failure:
+        world.hypervisor.save(A, VM, path, timeout_s=60)
+    if failure.type is NoSpaceError:
+        return True
+    assert isinstance(world, LibvirtWorld)
+    assert world.starts_of_libvirtd(A) > before, str(failure.value)
+    eventually(lambda: power(world, A) is not None)
+    return False
+
+
 def test_save_of_a_paused_vm_stays_paused_when_it_fails(world: World) -> None:
     boot_up(world)
     saved(world)
     world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
-    with world.leave_room(A, 20), pytest.raises(NoSpaceError):
-        world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
+    with world.leave_room(A, 20):
+        save_without_space(world, world.state_path(VM) + ".partial")
     assert power(world, A) is VMPower.PAUSED
 
 
@@ -456,9 +483,8 @@ def test_failed_save_leaves_the_vm_running_and_no_file(world: World) -> None:
     boot_up(world)
     path = world.state_path(VM) + ".partial"
     with world.leave_room(A, 20):
-        with pytest.raises(NoSpaceError):
-            world.hypervisor.save(A, VM, path, timeout_s=60)
-        assert not world.exists(A, path)
+        if save_without_space(world, path):
+            assert not world.exists(A, path)
     info = world.hypervisor.list_vms(A)[VM]
     assert (info.power, info.job_running) == (VMPower.RUNNING, False)
     saved(world)
@@ -740,6 +766,39 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
     world.hypervisor.restore(B, big, path, timeout_s=60)
     world.hypervisor.unpause(B, big.name, timeout_s=20)
     assert power(world, B, big.name) is VMPower.RUNNING
+
+
+@only_libvirt
+def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot_up(world)
+    script = "printf '#!/bin/sh\\nexec sleep 2\\n' >/tmp/slow && chmod 755 /tmp/slow"
+    assert world.on(A, "sh", "-c", script).returncode == 0
+    program = f"/usr/bin/{world.nodes.check(A).save_format}"
+    failures: list[Exception] = []
+
+    def save() -> None:
+        try:
+            world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
+        except Exception as error:
+            failures.append(error)
+
+    with world.replaced(A, program, "/tmp/slow"):
+        thread = threading.Thread(target=save)
+        thread.start()
+        eventually(lambda: world.hypervisor.list_vms(A)[VM].job_running)
+        assert world.minicluster("kill", A, "libvirtd", "--signal", "SEGV").returncode == 0
+        thread.join(30)
+    assert [type(error) for error in failures] == [UnavailableError]
+    eventually(lambda: power(world, A) is VMPower.RUNNING)
+
+    def can_be_saved() -> bool:
+        try:
+            return bool(saved(world))
+        except OperationFailedError:
+            return False  # QEMU has not yet given up the first one
+
+    eventually(can_be_saved)
 
 
 @only_libvirt
