@@ -58,7 +58,9 @@ CYCLE_FIELDS = (
         "stale (the cluster had changed), none (nothing could be decided)",
         text_of("state"),
     ),
-    Field("policy", "who decided", text_of("policy")),
+    Field(
+        "policy", "who decided: a policy; by hand; or forced: a node that has to be left, scontrol", text_of("policy")
+    ),
     Field("steps", "steps that are done, of all", _progress, right=True),
     Field("cost", "what the plan costs, in MiB", text_of("cost_mib"), right=True),
     Field("bound", "what any plan would cost at least, in MiB", text_of("lower_bound_mib"), right=True),

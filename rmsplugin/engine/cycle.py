@@ -200,6 +200,8 @@ class Cycle:
                     failures.vjob_done(vjob.job_id, kind)
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
                 self._resume(seen, vjob, directive.reason)
+            elif kind is OperationKind.SUSPEND and vjob.state is VJobState.RUNNING:
+                self._placing.suspend(vjob, directive.reason, resumes=False)
             else:
                 self._executor.begin(vjob.job_id, kind, directive.reason)
             report.begun.append(f"{kind} {vjob.display_id}: {directive.reason}")

@@ -12,6 +12,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rooms import RoomState, is_busy, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.single import expected_s
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
@@ -98,7 +99,7 @@ class Evacuation:
             self._placing.leave(seen, vjob, leaving.keys(), reason)
             return [f"migrate {vjob.display_id}: {reason}"]
         except RefusedError as error:
-            self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"{reason}; not migrated: {error}", resumes=True)
+            self._placing.suspend(vjob, f"{reason}; not migrated: {error}", resumes=True)
             return [f"suspend {vjob.display_id}: {reason}"]
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
@@ -109,10 +110,9 @@ class Evacuation:
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
     ) -> bool:
-        durations = self._context.settings.durations
-        expected_s = durations.migrate_s + durations.migrate_s_per_mib * vjob.geometry.memory_mib
+        need_s = expected_s(self._context, OperationKind.MIGRATE, vjob, vms, {})
         until = min((room.until for node in leaving if (room := seen.rooms.by_node.get(node))), default=None)
-        return until is not None and expected_s > _SHARE * (until - self._context.clock.now())
+        return until is not None and need_s > _SHARE * (until - self._context.clock.now())
 
     def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
         """Copy saved states off nodes that keep nothing once they are given back."""

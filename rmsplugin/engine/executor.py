@@ -76,35 +76,9 @@ class Executor:
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
         self._lock = threading.Lock()
 
-    def begin(
-        self,
-        job_id: int,
-        kind: OperationKind,
-        reason: str,
-        *,
-        requested_by: str = "engine",
-        hosts: Mapping[str, str] | None = None,
-        destinations: Mapping[str, str] | None = None,
-        **changes: Any,
-    ) -> Operation:
-        """Record the intent and start to act on it.
-
-        Args:
-            job_id: the vjob.
-            kind: what to do.
-            reason: why, for a person.
-            requested_by: a user's name, or "engine".
-            hosts: where its VMs are going to run, by VM name (start, resume).
-            destinations: where its VMs (or their saved states) move to, by VM name.
-            changes: of the vjob's row, made in the same transaction.
-
-        Raises:
-            RefusedError: another operation on the vjob is under way.
-            IllegalTransitionError: the vjob is not in a state for it.
-        """
-        operation = self.intend(
-            job_id, kind, reason, requested_by=requested_by, hosts=hosts, destinations=destinations, **changes
-        )
+    def begin(self, job_id: int, kind: OperationKind, reason: str, **rest: Any) -> Operation:
+        """Record the intent and start to act on it; arguments and refusals as of `intend`."""
+        operation = self.intend(job_id, kind, reason, **rest)
         self.submit(operation)
         return operation
 
@@ -119,13 +93,24 @@ class Executor:
         destinations: Mapping[str, str] | None = None,
         **changes: Any,
     ) -> Operation:
-        """Record the intent only, so that a caller can record more in the same transaction; `submit` follows."""
+        """Record the intent only, so that a caller can record more in the same transaction; `submit` follows.
+
+        Args:
+            job_id: the vjob.
+            kind: what to do.
+            reason: why, for a person.
+            requested_by: a user's name, or "engine".
+            hosts: where its VMs are going to run, by VM name (start, resume).
+            destinations: where its VMs (or their saved states) move to, by VM name.
+            changes: of the vjob's row, made in the same transaction.
+
+        Raises:
+            RefusedError: another operation on the vjob is under way.
+            IllegalTransitionError: the vjob is not in a state for it.
+        """
         ledger = self._context.ledger
         with ledger.transaction():
             operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
-            if kind is K.SUSPEND and ledger.vjob(job_id).state is S.RUNNING:
-                # Who asks says whether it resumes by itself; what an earlier suspend that failed has left does not.
-                changes = {"resumes": False, **changes}
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)
             for name, node in (hosts or {}).items():

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rmsplugin.adapters.guest import generate_keypair
 from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
@@ -14,6 +15,8 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.queue import Waiting, allowed_hosts, make_vms, new_vjob
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
+from rmsplugin.engine.single import ENGINE, single_plan
+from rmsplugin.engine.steps import PlannedStep
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
@@ -56,20 +59,23 @@ class Placing:
             self._require_disks(vjob, vms, step.hosts)
             with self._context.ledger.transaction():
                 operation = self._intend(vjob, step)
-                self._context.ledger.plans.step_begins(step.id, operation.id)
             self._executor.submit(operation)
 
-    def _intend(self, vjob: VJobRow, step: Step) -> Operation:
+    def _intend(self, vjob: VJobRow, step: Step, requested_by: str = ENGINE, *, resumes: bool = True) -> Operation:
+        """Record what a step is about to do; within a transaction of the caller's."""
+        begin = partial(self._executor.intend, vjob.job_id, step.kind, step.reason, requested_by=requested_by)
         match step.kind:
             case OperationKind.SUSPEND:
                 self._require(vjob, VJobState.RUNNING)
-                return self._executor.intend(vjob.job_id, step.kind, step.reason, resumes=True)
+                operation = begin(resumes=resumes)
             case OperationKind.MIGRATE:
                 self._require(vjob, VJobState.RUNNING)
-                return self._executor.intend(vjob.job_id, step.kind, step.reason, destinations=step.hosts)
+                operation = begin(destinations=step.hosts)
             case _:
                 self._require(vjob, VJobState.SLEEPING)
-                return self._executor.intend(vjob.job_id, OperationKind.RESUME, step.reason, hosts=step.hosts)
+                operation = begin(hosts=step.hosts)
+        self._context.ledger.plans.step_begins(step.id, operation.id)
+        return operation
 
     def _begin_start(self, waiting: Waiting, step: Step) -> None:
         context, ledger = self._context, self._context.ledger
@@ -136,7 +142,7 @@ class Placing:
             if placed is None:
                 raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), "", free))
             self._require_disks(vjob, vms, placed)
-            return self._executor.begin(vjob.job_id, OperationKind.MIGRATE, reason, destinations=placed)
+            return self._begin_alone(vjob, OperationKind.MIGRATE, reason, ENGINE, placed)
 
     def relocate(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
         """Copy the saved states of a sleeping vjob off some nodes, to the nodes with a room that have most memory free.
@@ -189,9 +195,7 @@ class Placing:
                 self._context.ledger.update_vjob(vjob.job_id, resumes=True)
                 raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
-            return self._executor.begin(
-                vjob.job_id, OperationKind.RESUME, reason, requested_by=requested_by, hosts=hosts
-            )
+            return self._begin_alone(vjob, OperationKind.RESUME, reason, requested_by, hosts)
 
     def migrate(
         self, seen: Observation, vjob: VJobRow, vm_name: str, to: str, reason: str, requested_by: str
@@ -217,9 +221,36 @@ class Placing:
                 destinations |= placed
                 free[placed[vm.name]] -= self._vm(vjob, vm).demand
             self._require_disks(vjob, vms, destinations)
-            return self._executor.begin(
-                vjob.job_id, OperationKind.MIGRATE, reason, requested_by=requested_by, destinations=destinations
-            )
+            return self._begin_alone(vjob, OperationKind.MIGRATE, reason, requested_by, destinations)
+
+    def suspend(self, vjob: VJobRow, reason: str, requested_by: str = ENGINE, *, resumes: bool) -> Operation:
+        """Suspend a running vjob; ``resumes``: it resumes by itself when its turn comes.
+
+        Raises:
+            RefusedError: it does not run, or another operation is under way.
+        """
+        with self._lock:
+            return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
+
+    def _begin_alone(
+        self,
+        vjob: VJobRow,
+        kind: OperationKind,
+        reason: str,
+        requested_by: str,
+        hosts: Mapping[str, str],
+        *,
+        resumes: bool = True,
+    ) -> Operation:
+        """Begin a plan of one step, at once."""
+        plans = self._context.ledger.plans
+        with self._context.ledger.transaction():
+            plan = single_plan(self._context, vjob, kind, hosts, reason, requested_by)
+            plan_id = plans.add(plan, [PlannedStep(vjob.display_id, kind, hosts)], {vjob.display_id: reason})
+            [step] = plans.steps(plan_id)
+            operation = self._intend(vjob, step, requested_by, resumes=resumes)
+        self._executor.submit(operation)
+        return operation
 
     def _require(self, vjob: VJobRow, state: VJobState) -> None:
         now = self._context.ledger.vjob(vjob.job_id).state

@@ -158,7 +158,7 @@ class Requests:
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
         name = _user_name(uid)
-        return self._executor.begin(vjob.job_id, OperationKind.SUSPEND, f"suspended by {name}", requested_by=name)
+        return self._placing.suspend(vjob, f"suspended by {name}", name, resumes=False)
 
     def resume(self, uid: int, display_id: str, to: str) -> Operation:
         """Resume a sleeping vjob."""

@@ -12,7 +12,7 @@ from scenarios.world import NODES, World
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated import Point
 from rmsplugin.adapters.nodes.base import Digest
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.engine.task import CancelledError
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -402,3 +402,40 @@ def test_an_interrupted_undo_of_a_suspend_leaves_no_paused_vm_beside_its_state(w
     assert [world.hypervisor.where(vm.name) for vm in world.context.ledger.vms(job)] == [[], []]
     world.ask(job, K.RESUME, "n3")
     world.until(job, S.RUNNING)
+
+
+def test_what_is_asked_for_by_hand_is_a_plan_of_one_step(world: World) -> None:
+    job = sleeping(world, memory_mib=512)
+    vjob = world.context.ledger.vjob(job)
+    assert not vjob.resumes, "who suspends by hand resumes by hand"
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    world.tick()
+    suspend, resume = [plan for plan in world.context.ledger.plans.plans(99) if plan.policy == "by hand"]
+    assert (suspend.state, suspend.sentence) == (PlanState.DONE, f"suspend {job}: asked")
+    assert (resume.state, resume.sentence) == (PlanState.DONE, f"resume {job}: asked")
+    # The model's: 10 s and 0.039 s for each MiB, and a second between the two VMs.
+    assert (round(suspend.estimate_s, 1), round(resume.estimate_s, 1)) == (31.0, 31.0)
+    [step] = world.context.ledger.plans.steps(suspend.id)
+    assert step.state is StepState.DONE
+    assert world.context.ledger.operation(step.operation_id).requested_by == "root"
+
+
+def test_what_is_refused_by_hand_leaves_no_plan(world: World) -> None:
+    job = sleeping(world)
+    before = len(world.context.ledger.plans.plans(99))
+    world.ask(job, K.SUSPEND)
+    world.ask(job, K.MIGRATE)
+    world.ask(job, K.RESUME, to="nowhere")
+    assert len(world.context.ledger.plans.plans(99)) == before
+
+
+def test_what_is_under_way_by_hand_counts_with_the_steps_of_context_switches(world: World) -> None:
+    job, found = running(world), []
+    plans = world.context.ledger.plans
+    world.hypervisor.hook_next("save", Point.DURING, lambda: found.extend(plans.open_steps()))
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    assert [(step.vjob, step.kind, step.state) for step in found] == [(str(job), K.SUSPEND, StepState.RUNNING)]
+    world.tick()
+    assert plans.open_steps() == []

@@ -366,7 +366,7 @@ class World:
         def begin() -> None:
             try:
                 if kind is OperationKind.SUSPEND:
-                    self.executor.begin(job, kind, "asked")
+                    self.placing.suspend(vjob, "asked", "root", resumes=False)
                 elif kind is OperationKind.RESUME:
                     self.placing.resume(seen, vjob, to, "asked", "root")
                 else:
