@@ -23,7 +23,7 @@ from typing import Generic
 from rmsplugin.decision.room import Item, Room
 
 
-class Outcome(enum.Enum):
+class Verdict(enum.Enum):
     """What a pass decided for one that is ready."""
 
     STARTS = enum.auto()  # in its turn
@@ -35,7 +35,7 @@ class Outcome(enum.Enum):
     NO_ROOM = enum.auto()
 
 
-STARTING = frozenset({Outcome.STARTS, Outcome.ENDS_IN_TIME, Outcome.FITS_EXTRA})
+STARTING = frozenset({Verdict.STARTS, Verdict.ENDS_IN_TIME, Verdict.FITS_EXTRA})
 
 
 @dataclass
@@ -62,9 +62,9 @@ class Reservation(Generic[Item]):
 
 @dataclass
 class Pass(Generic[Item]):
-    """The outcome for each that was ready, in queue order; and the head's reservation, if there is a head."""
+    """The verdict for each that was ready, in queue order; and the head's reservation, if there is a head."""
 
-    outcomes: list[tuple[Item, Outcome]] = field(default_factory=list)
+    verdicts: list[tuple[Item, Verdict]] = field(default_factory=list)
     reservation: Reservation[Item] | None = None
 
 
@@ -101,23 +101,23 @@ def schedule(
     started = list(running)
     for item in ready:
         if result.reservation is not None:
-            outcome = _behind(item, result.reservation, room, end_s) if backfill else Outcome.BEHIND
+            verdict = _behind(item, result.reservation, room, end_s) if backfill else Verdict.BEHIND
         elif room.add(item):
             started.append(item)
-            outcome = Outcome.STARTS
+            verdict = Verdict.STARTS
         else:
             result.reservation = reserve(item, started, room, end_s)
-            outcome = Outcome.HEAD
-        result.outcomes.append((item, outcome))
+            verdict = Verdict.HEAD
+        result.verdicts.append((item, verdict))
     return result
 
 
-def _behind(item: Item, reservation: Reservation[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Outcome:
+def _behind(item: Item, reservation: Reservation[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Verdict:
     if not room.add(item):
-        return Outcome.NO_ROOM
+        return Verdict.NO_ROOM
     if reservation.ends_in_time(end_s(item)):
-        return Outcome.ENDS_IN_TIME
+        return Verdict.ENDS_IN_TIME
     if reservation.takes_beside(item):
-        return Outcome.FITS_EXTRA
+        return Verdict.FITS_EXTRA
     room.discard(item)
-    return Outcome.WOULD_DELAY
+    return Verdict.WOULD_DELAY

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rmsplugin.decision.admission import Draft, admit, settle
-from rmsplugin.decision.easy import Outcome, Pass, Reservation, schedule
+from rmsplugin.decision.easy import Pass, Reservation, Verdict, schedule
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
@@ -46,35 +46,35 @@ def _start(name: str, configuration: Configuration, parameters: Parameters, back
     if isinstance(room, Infeasible):
         return room
     result = schedule(draft.others, list(room.members), room, remaining_s, backfill)
-    for vjob, outcome in result.outcomes:
-        _record(draft, vjob, outcome, room, result)
+    for vjob, verdict in result.verdicts:
+        _record(draft, vjob, verdict, room, result)
     return draft.decision(name, room.placement)
 
 
-def _record(draft: Draft, vjob: VJob, outcome: Outcome, room: NodeRoom, result: Pass[VJob]) -> None:
+def _record(draft: Draft, vjob: VJob, verdict: Verdict, room: NodeRoom, result: Pass[VJob]) -> None:
     head = result.reservation
-    match outcome:
-        case Outcome.STARTS:
+    match verdict:
+        case Verdict.STARTS:
             draft.runs(vjob, fits(vjob))
-        case Outcome.ENDS_IN_TIME | Outcome.FITS_EXTRA if head is not None:
-            draft.runs(vjob, backfilled(vjob, outcome, head))
-        case Outcome.HEAD if head is not None:
+        case Verdict.ENDS_IN_TIME | Verdict.FITS_EXTRA if head is not None:
+            draft.runs(vjob, backfilled(vjob, verdict, head))
+        case Verdict.HEAD if head is not None:
             draft.stays_out(vjob, reserved(head, room))
-        case Outcome.BEHIND if head is not None:
+        case Verdict.BEHIND if head is not None:
             words = f"waits behind {head.head.name}, which needs {needs(head.head)} and does not fit yet"
             draft.stays_out(vjob, Reason(ReasonCode.BEHIND_HEAD, words, {"head": head.head.name}))
-        case Outcome.WOULD_DELAY if head is not None:
+        case Verdict.WOULD_DELAY if head is not None:
             draft.stays_out(vjob, would_delay(vjob, head))
         case _:
             draft.stays_out(vjob, no_room(vjob, room, "free beside those that run"))
 
 
-def backfilled(vjob: VJob, outcome: Outcome, head: Reservation[VJob]) -> Reason:
+def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
     """It starts, for it does not delay the head."""
     end_s = remaining_s(vjob)
-    if outcome is Outcome.ENDS_IN_TIME and head.shadow_s < math.inf:
+    if verdict is Verdict.ENDS_IN_TIME and head.shadow_s < math.inf:
         words = f"ends in at most {seconds(end_s)}, and {head.head.name} cannot start before {seconds(head.shadow_s)}"
-    elif outcome is Outcome.ENDS_IN_TIME:
+    elif verdict is Verdict.ENDS_IN_TIME:
         words = f"ends in at most {seconds(end_s)}, and {head.head.name} waits for what has no time limit"
     else:
         words = f"fits beside {head.head.name} too, when that starts"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.decision import worth
 from rmsplugin.decision.admission import Draft
-from rmsplugin.decision.easy import Outcome, Reservation, reserve
+from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
@@ -113,9 +113,9 @@ class Round:
         if head is None:
             return fits(vjob)
         if head.ends_in_time(remaining_s(vjob)):
-            return backfilled(vjob, Outcome.ENDS_IN_TIME, head)
+            return backfilled(vjob, Verdict.ENDS_IN_TIME, head)
         if head.takes_beside(vjob):
-            return backfilled(vjob, Outcome.FITS_EXTRA, head)
+            return backfilled(vjob, Verdict.FITS_EXTRA, head)
         return self._hole(vjob, head) if vjob.preemptible else would_delay(vjob, head)
 
     def _hole(self, vjob: VJob, head: Reservation[VJob]) -> Reason:

@@ -16,7 +16,7 @@ from rmsplugin.packing.relaxation import Column
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Hosted:
     """What a solver found: loads, and the fewest nodes that the model needs at least."""
 
     loads: Loads | None
@@ -34,7 +34,7 @@ class Wanted:
 
 def combine(
     classes: Classes, columns: Sequence[Column], around: Sequence[float], wanted: Wanted, budget: Budget, share: float
-) -> Answer:
+) -> Hosted:
     """Combine loads so that all VMs are hosted, on the fewest nodes.
 
     Args:
@@ -75,10 +75,10 @@ def combine(
     if solver is None:
         return answer
     loads = Counter({column: solver.value(number) for column, number in zip(columns, numbers, strict=True)})
-    return Answer(+loads, answer.bound)
+    return Hosted(+loads, answer.bound)
 
 
-def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Answer:
+def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Hosted:
     """Say for each node how many VMs of each class it hosts: for few nodes, and many patterns."""
     usable = classes.usable(wanted.at_most)
     budget.charge(3 * VARIABLE * spread_size(classes, wanted.at_most))
@@ -109,7 +109,7 @@ def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Answer:
     if solver is None:
         return answer
     loads = Counter((kind, tuple((c, n) for c, v in load if (n := solver.value(v)))) for kind, load in nodes)
-    return Answer(Counter({key: n for key, n in loads.items() if key[1]}), answer.bound)
+    return Hosted(Counter({key: n for key, n in loads.items() if key[1]}), answer.bound)
 
 
 def spread_size(classes: Classes, at_most: int) -> int:
@@ -129,7 +129,7 @@ def _amount(classes: Classes, load: list[tuple[int, cp_model.IntVar]], dimension
 
 def _solve(
     model: cp_model.CpModel, nodes: list[cp_model.IntVar], wanted: Wanted, budget: Budget, share: float
-) -> tuple[cp_model.CpSolver | None, Answer]:
+) -> tuple[cp_model.CpSolver | None, Hosted]:
     """Solve with the number of nodes as wanted; the solver only if it has a solution."""
     total = cp_model.LinearExpr.sum(nodes)
     model.add_linear_constraint(total, wanted.at_least, wanted.at_most)
@@ -137,8 +137,8 @@ def _solve(
         model.minimize(total)
     solver, status = budget.solve(model, share)
     if status == cp_model.INFEASIBLE:
-        return None, Answer(None, wanted.at_most + 1)
+        return None, Hosted(None, wanted.at_most + 1)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, Answer(None, wanted.at_least)
+        return None, Hosted(None, wanted.at_least)
     bound = wanted.at_least if wanted.any else math.ceil(solver.best_objective_bound - 1e-6)
-    return solver, Answer(None, max(wanted.at_least, bound))
+    return solver, Hosted(None, max(wanted.at_least, bound))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rmsplugin.planning.bypass import break_cycles
 from rmsplugin.planning.moves import NOWHERE, Moves
-from rmsplugin.planning.pools import ASLEEP, Policy, Ranking, Schedule, Way
+from rmsplugin.planning.pools import ASLEEP, Ranking, Schedule, Steering, Way
 
 #: How much all tries together may look at (``Schedule.work``): so much, and so much for each arrival.
 _WORK = 8000
@@ -54,26 +54,26 @@ def _worth(schedule: Schedule) -> tuple[int, int, int]:
 
 
 class _Search:
-    """Tries policies; ``best`` is the cheapest schedule so far."""
+    """Tries other steerings; ``best`` is the cheapest schedule so far."""
 
     def __init__(self, moves: Moves, ranking: Ranking, effort: float) -> None:
         self._moves = moves
         self._ranking = ranking
         self._tries = round(_MOST_TRIES * effort)
         self._work = round((_WORK + _WORK_EACH * moves.arrivals) * effort)
-        self.best = Schedule(moves, Policy(), ranking)
+        self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
         self._most_asleep = self.best.asleep
 
-    def _try(self, policy: Policy) -> bool:
-        """Whether a policy leads to a cheaper schedule, or to one of fewer actions or pools; then it becomes the best.
+    def _try(self, steering: Steering) -> bool:
+        """Whether a steering leads to a cheaper schedule, or to one of fewer actions or pools; that is the best then.
 
         It may not suspend more VMs for a bypass than the plain greedy, which does so only where no pivot has room: that
         the guests stand still meanwhile is not in the cost.
         """
         if self._is_over:
             return False
-        schedule = Schedule(self._moves, policy, self._ranking)
+        schedule = Schedule(self._moves, steering, self._ranking)
         complete = schedule.build(break_cycles, self.best.cost + 1)
         self._tries -= 1
         self._work -= schedule.work
@@ -97,12 +97,12 @@ class _Search:
     def orders(self) -> None:
         """Prefer arrivals that leave a node on which others wait."""
         if not self._is_ideal() and len(self.best.pools) > 1:
-            self._try(replace(self.best.policy, unblock_first=not self.best.policy.unblock_first))
+            self._try(replace(self.best.steering, unblock_first=not self.best.steering.unblock_first))
 
     def early_bypasses(self) -> None:
         """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
-        while self.best.used_ways != self.best.policy.ways:
-            if not self._try(replace(self.best.policy, ways=dict(self.best.used_ways))):
+        while self.best.used_ways != self.best.steering.ways:
+            if not self._try(replace(self.best.steering, ways=dict(self.best.used_ways))):
                 break
 
     def other_bypasses(self) -> None:
@@ -120,7 +120,7 @@ class _Search:
             while improved:
                 improved = False
                 for changed in self._neighbours(ways, movers):
-                    if self._try(replace(self.best.policy, ways=changed)):
+                    if self._try(replace(self.best.steering, ways=changed)):
                         ways, improved = changed, True
                         break
 
@@ -150,11 +150,11 @@ class _Search:
         """Hold back the dear actions of each pool in turn; what helps is kept."""
         pool = 0
         while pool < len(self.best.pools) - 1 and not self._is_over and not self._is_ideal():
-            policy = self.best.policy
-            before = [policy.cap(earlier) for earlier in range(pool)]
+            steering = self.best.steering
+            before = [steering.cap(earlier) for earlier in range(pool)]
             arriving = {self._moves.dearest[step.move] for step in self.best.pools[pool] if step.bypass is None}
-            if policy.cap(pool) is not None:
-                self._try(replace(policy, caps=(*before, None)))
+            if steering.cap(pool) is not None:
+                self._try(replace(steering, caps=(*before, None)))
             for cost in sorted({*arriving, self._moves.departures_cost if pool == 0 else 0, 0}, reverse=True)[1:]:
-                self._try(replace(policy, caps=(*before, cost)))
+                self._try(replace(steering, caps=(*before, cost)))
             pool += 1

@@ -13,7 +13,7 @@ from rmsplugin.planning.plan import Plan, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reached:
     """A target, its plan, and the nodes that host VMs in the end."""
 
     target: Mapping[str, Location]
@@ -27,14 +27,14 @@ class Incumbent:
     def __init__(self, source: Configuration, most_nodes: int | None = None) -> None:
         self.source = source
         self.most_nodes = most_nodes
-        self._best: Answer | None = None
+        self._best: Reached | None = None
 
     @property
     def cost(self) -> int | None:
         """Cost of the best plan in MiB; None as long as there is none."""
         return None if self._best is None else self._best.plan.cost
 
-    def best(self) -> Answer:
+    def best(self) -> Reached:
         """The best answer.
 
         Raises:
@@ -59,5 +59,5 @@ class Incumbent:
         cost = plan.cost
         if self._best is not None and cost >= self._best.plan.cost:
             return False
-        self._best = Answer(named.target, plan, nodes)
+        self._best = Reached(named.target, plan, nodes)
         return True

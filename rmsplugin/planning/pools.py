@@ -1,8 +1,8 @@
-"""Pools: the greedy construction of RR-6929 section 4.1, pool after pool, steered by a policy.
+"""Pools: the greedy construction of RR-6929 section 4.1, pool after pool, steered by `Steering`.
 
 Rules: (R1) all departures are in the first pool; (R2) all resumes of one vjob are in one pool; (R3) an arrival is
 feasible when its destination has memory for all arrivals of the pool at the pool's start. A pool takes every feasible
-arrival that the policy does not hold back.
+arrival that steering does not hold back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Steering:
     """What steers the greedy; the default is the plain greedy, which holds nothing back.
 
     ``caps``: by pool, the cost in MiB above which arrivals are held back; a cap gives way where nothing else would be
@@ -55,7 +55,7 @@ Breaker = Callable[["Schedule"], list[Step]]
 
 
 class Ranking:
-    """In which order the units of a reconfiguration are considered, for each kind of policy.
+    """In which order the units of a reconfiguration are considered, for each kind of steering.
 
     Every later action pays the cost of all pools before, whatever its own size: the smallest first takes most of them.
     """
@@ -84,9 +84,9 @@ class Ranking:
 class Schedule:
     """The pools built so far and what they lead to; memory and costs in MiB."""
 
-    def __init__(self, moves: Moves, policy: Policy, ranking: Ranking) -> None:
+    def __init__(self, moves: Moves, steering: Steering, ranking: Ranking) -> None:
         self.moves = moves
-        self.policy = policy
+        self.steering = steering
         self.free = list(moves.free)
         self.pending = set(moves.units)
         self.pools: list[list[Step]] = []
@@ -97,11 +97,11 @@ class Schedule:
         self.before = 0  # the cost of all pools so far
         self.places: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or NOWHERE while asleep
         self.pivoted: set[int] = set()
-        self._ways = dict(policy.ways)
-        order, self._rank = ranking.of(policy.unblock_first)
+        self._ways = dict(steering.ways)
+        order, self._rank = ranking.of(steering.unblock_first)
         self._held: list[int] = []
         self._left, self._left_cost = moves.arrivals, moves.arrivals_cost
-        guests = [unit for unit in policy.ways if unit not in self._rank]
+        guests = [unit for unit in steering.ways if unit not in self._rank]
         for unit in guests:
             self.join(unit)
         self._candidates = order + guests
@@ -148,12 +148,12 @@ class Schedule:
         if departures:
             gains = list(self.moves.gains)
             self._close(
-                self._take(self.policy.cap(0)), gains, len(departures), [local_cost(each) for each in departures]
+                self._take(self.steering.cap(0)), gains, len(departures), [local_cost(each) for each in departures]
             )
         while self.pending:
             if limit is not None and self.cost + self.before * self._left + self._left_cost >= limit:
                 return False
-            cap = self.policy.cap(len(self.pools))
+            cap = self.steering.cap(len(self.pools))
             steps = self._take(cap)
             if not steps and cap is not None:
                 steps = self._take(None)

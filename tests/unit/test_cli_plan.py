@@ -26,9 +26,9 @@ from rmsplugin import settings
 from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.plan import packing, solve, text
-from rmsplugin.cli.plan.answer import Answer
 from rmsplugin.cli.plan.graph_file import GraphFile
 from rmsplugin.cli.plan.interrupt import ends_at_once
+from rmsplugin.cli.plan.solved import Solved
 from rmsplugin.cli.plan.text import lines
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, Reason, ReasonCode
@@ -297,7 +297,7 @@ _DECISION = Decision(
     },
     {"a-0": "n2"},
 )
-ODD = Answer(
+ODD = Solved(
     Configuration(
         (Node("n1", Resources(4, 4096)), Node("n2", Resources(4, 4096))),
         (

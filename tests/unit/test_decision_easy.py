@@ -59,7 +59,7 @@ def counting(processors: int, backfill: bool) -> Scheduler:
     def starts(now: int, waiting: Sequence[Job], started: Mapping[Job, int]) -> Iterable[Job]:
         room = CountingRoom(processors, started)
         result = schedule(waiting, started, room, lambda job: started.get(job, now) + job.estimate - now, backfill)
-        return [job for job, outcome in result.outcomes if outcome in STARTING]
+        return [job for job, verdict in result.verdicts if verdict in STARTING]
 
     return starts
 

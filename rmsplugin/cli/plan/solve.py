@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rmsplugin.cli.plan.answer import Answer
+from rmsplugin.cli.plan.solved import Solved
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.durations import DEFAULTS
@@ -37,7 +37,7 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
-def plan(source: Configuration, parameters: ProposalParameters, show: Show = lambda _: None) -> Answer:
+def plan(source: Configuration, parameters: ProposalParameters, show: Show = lambda _: None) -> Solved:
     """Decide, place, plan; and have the plan checked by somebody who did not make it.
 
     Raises:
@@ -51,7 +51,7 @@ def plan(source: Configuration, parameters: ProposalParameters, show: Show = lam
         raise OperationFailedError(found.sentence)
     with clock.step("planning"):
         _refuse(check(source, found))
-    return Answer(source, found, clock.seconds)
+    return Solved(source, found, clock.seconds)
 
 
 def _refuse(faults: list[str]) -> None:
@@ -76,6 +76,6 @@ def durations(config: str | None) -> Mapping[str, float]:
     return load(path).durations.model_dump()
 
 
-def graph(answer: Answer) -> str:
+def graph(solved: Solved) -> str:
     """The reconfiguration graph in Graphviz's language."""
-    return to_dot(reconfiguration_graph(answer.source, answer.proposal.plan.actions()), answer.proposal.plan)
+    return to_dot(reconfiguration_graph(solved.source, solved.proposal.plan.actions()), solved.proposal.plan)

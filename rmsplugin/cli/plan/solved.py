@@ -1,4 +1,4 @@
-"""Answer: what `rmsplugin plan` found out."""
+"""Solved: what `rmsplugin plan` found out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmsplugin.proposing.proposal import Proposal
 
 
 @dataclass(frozen=True)
-class Answer:
+class Solved:
     """A proposal that was checked, what it is for, and what it took."""
 
     source: Configuration
