@@ -17,8 +17,9 @@ from rmsplugin.engine import site
 from rmsplugin.engine.capacity import observed_cpus, reserved
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import leaving_nodes
+from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, free_addresses, objection, queue_key, ready_hosts, ready_vms
+from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, Step, VJobRow, VMRow
 from rmsplugin.model.configuration import Configuration

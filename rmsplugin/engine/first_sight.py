@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
-from rmsplugin.engine.queue import new_vjob, read_geometry
+from rmsplugin.engine.newcomers import new_vjob, read_geometry
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
 

@@ -12,8 +12,9 @@ from rmsplugin.adapters.guest import generate_keypair
 from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.newcomers import make_vms, new_vjob
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, make_vms, new_vjob
+from rmsplugin.engine.queue import Waiting, allowed_hosts
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
 from rmsplugin.engine.steps import PlannedStep
