@@ -255,3 +255,15 @@ def test_an_accounting_that_enforces_nothing_needs_no_association() -> None:
 def test_without_accounting_nothing_proves_that_a_forgotten_job_has_ended(kind: str) -> None:
     facts = with_config(AccountingStorageType=kind, AccountingStorageEnforce="none")
     fault(judge_slurm(ELASTIC, facts), Level.WARNING, "until an operator confirms it")
+
+
+@pytest.mark.parametrize(
+    ("exempt", "said"), [("00:00:00", False), ("NONE", False), ("00:05:00", True), ("1-00:00:00", True)]
+)
+def test_how_long_a_fresh_room_keeps_a_native_job_waiting_is_said(exempt: str, said: bool) -> None:
+    found = [
+        each.what for each in judge_slurm(ELASTIC, with_config(PreemptExemptTime=exempt)) if "give way" in each.what
+    ]
+    assert ["PreemptExemptTime" in what for what in found] == [said]
+    seconds = {"00:05:00": "300 s", "1-00:00:00": "86400 s"}.get(exempt, "give way")
+    assert seconds in found[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from rmsplugin.adapters.rms.slurm_records import preempt_exempt_s
 from rmsplugin.cli.check.facts import Row, SlurmFacts, modes, number, partitions_of, some, tier, time_limit_s, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import partition_is_up
@@ -124,7 +125,9 @@ def _overlap(settings: Settings, facts: SlurmFacts, name: str, row: Row) -> Iter
             f'rooms = "elastic" in [hosts.{name}]; or take these nodes out of {some(natives)}',
         )
     if not faults:
-        yield ok(subject, f"its rooms give way to jobs of {some(natives)}")
+        exempt_s = preempt_exempt_s(facts.config)
+        fresh = f", {exempt_s:.0f} s after they began or later (PreemptExemptTime)" if exempt_s else ""
+        yield ok(subject, f"its rooms give way to jobs of {some(natives)}{fresh}")
         yield from _grace(settings, facts, name, row)
 
 
