@@ -218,7 +218,7 @@ class _Assessor:
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
         failed = self._failures.get((vjob.job_id, kind))
-        return failed is not None and failed.not_before > self._seen.taken
+        return failed is not None and failed.rests(self._seen.taken)
 
     def _tier(self, partition: str) -> int:
         found = self._seen.rms.partitions.get(partition)

@@ -190,7 +190,7 @@ class Cycle:
     ) -> None:
         failures, kind = self._context.ledger.failures, directive.what
         failed = failures.of_vjob(vjob.job_id, kind)
-        if failed is not None and failed.not_before > seen.taken:
+        if failed is not None and failed.rests(seen.taken):
             report.problems.append(f"vjob {vjob.display_id}: {kind}: {failed.error}; it is tried again soon")
             return
         try:

@@ -105,7 +105,7 @@ class Evacuation:
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
         """Whether an operation of the kind failed too short a time ago."""
         failed = self._context.ledger.failures.of_vjob(vjob.job_id, kind)
-        return failed is not None and failed.not_before > self._context.clock.now()
+        return failed is not None and failed.rests(self._context.clock.now())
 
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]

@@ -38,6 +38,10 @@ class VJobFailure:
     not_before: float
     error: str
 
+    def rests(self, at: float) -> bool:
+        """Whether the engine does not try it again yet, at that time."""
+        return self.not_before > at
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRest:

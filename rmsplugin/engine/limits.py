@@ -28,7 +28,7 @@ class Limits:
 
     def rests(self, vjob: VJobRow, failed: VJobFailure | None, now: float) -> bool:
         """Whether a vjob whose last start (or resume) failed is to wait longer."""
-        if failed is None or failed.not_before <= now:
+        if failed is None or not failed.rests(now):
             return False
         limited = failed.error.startswith(NOT_STARTED)
         return not (limited and self._eased.get(vjob.user, 0.0) > vjob.state_since)
