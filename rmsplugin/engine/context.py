@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rmsplugin.adapters.guest import Guests
+from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms

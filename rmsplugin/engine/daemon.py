@@ -19,7 +19,8 @@ import sdnotify
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from rmsplugin import __version__
-from rmsplugin.adapters.guest import SshGuests, generate_keypair
+from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.rms.factory import open_rms

@@ -6,7 +6,7 @@ import ipaddress
 import re
 import uuid
 
-from rmsplugin.adapters.guest import generate_keypair
+from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import VJobRow, VMRow

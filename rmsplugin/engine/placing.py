@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rmsplugin.adapters.guest import generate_keypair
+from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor

@@ -10,7 +10,7 @@ from typing import Any
 
 from scenarios.neighbours import Neighbours
 
-from rmsplugin.adapters.guest import SimulatedGuests
+from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition

@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmsplugin.adapters.guest import GuestConfig, GuestVM, KeyPair, SshGuests, generate_keypair
+from rmsplugin.adapters.guests.config import GuestConfig, GuestVM
+from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
+from rmsplugin.adapters.guests.ssh import SshGuests
 
 USER, UID = "alice.b", 12345
 CLONE_NEWNET = 0x40000000

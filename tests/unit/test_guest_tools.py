@@ -12,7 +12,10 @@ from pathlib import Path
 import guestbox
 import pytest
 
-from rmsplugin.adapters.guest import GuestMount, SimulatedGuests, SshGuests, generate_keypair
+from rmsplugin.adapters.guests.config import GuestMount
+from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.adapters.guests.simulated import SimulatedGuests
+from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 TOOLS = Path(__file__).parents[2] / "rmsplugin/guest_tools"

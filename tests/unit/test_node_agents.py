@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.adapters.guest import KeyPair, generate_keypair
+from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError, UnavailableError

@@ -6,7 +6,8 @@ import base64
 import ipaddress
 import pwd
 
-from rmsplugin.adapters.guest import GuestConfig, GuestMount, GuestVM, KeyPair
+from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
+from rmsplugin.adapters.guests.keys import KeyPair
 from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
 from rmsplugin.engine.operations.stop import remove_all

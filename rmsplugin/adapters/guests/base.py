@@ -1,0 +1,51 @@
+"""Guests: what the engine does inside a VM after it has booted or was restored.
+
+Contract of ``Guests``, for every implementation:
+
+* Calls block, and are bounded in time by ``timeout_s``. They may be called from several threads.
+* Every call is idempotent. A guest is addressed by its address and proves itself by its host key; nothing is sent to a
+  guest that cannot.
+* A guest that does not answer (yet) raises UnavailableError, one that shows another host key or does not take the
+  engine's key raises ForbiddenError, and one where a command fails raises OperationFailedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from rmsplugin.adapters.guests.config import GuestConfig
+
+
+class Guests(Protocol):
+    """The insides of all VMs; see the module's contract."""
+
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Return when the guest lets the engine in as root.
+
+        ``check`` is called before each attempt; what it raises ends the wait. Raises UnavailableError when time is up,
+        ForbiddenError.
+        """
+        ...
+
+    def configure(
+        self,
+        address: str,
+        host_key: str,
+        config: GuestConfig,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the guest a VM of its vjob: tools, names, account, keys, mounts.
+
+        ``check`` is called now and then; what it raises ends the wait for the guest. Raises OperationFailedError (with
+        the guest's words), TimedOutError, UnavailableError, ForbiddenError.
+        """
+        ...
+
+    def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
+        """Set the guest's clock to this host's. Raises as ``configure``."""
+        ...

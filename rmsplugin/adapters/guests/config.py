@@ -1,0 +1,137 @@
+"""Config: what makes a booted image a VM of its vjob, and the archive in which it gets there."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+
+from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.errors import RefusedError
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+_ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
+_PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class GuestVM:
+    """One VM of a vjob, as the other VMs have to know it."""
+
+    name: str
+    address: str
+    host_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuestMount:
+    """A file system that the guest mounts."""
+
+    source: str
+    target: str
+    type: str
+    options: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuestConfig:
+    """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one."""
+
+    job_id: int
+    index: int
+    vms: tuple[GuestVM, ...]
+    cpus: int
+    memory_mib: int
+    ntasks: int
+    cpus_per_task: int
+    user: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    key: KeyPair
+    mounts: tuple[GuestMount, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what would not survive the files below, or must not be.
+
+        Raises:
+            RefusedError: names the value.
+        """
+        if not 0 <= self.index < len(self.vms):
+            raise RefusedError(f"VM number {self.index} of {len(self.vms)}")
+        if not _USER.fullmatch(self.user):
+            raise RefusedError(f"user name {self.user!r} cannot be given to a guest")
+        if self.uid < 1 or self.gid < 0:
+            # The guest's root is the engine's; a script that runs as root would be, too.
+            raise RefusedError("root cannot run vjobs")
+        for what in (self.home, self.shell):
+            if not what.startswith("/") or not what.isprintable() or ":" in what or '"' in what:
+                raise RefusedError(f"home or shell {what!r} of {self.user} cannot be given to a guest")
+        for vm in self.vms:
+            if not (
+                _HOST_NAME.fullmatch(vm.name)
+                and _ADDRESS.fullmatch(vm.address)
+                and _PUBLIC_KEY.fullmatch(vm.host_key.strip())
+            ):
+                raise RefusedError(f"VM {vm.name!r} at {vm.address!r} cannot be told to a guest")
+        for mount in self.mounts:
+            words = (mount.source, mount.target, mount.type, mount.options)
+            if any(not word or word.split() != [word] or not word.isprintable() for word in words):
+                raise RefusedError(f"mount {mount.target!r} has an empty word, or a space in one")
+
+    def files(self) -> dict[str, str]:
+        """Content of the files in /run/rmsplugin/etc, by name (docs/protocols.md, section 3)."""
+        facts = {
+            "job_id": self.job_id,
+            "index": self.index,
+            "vms": len(self.vms),
+            "cpus": self.cpus,
+            "memory_mib": self.memory_mib,
+            "ntasks": self.ntasks,
+            "cpus_per_task": self.cpus_per_task,
+            "user": self.user,
+            "uid": self.uid,
+            "gid": self.gid,
+            "home": self.home,
+            "shell": self.shell,
+        }
+        # One name a line: dropbear's client does not read lists of names.
+        known_hosts = [f"{name} {vm.host_key.strip()}" for vm in self.vms for name in (vm.name, vm.address)]
+        return {
+            "vjob": _lines(f"{key}={value}" for key, value in facts.items()),
+            "hosts": _lines(f"{vm.address} {vm.name}" for vm in self.vms),
+            "hostfile": _lines(vm.name for vm in self.vms),
+            "known_hosts": _lines(known_hosts),
+            "id_ed25519": self.key.private_openssh.strip() + "\n",
+            "id_ed25519.pub": self.key.public.strip() + "\n",
+            "mounts": _lines(f"{m.source} {m.target} {m.type} {m.options}" for m in self.mounts),
+        }
+
+    def archive(self) -> bytes:
+        """Return the tar archive that is unpacked in /run/rmsplugin: tools in ``bin``, files in ``etc``."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for tool in sorted(resources.files("rmsplugin").joinpath("guest_tools").iterdir(), key=lambda p: p.name):
+                if tool.is_file():
+                    _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
+            for name, content in self.files().items():
+                secret = name == "id_ed25519"
+                owner = (self.uid, self.gid) if secret else (0, 0)
+                _add(archive, f"etc/{name}", content.encode(), mode=0o600 if secret else 0o644, owner=owner)
+        return buffer.getvalue()
+
+
+def _lines(lines: Iterator[str] | list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), mode
+    member.uid, member.gid = owner
+    archive.addfile(member, io.BytesIO(content))

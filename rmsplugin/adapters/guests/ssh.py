@@ -1,0 +1,228 @@
+"""Ssh: guests reached by ssh as root, with the engine's key."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import paramiko
+
+from rmsplugin.adapters.guests.config import GuestConfig
+from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
+
+_SSH_PORT = 22
+
+# A cut connection is an exception here. What paramiko's threads say of it as well must not get into the output of a job
+# or a command, where Python writes what no handler takes; the engine's log does take it.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+_RETRY_S = 0.3
+#: How long a command in a guest goes on after it has become pointless.
+_CHECK_S = 1.0
+_OUTPUT_LIMIT = 4096
+
+# /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
+# every tar does, so that those that run keep reading the file they were started from.
+_UNPACK = (
+    "set -e; umask 022; mkdir -p /run/rmsplugin; "
+    "if awk '$2 == \"/run\" && $4 ~ /(^|,)noexec(,|$)/ { found = 1 } END { exit !found }' /proc/mounts && "
+    "! awk '$2 == \"/run/rmsplugin\" { found = 1 } END { exit !found }' /proc/mounts; "
+    "then mount -t tmpfs -o mode=0755,nosuid,nodev rmsplugin /run/rmsplugin; fi; "
+    "tar -x -f - -C /run/rmsplugin; exec /run/rmsplugin/bin/configure"
+)
+
+
+class SshGuests:
+    """Guests reached by ssh. Makes one connection a call: calls are rare, and VMs move between them."""
+
+    def __init__(
+        self,
+        engine_private_key: str,
+        *,
+        port: int = _SSH_PORT,
+        connect_timeout_s: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the engine's private key, the text of an OpenSSH key file.
+
+        Raises:
+            RefusedError: it is not an ed25519 key, or has a passphrase.
+        """
+        try:
+            self._key = paramiko.Ed25519Key.from_private_key(io.StringIO(engine_private_key))
+        except (paramiko.SSHException, ValueError, IndexError):
+            raise RefusedError(
+                "the engine's key is not an ed25519 key in OpenSSH's form without a passphrase"
+            ) from None
+        self._port = port
+        self._connect_timeout_s = connect_timeout_s
+        self._clock = clock
+
+    def wait_ready(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """See Guests."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            check()
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                self._run(address, host_key, "true", b"", timeout_s=min(left, self._connect_timeout_s))
+                return
+            except (UnavailableError, TimedOutError) as error:
+                if time.monotonic() + _RETRY_S >= deadline:
+                    raise UnavailableError(f"guest {address} is not up after {timeout_s:.0f} s: {error}") from None
+            time.sleep(_RETRY_S)
+
+    def configure(
+        self,
+        address: str,
+        host_key: str,
+        config: GuestConfig,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """See Guests."""
+        self._run(address, host_key, _UNPACK, config.archive(), timeout_s=timeout_s, check=check)
+
+    def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
+        """See Guests.
+
+        GNU date takes the fraction; busybox does not and gets whole seconds, at the instant when one begins.
+        """
+        with self._connection(address, host_key, timeout_s=timeout_s) as transport:
+            now = self._clock()
+            # The answer to the first try tells the time that the way there takes, the connection being set up.
+            status, _ = self._exec(transport, f"date -u -s @{now:.6f} >/dev/null 2>&1", b"", timeout_s)
+            if status == 0:
+                return
+            now = self._clock()
+            time.sleep(1 - now % 1)
+            self._check(address, *self._exec(transport, f"date -u -s @{int(now) + 1} >/dev/null", b"", timeout_s))
+
+    def _run(
+        self,
+        address: str,
+        host_key: str,
+        command: str,
+        data: bytes,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        with self._connection(address, host_key, timeout_s=timeout_s) as transport:
+            self._check(address, *self._exec(transport, command, data, timeout_s, check))
+
+    def _check(self, address: str, status: int, output: str) -> None:
+        if status != 0:
+            words = " ".join(output.split()) or "no reason given"
+            raise OperationFailedError(f"guest {address}: {words} (exit code {status})")
+
+    @contextmanager
+    def _connection(self, address: str, host_key: str, *, timeout_s: float) -> Iterator[paramiko.Transport]:
+        timeout_s = min(timeout_s, self._connect_timeout_s)
+        transport = open_transport(address, self._port, host_key, timeout_s=timeout_s)
+        try:
+            login(transport, "root", self._key, timeout_s=timeout_s)
+            yield transport
+        finally:
+            transport.close()
+
+    def _exec(
+        self,
+        transport: paramiko.Transport,
+        command: str,
+        data: bytes,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[int, str]:
+        """Run one command and return its exit status and what it said (both streams, the beginning)."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            channel = transport.open_session(timeout=timeout_s)
+            # From here on paramiko's own waits, for the answer to the request among them, are bounded by this.
+            channel.settimeout(timeout_s)
+            channel.set_combine_stderr(True)
+            channel.exec_command(command)
+            channel.sendall(data)
+            channel.shutdown_write()
+            output = _read(channel, deadline, check)
+            if not channel.status_event.wait(max(deadline - time.monotonic(), 0.1)):
+                raise TimedOutError(f"the guest did not finish within {timeout_s:.0f} s")
+        except TimeoutError:
+            raise TimedOutError(f"the guest did not finish within {timeout_s:.0f} s") from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise UnavailableError(f"the guest broke off the connection: {error}") from None
+        if channel.exit_status < 0:
+            raise UnavailableError("the guest broke off the connection")
+        return channel.exit_status, output.decode("utf-8", "replace")
+
+
+def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None]) -> bytes:
+    """Read all that a command says, and return the beginning. Raises TimeoutError, and what ``check`` raises."""
+    output = b""
+    while True:
+        check()
+        channel.settimeout(min(_CHECK_S, max(deadline - time.monotonic(), 0.1)))
+        try:
+            chunk = channel.recv(_OUTPUT_LIMIT)
+        except TimeoutError:
+            if time.monotonic() >= deadline:
+                raise
+            continue
+        if not chunk:
+            return output
+        output = (output + chunk)[:_OUTPUT_LIMIT]
+
+
+def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) -> paramiko.Transport:
+    """Connect to an ssh server that has ``host_key``, and to none that has another.
+
+    Raises:
+        UnavailableError: nothing answers there, or not in time.
+        ForbiddenError: it has another key.
+    """
+    wanted_type, _, wanted = host_key.strip().partition(" ")
+    try:
+        connection = socket.create_connection((address, port), timeout=timeout_s)
+    except OSError as error:
+        raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
+    # Small questions and answers: each would wait for the acknowledgement of the one before.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    transport = paramiko.Transport(connection)
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
+    transport.daemon = True
+    try:
+        transport.get_security_options().key_types = (wanted_type,)
+        transport.start_client(timeout=timeout_s)
+        shown = transport.get_remote_server_key()
+    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
+        transport.close()
+        raise UnavailableError(f"guest {address} does not answer as an ssh server: {error}") from None
+    if shown.get_name() != wanted_type or shown.get_base64() != wanted.partition(" ")[0]:
+        transport.close()
+        raise ForbiddenError(f"guest {address} shows another host key than its own; nothing was sent to it")
+    return transport
+
+
+def login(transport: paramiko.Transport, user: str, key: paramiko.PKey, *, timeout_s: float) -> None:
+    """Log in by public key.
+
+    Raises:
+        ForbiddenError: the server does not take the key.
+        UnavailableError: the connection broke, or it took too long.
+    """
+    transport.auth_timeout = timeout_s
+    try:
+        transport.auth_publickey(user, key)
+    except paramiko.AuthenticationException as error:
+        if "timeout" in str(error).lower() or not transport.is_active():
+            raise UnavailableError(f"the guest broke off the login of {user}: {error}") from None
+        raise ForbiddenError(f"the guest does not take the key of {user}") from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise UnavailableError(f"the guest broke off the login of {user}: {error}") from None
