@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.slurm_conf import edited
 
 pytestmark = pytest.mark.e2e
 
@@ -29,17 +29,8 @@ def errors(found: list[Finding]) -> list[tuple[str, str]]:
 @pytest.fixture
 def reconfigure(cluster: Cluster) -> Iterator[Callable[[str, str], None]]:
     """Put one text in another's place in slurm.conf, and have Slurm read it; undone after the test."""
-    path = Path(cluster.directory) / "shared/slurm/slurm.conf"
-    before = path.read_text()
-
-    def change(old: str, new: str) -> None:
-        assert before.count(old) == 1, f"{old!r} in {path}"
-        path.write_text(before.replace(old, new))
-        cluster.ok("scontrol", "reconfigure")
-
-    yield change
-    path.write_text(before)
-    cluster.ok("scontrol", "reconfigure")
+    with edited(cluster) as change:
+        yield change
     cluster.wait("a site in order", lambda: not errors(findings(cluster)), 60, lambda: errors(findings(cluster)))
 
 

@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 NODES = ("n1", "n2", "n3")
 PATIENCE_S = 180
+GRACE_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,41 @@ def test_a_drained_node_is_evacuated_and_becomes_drained_and_is_held_again_when_
         cluster.ok("scontrol", "update", f"NodeName={home}", "State=RESUME")
     wait_held(cluster, *NODES)
     finish(cluster, job)
+
+
+def test_a_native_job_takes_a_node_in_the_middle_of_a_switch_and_every_vjob_finishes_whole(cluster: Cluster) -> None:
+    low = [count(cluster, "-c", "2", f"--nice={1000 * place}") for place, _ in enumerate(NODES)]
+    for job in low:
+        wait_number(cluster, job)
+    urgent = count(cluster, "-c", "2", "-N", "2", "-p", "urgent")
+    take_and_give_back(cluster, under_way(cluster, "suspend"))
+    wait_number(cluster, urgent, timeout_s=2 * PATIENCE_S)
+
+    # Now those that made way come back.
+    cluster.ok("scancel", "--batch", "--signal=USR1", str(urgent), user="alice")
+    take_and_give_back(cluster, under_way(cluster, "resume"))
+    ended_whole(cluster, urgent)
+    for job in low:
+        wait_number(cluster, job, 2)
+    finish(cluster, *low)
+
+
+def under_way(cluster: Cluster, kind: str) -> str:
+    """Wait until a VM is being suspended or resumed; returns the node of one."""
+    sql = "select coalesce(nullif(destination, ''), source) from actions where state = 'running' and kind = ?"
+    [node, *_] = cluster.wait(
+        f"a VM to {kind}", lambda: ledger(cluster, sql, kind), PATIENCE_S, lambda: explain(cluster), every_s=0.02
+    )[0]
+    return str(node)
+
+
+def take_and_give_back(cluster: Cluster, node: str) -> None:
+    """A native job that has a whole node for a moment; seen to have it before Slurm would have killed the room."""
+    job = native(cluster, "--exclusive", "-w", node)
+    waited_s = native_runs(cluster, job, PATIENCE_S)
+    assert waited_s <= GRACE_S, explain(cluster)
+    assert node not in {guest.node for guest in Machine(cluster).guests()}
+    cluster.ok("scancel", str(job), user="bob")
 
 
 def test_a_maintenance_reservation_has_its_node_free_before_it_begins(cluster: Cluster) -> None:
