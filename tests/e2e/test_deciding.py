@@ -51,8 +51,12 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
     wait_rooms(cluster)
     low = fill(cluster)
     high = cluster.sbatch("#!/bin/sh\necho here; sleep 10\n", *WHOLE, "-p", "urgent", user="bob")
-    slept = low[-1]
-    cluster.wait_vjob(slept, "sleeping", timeout_s=120)
+
+    def asleep() -> list[int]:
+        return [job for job, state in zip(low, states(cluster, *low), strict=True) if state == "sleeping"]
+
+    # All have begun a moment ago: the first that is not exempt any more makes way (PreemptExemptTime).
+    [slept] = cluster.wait("one of them to sleep", asleep, 120, lambda: cluster.describe(high))
     assert cluster.job(slept)["JobState"] == "SUSPENDED"
     assert cluster.wait_job(high, timeout_s=240)["JobState"] == "COMPLETED"
     wait_number(cluster, slept, 2)
