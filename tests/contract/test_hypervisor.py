@@ -82,6 +82,8 @@ class World(Protocol):
 
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
+    def slow_save(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
+
 
 def set_up_stores(nodes: Nodes) -> None:
     """As the engine does at their first use."""
@@ -137,6 +139,8 @@ class SimulatedWorld:
         self.durations_s.update(boot=1.0, save=1.0, restore=1.0, migrate=1.0)
         yield
         self.durations_s.clear()
+
+    slow_save = slow
 
 
 class LibvirtWorld:
@@ -240,7 +244,8 @@ class LibvirtWorld:
         try:
             yield
         finally:
-            assert self.on(node, "umount", program).returncode == 0
+            # A shell may still be reading it.
+            assert self.on(node, "umount", "--lazy", program).returncode == 0
 
     def starts_of_libvirtd(self, node: str) -> int:
         status = json.loads(self.minicluster("status", "--json").stdout)
@@ -252,9 +257,17 @@ class LibvirtWorld:
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
-        # Slows migrations only; a boot, and a save or restore of a booted guest, take some tenths of a second.
+        # Slows migrations only; a boot, and a restore of a booted guest, take some tenths of a second.
         self.on(node, "virsh", "migrate-setspeed", vm, "8")
         yield
+
+    @contextlib.contextmanager
+    def slow_save(self, node: str, vm: str) -> Iterator[None]:
+        """For saves that never come to their end: what is written is of no use."""
+        script = "printf '#!/bin/sh\\nsleep 2\\nexec cat\\n' >/tmp/slow && chmod 755 /tmp/slow"
+        assert self.on(node, "sh", "-c", script).returncode == 0
+        with self.replaced(node, f"/usr/bin/{self.nodes.check(node).save_format}", "/tmp/slow"):
+            yield
 
     def close(self) -> None:
         self.hypervisor.close()
@@ -494,10 +507,11 @@ def test_save_past_its_time_is_aborted(world: World) -> None:
     big = spec("vjob9002-0", memory_mib=512)
     boot_up(world, A, big)
     path = world.state_path(big.name) + ".partial"
-    with world.slow(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
-        world.hypervisor.save(A, big.name, path, timeout_s=0.02)
+    with world.slow_save(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
+        world.hypervisor.save(A, big.name, path, timeout_s=0.2)
     assert power(world, A, big.name) is VMPower.RUNNING
-    assert not world.exists(A, path)
+    left = world.nodes.stat(A, big.name).partial
+    assert left is None or not left.complete
 
 
 def test_abort_of_a_save(world: World) -> None:
@@ -513,7 +527,7 @@ def test_abort_of_a_save(world: World) -> None:
         except Exception as error:
             failures.append(error)
 
-    with world.slow(A, big.name):
+    with world.slow_save(A, big.name):
         thread = threading.Thread(target=save)
         thread.start()
         eventually(lambda: world.hypervisor.list_vms(A)[big.name].job_running)
@@ -772,9 +786,6 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
 def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
     boot_up(world)
-    script = "printf '#!/bin/sh\\nexec sleep 2\\n' >/tmp/slow && chmod 755 /tmp/slow"
-    assert world.on(A, "sh", "-c", script).returncode == 0
-    program = f"/usr/bin/{world.nodes.check(A).save_format}"
     failures: list[Exception] = []
 
     def save() -> None:
@@ -783,7 +794,7 @@ def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None
         except Exception as error:
             failures.append(error)
 
-    with world.replaced(A, program, "/tmp/slow"):
+    with world.slow_save(A, VM):
         thread = threading.Thread(target=save)
         thread.start()
         eventually(lambda: world.hypervisor.list_vms(A)[VM].job_running)

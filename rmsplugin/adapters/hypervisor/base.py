@@ -131,9 +131,10 @@ class Hypervisor(Protocol):
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """Write the VM's state to ``path`` on the node and end the VM.
 
-        On any failure the VM runs on (or stays paused, if it was) and no file is left at ``path``; only after a
-        failure of the hypervisor itself, which is an UnavailableError, both have to be observed. The caller names a
-        temporary path and seals it (checks, syncs, renames) afterwards. A VM that does not exist raises NotFoundError.
+        On any failure the VM runs on (or stays paused, if it was), and no whole state is left at ``path``, at most a
+        part of one; only after a failure of the hypervisor itself, which is an UnavailableError, both have to be
+        observed. The caller names a temporary path and seals it (checks, syncs, renames) afterwards. A VM that does not
+        exist raises NotFoundError.
         Raises NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
         """
         ...
