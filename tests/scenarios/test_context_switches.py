@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scenarios.world import MEMORY_MIB, NODES, World
+from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World
 
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
@@ -166,6 +168,39 @@ def test_a_vjob_that_is_cancelled_while_room_is_made_for_it_is_not_started(world
         world.until(job, S.RUNNING)
     assert world.context.ledger.plans.open_steps() == []
     assert not any(call[0] == "boot" and f"vjob{high}-" in str(call) for call in world.hypervisor.calls)
+
+
+@pytest.mark.parametrize("step", ["save", "boot", "restore"])
+def test_a_native_job_takes_a_node_in_the_middle_of_a_switch_and_nothing_is_lost(world: World, step: str) -> None:
+    low = running(world, 3)
+    world.pass_time(400)
+    node = world.context.ledger.vms(low[2])[0].host
+    taken: list[int] = []
+
+    def take() -> None:
+        job = {"partition": "plain", "node": node, "cpus": 2, "memory_mib": MEMORY_MIB, "time_limit_s": 3600}
+        taken.append(world.rms.submit(**job))  # type: ignore[arg-type]
+
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    if step == "restore":  # those that made way come back
+        world.until(high, S.RUNNING)
+        world.rms.finish(high)
+    world.hypervisor.hook_next(step, Point.BEFORE, take)
+    while not taken or world.rms.job(taken[0]).state is not JobState.RUNNING:
+        world.tick()
+    native = world.rms.job(taken[0])
+    assert native.start_time - native.submit_time < GRACE_S, "it has the node in time"
+    assert world.hypervisor.list_vms(node) == {}
+    world.rms.finish(native.job_id)
+    if step != "restore":
+        world.until(high, S.RUNNING)
+        world.rms.finish(high)
+    world.until(high, S.TERMINATED)
+    for job in low:
+        world.until(job, S.RUNNING)
+        vjob = world.context.ledger.vjob(job)
+        assert (vjob.losses, vjob.script_started, world.context.ledger.starts(job)) == (0, True, 1)
+    assert world.ended_by_epilog == []
 
 
 def test_idle_vjobs_are_packed_together_and_the_last_sleep_when_all_compute(world: World) -> None:
