@@ -7,6 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ Command = Callable[[argparse.Namespace], int]
 
 _JOB_ID = re.compile(r"\d{1,10}(_\d{1,10})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_AGE = re.compile(r"(\d{1,6})([dhm])")
 _VM = re.compile(r"\d{1,6}|vjob\d{1,10}-\d{1,6}")
 
 
@@ -90,6 +92,25 @@ def positive_seconds(text: str) -> float:
     if not 0 < number <= 7 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, and a week at most")
     return number
+
+
+def past_time(text: str) -> float:
+    """A time, or how long ago it was, as seconds since the epoch."""
+    now = datetime.now()
+    try:
+        if match := _AGE.fullmatch(text):
+            unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
+            moment = now - timedelta(**{unit: int(match[1])})
+        else:
+            moment = datetime.fromisoformat(text)
+        seconds = moment.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a time, YYYY-MM-DD[THH:MM[:SS]], nor how long ago it was, as 7d, 12h or 30m"
+        ) from None
+    if seconds > now.timestamp():
+        raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+    return max(0.0, seconds)
 
 
 def positive_amount(text: str) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from rmsplugin import __version__
 from rmsplugin.cli import (
+    calibrating,
     checking,
     confirming,
     cycles,
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     checking.add_command(commands)
     service.add_command(commands)
     ledger.add_command(commands)
+    calibrating.add_command(commands)
     return parser
 
 

@@ -26,3 +26,13 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
         "pipeline_s": 1.0,
     }
 )
+
+
+def names() -> tuple[str, ...]:
+    """What durations are of, as in the keys: run, stop, migrate, ... in the order of the section."""
+    return tuple(key.removesuffix("_s") for key in DEFAULTS if not key.endswith("_per_mib"))
+
+
+def growing() -> frozenset[str]:
+    """Those of ``names`` that depend on the memory of the VM."""
+    return frozenset(key.removesuffix("_s_per_mib") for key in DEFAULTS if key.endswith("_per_mib"))

@@ -19,17 +19,19 @@ ALLOWED = {
     "decision": {"model", "packing"},
     "planning": {"model", "packing"},
     "assessment": {"model"},
+    "calibration": {"model"},
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing"},
     "adapters": {"model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("adapters", "settings", "client"),
+        *("adapters", "settings", "client", "calibration"),
     },
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {
         "adapters",
+        "calibration",
         "client",
         "decision",
         "engine",
@@ -48,7 +50,7 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "assessment", "decision", "planning", "proposing")
+PURE = ("model", "packing", "assessment", "calibration", "decision", "planning", "proposing")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {

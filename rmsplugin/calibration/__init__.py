@@ -1,0 +1,1 @@
+"""Calibration: the model of durations fitted to what was measured, and context switches against their ideal. Pure."""

@@ -1,0 +1,123 @@
+"""Calibrating: the command that fits section [durations] of the settings to what the ledger has measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.table import Field, Row, local_time, plain_table, printable, text_of
+from rmsplugin.errors import OperationFailedError
+
+if TYPE_CHECKING:
+    from rmsplugin.calibration.fit import Fitted
+
+
+def _seconds_of(key: str) -> Any:
+    def text(row: Row) -> str:
+        return f"{row[key]:.2f}" if row["count"] else ""
+
+    return text
+
+
+_FIELDS = (
+    Field("action", "what was done", text_of("action")),
+    Field("count", "how often it was measured", text_of("count"), right=True),
+    Field("median", "seconds that it took", _seconds_of("median_s"), right=True),
+    Field("p95", "95 of 100 took no longer", _seconds_of("p95_s"), right=True),
+    Field("error", "by how much the present model is wrong, the median", _seconds_of("error_s"), right=True),
+    Field("fitted", "the same of the fitted one", _seconds_of("fitted_error_s"), right=True),
+    Field("note", "why it was not fitted", text_of("note")),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add calibrate to the command line."""
+    parser = options.add_command(
+        commands,
+        "calibrate",
+        "fit section [durations] of the settings to what the ledger has measured, on the controller",
+        _calibrate,
+        """
+        For root and engine.user, on the engine's host, whether or not the engine runs; it only reads FILE (default: the
+        ledger in engine.state_dir).
+
+        It prints the section, to be put into the settings in the place of the present one; above it, as comments, how
+        often each action was measured, the median and the 95th percentile of its seconds, and the median ERROR of the
+        present model and of the FITTED one, in seconds.
+
+        An action is an operation on a vjob from its record to its end, with all that belongs to it: Slurm, digests, the
+        guest. Memory of other VMs that moved through the same node at the same time counts as its own. It is fitted
+        by least absolute deviations: single measurements, however wrong, do not matter. Of an action that was measured
+        fewer than 10 times the present values stay. Where all VMs are of one size, what grows with the memory cannot
+        be told from what does not, and both values are scaled. Exit status 1: nothing was measured 10 times.
+
+        examples:
+          rmsplugin calibrate
+          rmsplugin calibrate --since 7d
+          rmsplugin calibrate --since 2025-11-01 --json
+          rmsplugin calibrate /var/backups/rmsplugin.sqlite
+        """,
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="the ledger, or a copy of it")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=options.past_time,
+        default=0.0,
+        help="only what began since then: YYYY-MM-DD[THH:MM[:SS]], or so long ago: 7d, 12h, 30m (default: all)",
+    )
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    # No other command waits for what these import.
+    from rmsplugin.calibration.fit import ENOUGH, fit
+    from rmsplugin.calibration.samples import samples_of
+    from rmsplugin.engine.history import read_history
+    from rmsplugin.engine.ledger_file import LEDGER_NAME
+
+    settings = read_settings(arguments.config)
+    path = arguments.file or settings.engine.state_dir / LEDGER_NAME
+    history = read_history(path, arguments.since)
+    fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump())
+    if not any(each.is_fitted for each in fitted):
+        counts = ", ".join(f"{each.action} {each.count}" for each in fitted if each.count) or "nothing"
+        raise OperationFailedError(
+            f"too little is measured in {path}{_since(arguments)}: {counts}; {ENOUGH} of an action are needed"
+        )
+    rows = [_row(each) for each in fitted]
+    values = {key: value for each in fitted for key, value in each.values().items()}
+    if arguments.json:
+        print(
+            json.dumps({"ledger": str(path), "since": arguments.since, "actions": rows, "durations": values}, indent=1)
+        )
+        return 0
+    print(printable(f"# what {path} has measured{_since(arguments)}, in seconds"))
+    for line in plain_table(_FIELDS).lines(rows):
+        print(f"# {line}")
+    print("[durations]")
+    for each in fitted:
+        for key, value in each.values().items():
+            print(f"{key} = {value}{f'  # {each.note}' if each.note else ''}")
+    return 0
+
+
+def _since(arguments: argparse.Namespace) -> str:
+    return f" since {local_time(arguments.since)}" if arguments.since else ""
+
+
+def _row(each: Fitted) -> Row:
+    return {
+        "action": each.action,
+        "count": each.count,
+        "median_s": round(each.median_s, 3),
+        "p95_s": round(each.p95_s, 3),
+        "error_s": round(each.error_s, 3),
+        "fitted_error_s": round(each.fitted_error_s, 3),
+        "fitted": each.is_fitted,
+        "note": each.note,
+    }

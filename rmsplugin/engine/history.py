@@ -1,0 +1,77 @@
+"""History: what the operations of a ledger took, read from its file, whether or not an engine runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rmsplugin import __version__
+from rmsplugin.calibration.samples import MeasuredAction, MeasuredOperation
+from rmsplugin.engine.ledger_file import read_only, schema_steps
+from rmsplugin.errors import LedgerError
+from rmsplugin.model.vjob import Geometry
+
+_OPERATIONS = "select id, kind, created, ended from operations where state = 'done' and created >= ? order by id"
+_ACTIONS = """
+    select operation_id, vm, actions.kind, source, destination, actions.state, actions.created, actions.ended, geometry
+    from actions join operations on operations.id = operation_id join vjobs using (job_id)
+    where operations.created >= ? and actions.ended > 0 order by actions.id"""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What went well, and all that was done."""
+
+    operations: tuple[MeasuredOperation, ...]
+    actions: tuple[MeasuredAction, ...]
+
+
+def read_history(path: Path, since: float = 0.0) -> History:
+    """Read the operations that were begun since that time, in seconds since the epoch. Changes nothing.
+
+    Raises:
+        LedgerError: there is no ledger, it cannot be read, or it is not of this release.
+    """
+    if not path.is_file():
+        raise LedgerError(f"there is no ledger {path}")
+    try:
+        with closing(read_only(path)) as connection:
+            connection.row_factory = sqlite3.Row
+            _require_schema(path, connection)
+            # One transaction: both are of the same moment.
+            connection.execute("begin")
+            operations = connection.execute(_OPERATIONS, [since]).fetchall()
+            actions = connection.execute(_ACTIONS, [since]).fetchall()
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{path} cannot be read: {error}") from error
+    by_operation: dict[int, list[MeasuredAction]] = defaultdict(list)
+    for row in actions:
+        by_operation[row["operation_id"]].append(_action(row))
+    return History(
+        tuple(
+            MeasuredOperation(row["kind"], row["created"], row["ended"], tuple(by_operation[row["id"]]))
+            for row in operations
+        ),
+        tuple(action for each in by_operation.values() for action in each),
+    )
+
+
+def _action(row: Any) -> MeasuredAction:
+    memory_mib = Geometry.parse(row["geometry"]).memory_mib
+    nodes = (row["source"], row["destination"])
+    return MeasuredAction(
+        row["vm"], row["kind"], nodes, memory_mib, row["created"], row["ended"], row["state"] == "done"
+    )
+
+
+def _require_schema(path: Path, connection: sqlite3.Connection) -> None:
+    applied, known = schema_steps(connection)
+    if not applied:
+        raise LedgerError(f"{path} is no ledger of rmsplugin's")
+    if applied != known:
+        release = "a newer" if applied - known else "an older"
+        raise LedgerError(f"{path} is of {release} release than this rmsplugin ({__version__}); use the command of its")
