@@ -202,6 +202,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             domain_type=hypervisor.domain_type,
             machine_type=hypervisor.machine,
             migrate_tls=hypervisor.migrate_tls,
+            migrate_converge=hypervisor.migrate_converge,
             connect_timeout_s=hypervisor.connect_timeout_s,
         ),
         nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),
