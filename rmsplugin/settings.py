@@ -137,6 +137,12 @@ class Hypervisor(_Section):
         description="machine type of new VMs, with its version: one that QEMU has on all nodes (rmsplugin check tells)",
     )
     migrate_tls: bool = Field(True, description="encrypt and authenticate the memory stream of migrations (QEMU's TLS)")
+    migrate_converge: Literal["auto-converge", "post-copy", "abort"] = Field(
+        "auto-converge",
+        description="for a VM that writes its memory faster than it can be sent: `auto-converge` slows its CPUs down; "
+        "`post-copy` moves it at once and fetches its memory afterwards: a node or network that fails then loses it; "
+        "`abort` does nothing. Past migrate_timeout_s it runs on where it was",
+    )
     connect_timeout_s: Seconds = Field(10.0, description="bound of a connection to a node")
     boot_timeout_s: Seconds = Field(120.0, description="from creation to a guest that answers")
     save_timeout_s: Seconds = Field(1800.0, description="bound of one suspend")

@@ -105,10 +105,15 @@ def nowhere(context: Context, vm: VMRow) -> bool:
         UnavailableError: one of them does not answer, and nothing is proved of it.
     """
     places = {vm.host, vm.destination, *vm.touched} - {""}
-    return not any(_has(context, place, vm) for place in sorted(places))
+    return not any(has(context, place, vm) for place in sorted(places))
 
 
-def _has(context: Context, node: str, vm: VMRow) -> bool:
+def has(context: Context, node: str, vm: VMRow) -> bool:
+    """Whether the node has the VM in any form.
+
+    Raises:
+        UnavailableError: the node does not answer, and nothing is proved of it.
+    """
     try:
         return context.hypervisor.has_vm(node, vm.name)
     except UnavailableError:

@@ -90,6 +90,7 @@ class Cycle:
         self._context.demands.look(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
+        report.problems += filter(None, [self._context.clock.problem()])
         report.problems += self._not_ours_any_more()
         if gate := self._gate.keep(seen.rms):
             report.problems.append(gate)

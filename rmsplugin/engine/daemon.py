@@ -10,13 +10,10 @@ import pwd
 import signal
 import stat
 import sys
-import threading
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import sdnotify
-from apscheduler.schedulers.background import BackgroundScheduler
 
 from rmsplugin import __version__
 from rmsplugin.adapters.guests.keys import generate_keypair
@@ -24,15 +21,17 @@ from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.rms.factory import open_rms
-from rmsplugin.engine.context import Context
+from rmsplugin.engine.context import Clock, Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.ledger_file import LEDGER_NAME
 from rmsplugin.engine.parameters import proposer_limits
+from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.service import Service
+from rmsplugin.engine.steady_clock import SteadyClock
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.proposer.proposer import Proposer
@@ -40,7 +39,7 @@ from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_CYCLE_JOB = "cycle"
+_DAY_S = 86400.0
 #: How often an engine that ends looks whether all operations have ended.
 _LOOK_S = 0.1
 
@@ -75,9 +74,12 @@ class Daemon:
 
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
-        self._scheduler = BackgroundScheduler(timezone=UTC)
-        self._woken = threading.Event()
         self._pulse = ""
+        self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
+        self._others = (
+            Periodic("watch", self._watch, settings.engine.watch_s),
+            Periodic("prune", self._prune, _DAY_S),
+        )
         self.context = open_context(settings, state_dir)
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         placing = Placing(self.context, self.executor)
@@ -98,11 +100,7 @@ class Daemon:
 
     def wake(self) -> None:
         """Have a cycle run soon; many calls before it starts make one cycle."""
-        if not self._woken.is_set() and self._scheduler.running:
-            self._woken.set()
-            self._scheduler.add_job(
-                self._run_cycle, "date", run_date=datetime.now(UTC), misfire_grace_time=None, max_instances=1
-            )
+        self._cycles.wake()
 
     async def run(self) -> None:
         """Serve and cycle until a signal asks to end."""
@@ -112,13 +110,15 @@ class Daemon:
         await self.service.open()
         self.proposer.warm_up()
         adopted = self.executor.adopt()
-        self._schedule()
+        for periodic in (self._cycles, *self._others):
+            periodic.start()
         log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
         notifier = sdnotify.SystemdNotifier()
         notifier.notify("READY=1")
         await ended.wait()
         notifier.notify("STOPPING=1")
-        self._scheduler.shutdown(wait=False)
+        for periodic in (self._cycles, *self._others):
+            periodic.close()
         self.switch.close()
         ended.clear()
         await self._let_end(ended)
@@ -137,22 +137,6 @@ class Daemon:
         left = len(self.executor.busy())
         log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
 
-    def _schedule(self) -> None:
-        self._scheduler.add_job(
-            self._run_cycle,
-            "interval",
-            id=_CYCLE_JOB,
-            seconds=self._settings.engine.cycle_s,
-            next_run_time=datetime.now(UTC),
-            coalesce=True,
-            misfire_grace_time=None,
-        )
-        self._scheduler.add_job(
-            self._watch, "interval", seconds=self._settings.engine.watch_s, coalesce=True, misfire_grace_time=None
-        )
-        self._scheduler.add_job(self._prune, "interval", hours=24, next_run_time=datetime.now(UTC))
-        self._scheduler.start()
-
     def _watch(self) -> None:
         """Nobody tells of jobs that users submit, hold or cancel: Slurm's queue is looked at."""
         try:
@@ -165,7 +149,7 @@ class Daemon:
 
     def _prune(self) -> None:
         try:
-            forgotten = self.context.ledger.prune(time.time() - self._settings.engine.keep_days * 86400)
+            forgotten = self.context.ledger.prune(self.context.clock.now() - self._settings.engine.keep_days * 86400)
         except RmspluginError as error:
             log.warning("nothing is forgotten today: %s", error)
             return
@@ -174,22 +158,22 @@ class Daemon:
 
     def _run_cycle(self) -> None:
         with self.cycle.lock:
-            # Not before: a cycle that waits for another one, or for a preview, sees what woke it meanwhile.
-            self._woken.clear()
-            try:
-                self.cycle.run()
-            except Exception:
-                # A fault in one cycle must not end all cycles: running vjobs still need to be looked after.
-                log.exception("the cycle failed")
+            # Not before: a cycle that waits for a preview sees what woke it meanwhile.
+            self._cycles.heard()
+            self.cycle.run()
 
 
 def open_context(settings: Settings, state_dir: Path) -> Context:
     """Open ledger and adapters."""
     private, public = root_keys(state_dir)
     slurm, hypervisor, nodes = settings.slurm, settings.hypervisor, settings.nodes
+    steady = SteadyClock()
+    ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
+    steady.not_before(ledger.newest_time())
     return Context(
         settings=settings,
-        ledger=Ledger(state_dir / LEDGER_NAME),
+        ledger=ledger,
+        clock=Clock(now=steady.now, ahead_s=steady.ahead_s, problem=steady.problem),
         rms=open_rms(
             slurm.adapter,
             bin_dir=slurm.bin_dir,
@@ -203,6 +187,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             domain_type=hypervisor.domain_type,
             machine_type=hypervisor.machine,
             migrate_tls=hypervisor.migrate_tls,
+            migrate_converge=hypervisor.migrate_converge,
             connect_timeout_s=hypervisor.connect_timeout_s,
         ),
         nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),
@@ -261,5 +246,4 @@ def _log_to_stderr() -> None:
     # journald adds the time; elsewhere a person wants it.
     stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for name in ("apscheduler", "paramiko"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("paramiko").setLevel(logging.WARNING)

@@ -27,7 +27,7 @@ from rmsplugin.engine.operations.stop import stop
 from rmsplugin.engine.operations.suspend import suspend
 from rmsplugin.engine.rows import Operation, OperationKind
 from rmsplugin.engine.task import CancelledError, Task
-from rmsplugin.errors import LostStateError, OperationFailedError, RmspluginError
+from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
@@ -105,11 +105,13 @@ class Executor:
             changes: of the vjob's row, made in the same transaction.
 
         Raises:
-            RefusedError: another operation on the vjob is under way.
+            RefusedError: another operation on the vjob is under way, or nobody knows yet how the last one ended.
             IllegalTransitionError: the vjob is not in a state for it.
         """
         ledger = self._context.ledger
         with ledger.transaction():
+            if (kind is K.SUSPEND or destinations) and any(vm.destination for vm in ledger.vms(job_id)):
+                raise RefusedError("a migration of it has not ended: where its VMs are is not known yet")
             operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)

@@ -63,6 +63,11 @@ class Ledger:
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
 
+    def newest_time(self) -> float:
+        """The latest time of which the ledger has something that happened; 0 if it has nothing."""
+        times = "select time from events union all select max(state_since, wrapper_seen) from vjobs"
+        return float(self._rows(f"select coalesce(max(time), 0) as newest from ({times})")[0]["newest"])
+
     def close(self) -> None:
         """Close the database."""
         with self._lock:

@@ -10,6 +10,7 @@ from rmsplugin.adapters.hypervisor.base import VMInfo, VMStatistics
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
+from rmsplugin.engine.steady_clock import of_the_rms
 from rmsplugin.errors import RmspluginError
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class _Node:
 def observe(context: Context) -> Observation:
     """Look at everything once. Raises UnavailableError if the RMS does not answer."""
     taken = context.clock.now()
-    rms = context.rms.snapshot()
+    rms = of_the_rms(context.rms.snapshot(), context.clock.ahead_s())
     answers: dict[str, _Node] = {}
     unreachable: dict[str, str] = {}
     # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -64,7 +63,7 @@ class Routes:
         self._turns = turns
         self._waits = waits
         self._previews = Previews(context, cycle, turns)
-        self._started = time.time()
+        self._started = context.clock.now()
 
     def table(self) -> list[Route]:
         """All requests of the API."""
@@ -136,7 +135,7 @@ class Routes:
         room = parsing.job_id(asked.path["id"])
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
-        report = RoomReport(time.time(), room, node, hook, problem, ended)
+        report = RoomReport(self._context.clock.now(), room, node, hook, problem, ended)
         return await self._do(asked, lambda: self._requests.room_report(asked.uid, report))
 
     # -- the wrapper, and who logs in ----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Protocol
 import in_head
 import pytest
 
-from rmsplugin.adapters.hypervisor.base import Hypervisor, KernelImage, VMPower, VMSpec
+from rmsplugin.adapters.hypervisor.base import Converge, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor, SimulatedState
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
@@ -40,6 +40,8 @@ VM = "vjob9001-0"
 MACHINE = "pc-q35-7.2"
 MEMORY_MIB = 96
 INSIDE = os.environ.get(in_head.VARIABLE)
+#: A guest that writes some 10 MiB of its memory, over and over.
+WRITES = f'rdinit=/bin/sh -- -c "while :; do cat {"/bin/busybox " * 5} >/x; done"'
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
 SLACK_S = 15.0
 
@@ -83,6 +85,8 @@ class World(Protocol):
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
     def slow_save(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
+
+    def writing(self, node: str, vm: str, converge: Converge) -> contextlib.AbstractContextManager[float]: ...
 
 
 def set_up_stores(nodes: Nodes) -> None:
@@ -141,6 +145,13 @@ class SimulatedWorld:
         self.durations_s.clear()
 
     slow_save = slow
+
+    @contextlib.contextmanager
+    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
+        self.hypervisor.converge = converge
+        self.hypervisor.set_writing(vm, True)
+        self.durations_s.update(migrate=0.5)
+        yield 1.0
 
 
 class LibvirtWorld:
@@ -253,7 +264,7 @@ class LibvirtWorld:
 
     def up(self, node: str, vm: str) -> bool:
         console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
-        return console.exists() and b"Run /init" in console.read_bytes()
+        return console.exists() and b"as init process" in console.read_bytes()
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
@@ -268,6 +279,14 @@ class LibvirtWorld:
         assert self.on(node, "sh", "-c", script).returncode == 0
         with self.replaced(node, f"/usr/bin/{self.nodes.check(node).save_format}", "/tmp/slow"):
             yield
+
+    @contextlib.contextmanager
+    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
+        """Send memory more slowly than the VM writes it; yields a time in which all could be sent once, not more."""
+        self.hypervisor._migrate_converge = converge
+        assert self.on(node, "virsh", "migrate-setspeed", vm, "16").returncode == 0
+        assert self.on(node, "virsh", "migrate-setspeed", "--postcopy", vm, "2").returncode == 0
+        yield 12.0
 
     def close(self) -> None:
         self.hypervisor.close()
@@ -314,7 +333,7 @@ def boot(world: World, node: str = A, vm: VMSpec | None = None) -> None:
 def boot_up(world: World, node: str = A, vm: VMSpec | None = None) -> None:
     """Boot, and wait for the guest's init: only then has the VM memory of some size."""
     boot(world, node, vm)
-    eventually(lambda: world.up(node, (vm or spec()).name))
+    eventually(lambda: world.up(node, (vm or spec()).name), timeout_s=90)
 
 
 def power(world: World, node: str, name: str = VM) -> VMPower | None:
@@ -620,6 +639,60 @@ def test_migration_past_its_time_is_aborted(world: World) -> None:
     info = world.hypervisor.list_vms(A)[big.name]
     assert (info.power, info.job_running) == (VMPower.RUNNING, False)
     eventually(lambda: world.hypervisor.list_vms(B) == {})
+
+
+def writer(name: str) -> VMSpec:
+    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", WRITES)
+    return spec(name, memory_mib=128, image=image)
+
+
+@pytest.mark.parametrize("converge", ["auto-converge", "post-copy", "abort"])
+def test_migration_of_a_vm_that_writes_faster_than_can_be_sent(world: World, converge: Converge) -> None:
+    vm = writer("vjob9007-0")
+    boot_up(world, A, vm)
+    with world.writing(A, vm.name, converge) as enough_s:
+        if converge != "abort":
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=10 * enough_s)
+            assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
+            return
+        with at_most(enough_s + SLACK_S), pytest.raises(TimedOutError):
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=enough_s)
+    info = world.hypervisor.list_vms(A)[vm.name]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    eventually(lambda: world.hypervisor.list_vms(B) == {})
+
+
+def test_post_copy_that_breaks_off_leaves_half_a_vm_that_can_only_be_ended(world: World) -> None:
+    vm = writer("vjob9008-0")
+    boot_up(world, A, vm)
+    failures: list[Exception] = []
+
+    def migrate() -> None:
+        try:
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=120)
+        except Exception as error:
+            failures.append(error)
+
+    with world.writing(A, vm.name, "post-copy"):
+        thread = threading.Thread(target=migrate)
+        thread.start()
+        eventually(lambda: power(world, B, vm.name) is VMPower.RUNNING, timeout_s=100)
+        world.hypervisor.abort_job(A, vm.name)  # it is too late for that
+        world.hypervisor.stop(B, vm.name, timeout_s=20)
+        thread.join(60)
+    assert [type(error) for error in failures] == [OperationFailedError]
+    info = world.hypervisor.list_vms(A)[vm.name]
+    assert (info.power, info.job_running) == (VMPower.POSTCOPY_FAILED, False)
+    calls: list[Callable[[], object]] = [
+        lambda: world.hypervisor.unpause(A, vm.name, timeout_s=20),
+        lambda: world.hypervisor.save(A, vm.name, world.state_path(vm.name), timeout_s=20),
+        lambda: world.hypervisor.migrate(vm.name, A, B, timeout_s=20),
+    ]
+    for call in calls:
+        with pytest.raises(OperationFailedError):
+            call()
+    world.hypervisor.stop(A, vm.name, timeout_s=20)
+    assert not world.hypervisor.has_vm(A, vm.name)
 
 
 # Nodes that do not answer.

@@ -21,6 +21,7 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.steady_clock import SteadyClock
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.configuration import Configuration
@@ -151,6 +152,7 @@ class World:
             self.settings = self.settings.model_copy(update={"nodes": of_nodes})
         self.workers = workers
         self.time = 1_000_000.0
+        self.jumped_s = 0.0  # by how much the controller's clock was set forward
         self._time_lock = threading.Lock()
         self._ledger_path = directory / "ledger.sqlite"
         self.files = SimulatedFiles()
@@ -161,7 +163,7 @@ class World:
             files=self.files,
         )
         self.rms = SimulatedRms(
-            lambda: self.time,
+            self.wall,
             [
                 *(RmsNode(name, *size, True, False, "IDLE") for name, size in self.sizes.items()),
                 *(RmsNode(name, 1024, 1 << 22, True, False, "IDLE") for name in FRONTS),
@@ -197,6 +199,10 @@ class World:
                     self.ended_by_epilog.append(name)
                     self.hypervisor.kill_vm(name)
 
+    def wall(self) -> float:
+        """What the controller's clock says, which may be set; ``time`` only passes."""
+        return self.time + self.jumped_s
+
     def pass_time(self, seconds: float) -> None:
         """Virtual time goes on."""
         with self._time_lock:
@@ -215,7 +221,9 @@ class World:
             self.close()
             self.settle()
         self.life = life = Life(None)
-        ledger = MortalLedger(self._ledger_path, clock=lambda: self.time)
+        steady = SteadyClock(wall=self.wall, monotonic=lambda: self.time)
+        ledger = MortalLedger(self._ledger_path, clock=steady.now)
+        steady.not_before(ledger.newest_time())
         self.context = Context(
             settings=self.settings,
             ledger=ledger,
@@ -224,7 +232,7 @@ class World:
             nodes=Mortal("agent", self.nodes, life, self.neighbours),
             guests=Mortal("guests", self.guests, life, self.neighbours),
             root_public_key="ssh-ed25519 AAAA",
-            clock=Clock(now=lambda: self.time, sleep=self.pass_time, wait=self._wait),
+            clock=Clock(steady.now, self.pass_time, self._wait, steady.ahead_s, steady.problem),
         )
         self.executor = self.make_executor()
         self.placing = Placing(self.context, self.executor)
@@ -281,7 +289,7 @@ class World:
         """The wrapper of a running job gives its signs of life, whoever listens."""
         for vjob in self.context.ledger.vjobs():
             if self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING:
-                self.context.signs.heard(vjob.job_id, self.time)
+                self.context.signs.heard(vjob.job_id, self.context.clock.now())
 
     def cycle_beside(self, seconds: float = 1.0) -> None:
         """One cycle beside the operations under way, as the daemon runs it: nothing is waited for."""

@@ -10,7 +10,7 @@ from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
 from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, domain_xml, with_paths_of
-from rmsplugin.adapters.hypervisor.libvirt import offered_machines
+from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines
 
 #: Comes with Debian's package libvirt0.
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")

@@ -91,7 +91,6 @@ STANDARD_LIBRARY_ONLY = ("client", "hook", "room_hook", "node_agent", "model", "
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {
     "aiohttp",
-    "apscheduler",
     "cryptography",
     "libvirt",
     "lxml",

@@ -15,10 +15,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
+
+#: What is done for a VM that writes its memory faster than it can be sent: its CPUs are slowed down until the rest can;
+#: or it is sent away as it is and fetches from there what it needs; or nothing, and the migration ends at its time.
+Converge = Literal["auto-converge", "post-copy", "abort"]
 
 
 class VMPower(enum.StrEnum):
@@ -28,6 +32,7 @@ class VMPower(enum.StrEnum):
     PAUSED = "paused"
     INCOMING = "incoming"  # the destination side of a migration or restore that has not finished
     CRASHED = "crashed"
+    POSTCOPY_FAILED = "post-copy failed"  # one half of a VM, whose other half it had gone to and is lost: never runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,12 @@ class Hypervisor(Protocol):
     ) -> None:
         """Move the running VM live. Nothing happens if it runs on ``destination`` (and not on ``source``) already.
 
-        On failure the VM runs on at ``source``. A VM that is on neither raises NotFoundError.
+        On failure the VM runs on at ``source``, and so it does when its time is over: the migration is aborted then. A
+        VM that is on neither raises NotFoundError.
+
+        Not so once a migration has gone over to post-copy: the VM runs on ``destination`` then, and nothing aborts it
+        any more. What has become of it past its time has to be observed; when it breaks off, the VM is lost, and what
+        is left of it is POSTCOPY_FAILED (OperationFailedError).
         Raises OperationFailedError, TimedOutError, UnavailableError.
         """
         ...

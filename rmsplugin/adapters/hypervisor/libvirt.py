@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import libvirt
-from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import (
+    Converge,
     HostInfo,
     Progress,
     VMInfo,
@@ -22,6 +22,17 @@ from rmsplugin.adapters.hypervisor.base import (
 from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, with_paths_of
 from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state
 from rmsplugin.adapters.hypervisor.libvirt_link import Call, Link, start_event_loop
+from rmsplugin.adapters.hypervisor.libvirt_values import (
+    JobProgress,
+    exists,
+    job_progress,
+    offered_domain_type,
+    offered_machines,
+    operation,
+    power,
+    statistics,
+    version,
+)
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,
@@ -39,6 +50,17 @@ DomainType = Literal["auto", "kvm", "qemu"]
 _POLL_S = 0.25
 #: How long an aborted save or migration may take to come to its end.
 _ABORT_GRACE_S = 20.0
+#: A migration goes over to post-copy when it begins to send for the third time what was written meanwhile; or when so
+#: much of its time is over.
+_POSTCOPY_ITERATION = 4
+_POSTCOPY_SHARE = 0.5
+
+_CONVERGE_FLAGS = {
+    # QEMU slows the guest down only when the memory is written faster than it can be sent.
+    "auto-converge": libvirt.VIR_MIGRATE_AUTO_CONVERGE,
+    "post-copy": libvirt.VIR_MIGRATE_POSTCOPY,
+    "abort": 0,
+}
 
 
 class LibvirtHypervisor:
@@ -57,6 +79,7 @@ class LibvirtHypervisor:
         machine_type: str,
         cpu_model: str = "",
         migrate_tls: bool = True,
+        migrate_converge: Converge = "auto-converge",
         connect_timeout_s: float = 10.0,
         call_timeout_s: float = 10.0,
     ) -> None:
@@ -71,6 +94,7 @@ class LibvirtHypervisor:
                 restored or migrated keeps the one that it was made with.
             cpu_model: likewise; see ``Machine``.
             migrate_tls: encrypt and authenticate the memory stream (libvirt's VIR_MIGRATE_TLS).
+            migrate_converge: what is done for a VM that writes its memory faster than it can be sent.
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of the calls that take no ``timeout_s``.
         """
@@ -80,6 +104,7 @@ class LibvirtHypervisor:
         self._machine_type = machine_type
         self._cpu_model = cpu_model
         self._migrate_tls = migrate_tls
+        self._migrate_converge = migrate_converge
         self._connect_timeout_s = connect_timeout_s
         self._call_timeout_s = call_timeout_s
         self._links: dict[str, Link] = {}
@@ -96,11 +121,11 @@ class LibvirtHypervisor:
             # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out what was plugged in later.
             memory_kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)["total"]
             cpus = conn.getInfo()[2]
-            versions = f"QEMU {_version(conn.getVersion())}, libvirt {_version(conn.getLibVersion())}"
+            versions = f"QEMU {version(conn.getVersion())}, libvirt {version(conn.getLibVersion())}"
             return cpus, memory_kib // 1024, versions, conn.getCapabilities()
 
         cpus, memory_mib, versions, capabilities = self._query(node, "describing the host", ask)
-        kind = self._chosen(_offered_domain_type(capabilities))
+        kind = self._chosen(offered_domain_type(capabilities))
         return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
@@ -118,9 +143,9 @@ class LibvirtHypervisor:
         states = self._query(node, "listing VMs", ask)
         jobs = self._jobs(node, list(states))
         return {
-            name: VMInfo(name, node, _power(state, reason, jobs[name]), uuid, jobs[name] is not None)
+            name: _info(node, name, uuid, power(state, reason, jobs[name]), jobs[name])
             for name, (uuid, state, reason) in sorted(states.items())
-            if _exists(state)
+            if exists(state)
         }
 
     def has_vm(self, node: str, name: str) -> bool:
@@ -138,7 +163,7 @@ class LibvirtHypervisor:
         def ask(conn: libvirt.virConnect) -> None:
             for name in names:
                 try:
-                    jobs[name] = _operation(conn.lookupByName(name))
+                    jobs[name] = operation(conn.lookupByName(name))
                 except libvirt.libvirtError as error:
                     if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
                         jobs[name] = None
@@ -157,7 +182,7 @@ class LibvirtHypervisor:
 
         def ask(conn: libvirt.virConnect) -> dict[str, VMStatistics]:
             return {
-                domain.name(): _statistics(values)
+                domain.name(): statistics(values)
                 for domain, values in conn.getAllDomainStats(wanted, flags)
                 if parse_vm_name(domain.name())
             }
@@ -194,6 +219,8 @@ class LibvirtHypervisor:
 
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
+        if self._find(node, name) is VMPower.POSTCOPY_FAILED:
+            raise OperationFailedError(f"{name} on {node} cannot run: {_HALF}")
 
         def resume(conn: libvirt.virConnect) -> None:
             domain = conn.lookupByName(name)
@@ -207,6 +234,8 @@ class LibvirtHypervisor:
         before = self._find(node, name)
         if before is None:
             raise NotFoundError(f"no VM {name} on {node}")
+        if before is VMPower.POSTCOPY_FAILED:
+            raise OperationFailedError(f"{name} on {node} cannot be saved: {_HALF}")
         parameters = {libvirt.VIR_DOMAIN_SAVE_PARAM_FILE: path}
         call = self._link(node).start(
             f"saving {name}", lambda conn: bool(conn.lookupByName(name).saveParams(parameters, 0))
@@ -252,12 +281,13 @@ class LibvirtHypervisor:
             if there is VMPower.INCOMING:
                 raise OperationFailedError(f"{name} on {destination} has not arrived yet")
             return
+        if VMPower.POSTCOPY_FAILED in (there, before):
+            raise OperationFailedError(f"{name} cannot go on from {source} to {destination}: {_HALF}")
         flags = (
             libvirt.VIR_MIGRATE_LIVE
             | libvirt.VIR_MIGRATE_PEER2PEER
             | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-            # QEMU slows the guest down only when the memory is written faster than it can be sent.
-            | libvirt.VIR_MIGRATE_AUTO_CONVERGE
+            | _CONVERGE_FLAGS[self._migrate_converge]
             | (libvirt.VIR_MIGRATE_TLS if self._migrate_tls else 0)
         )
         uri = self._migrate_uri_template.format(node=destination)
@@ -268,8 +298,9 @@ class LibvirtHypervisor:
             lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
         )
         try:
-            self._watch(call, source, name, timeout_s, progress)
-        except RmspluginError:
+            self._watch(call, source, name, timeout_s, progress, postcopy=self._migrate_converge == "post-copy")
+        except RmspluginError as error:
+            self._require_whole(source, name, error)
             # A VM that is paused here may be about to run there (I1).
             if self._is_gone(destination, name):
                 self._keep_running(source, name, before)
@@ -304,19 +335,37 @@ class LibvirtHypervisor:
             raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s")
         return call.result()
 
-    def _watch(self, call: Call[T], node: str, name: str, timeout_s: float, progress: Progress | None) -> T:
-        """Wait for a save or a migration, telling its progress; abort it when its time is over."""
-        deadline = time.monotonic() + timeout_s
+    def _watch(
+        self,
+        call: Call[T],
+        node: str,
+        name: str,
+        timeout_s: float,
+        progress: Progress | None,
+        *,
+        postcopy: bool = False,
+    ) -> T:
+        """Wait for a save or a migration, telling its progress; abort it when its time is over.
+
+        With ``postcopy``, a migration that does not come to its end goes over to that, and is not aborted any more.
+        """
+        began = time.monotonic()
+        deadline, switch_at = began + timeout_s, began + timeout_s * _POSTCOPY_SHARE
         while not call.wait(min(_POLL_S, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 return self._abort(call, node, name, timeout_s)
-            if progress:
-                try:
-                    done, total = self._query(node, f"asking how far {name} is", lambda conn: _job_bytes(conn, name))
-                except RmspluginError:
-                    continue  # It has just ended, or nobody answers: the call itself will tell.
-                if total:
-                    progress(done, total)
+            if progress is None and not postcopy:
+                continue
+            try:
+                seen = self._query(node, f"asking how far {name} is", lambda conn: job_progress(conn, name))
+                if postcopy and (seen.iteration >= _POSTCOPY_ITERATION or time.monotonic() >= switch_at):
+                    self._query(
+                        node, f"sending {name} away", lambda conn: conn.lookupByName(name).migrateStartPostCopy(0)
+                    )
+                    postcopy = False
+            except RmspluginError:
+                continue  # It has just ended, or nobody answers: the call itself will tell.
+            _tell(progress, seen)
         return call.result()
 
     def _abort(self, call: Call[T], node: str, name: str, timeout_s: float) -> T:
@@ -326,6 +375,15 @@ class LibvirtHypervisor:
         if call.failed:
             raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s and was aborted")
         return call.result()  # It was done before the abort reached it.
+
+    def _require_whole(self, node: str, name: str, error: RmspluginError) -> None:
+        """After a failed migration: raise OperationFailedError if it had gone over to post-copy and broke off."""
+        try:
+            if self._find(node, name) is not VMPower.POSTCOPY_FAILED:
+                return
+        except RmspluginError:
+            return  # Nobody answers; the failure itself is told.
+        raise OperationFailedError(f"{name} is lost, or at least cannot run: {_HALF} ({error})") from error
 
     def _keep_running(self, node: str, name: str, before: VMPower) -> None:
         """After a failure: let a VM that ran before run on. libvirt does that itself, nearly always."""
@@ -366,7 +424,7 @@ class LibvirtHypervisor:
             try:
                 domain = conn.lookupByName(name)
                 state, reason = domain.state()
-                return _power(state, reason, _operation(domain)) if _exists(state) else None
+                return power(state, reason, operation(domain)) if exists(state) else None
             except libvirt.libvirtError as error:
                 if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
                     return None
@@ -400,7 +458,7 @@ class LibvirtHypervisor:
             known = self._detected.get(node)
         if known is None:
             offered = self._query(
-                node, "reading capabilities", lambda conn: _offered_domain_type(conn.getCapabilities())
+                node, "reading capabilities", lambda conn: offered_domain_type(conn.getCapabilities())
             )
             known = self._chosen(offered)
             with self._lock:
@@ -422,63 +480,15 @@ class LibvirtHypervisor:
             return self._links[node]
 
 
-def _version(number: int) -> str:
-    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+#: What is wrong with a VM that is POSTCOPY_FAILED.
+_HALF = "its post-copy migration broke off, and one half of its memory is on each side"
 
 
-def _offered_domain_type(capabilities: str) -> str:
-    document = etree.fromstring(capabilities.encode())
-    return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
+def _info(node: str, name: str, uuid: str, now: VMPower, under_way: int | None) -> VMInfo:
+    # libvirt keeps the job of a migration that broke off in post-copy, and nothing is under way in it.
+    return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.POSTCOPY_FAILED)
 
 
-def offered_machines(capabilities: str) -> frozenset[str]:
-    """The machine types with a version that libvirt's capabilities name."""
-    document = etree.fromstring(capabilities.encode())
-    machines = document.findall("guest/arch[@name='x86_64']//machine")
-    # One with `canonical` is an alias, such as q35.
-    return frozenset(machine.text for machine in machines if machine.text and machine.get("canonical") is None)
-
-
-def _exists(state: int) -> bool:
-    return state not in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_NOSTATE)
-
-
-def _operation(domain: libvirt.virDomain) -> int | None:
-    """What is under way in the VM; None if nothing is."""
-    try:
-        statistics = domain.jobStats()
-    except libvirt.libvirtError as error:
-        # What libvirt says on the destination of a migration: it has figures only at the source.
-        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
-            return int(libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN)
-        raise
-    if statistics["type"] == libvirt.VIR_DOMAIN_JOB_NONE:
-        return None
-    return int(statistics.get("operation", libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN))
-
-
-def _job_bytes(conn: libvirt.virConnect, name: str) -> tuple[int, int]:
-    statistics = conn.lookupByName(name).jobStats()
-    total = int(statistics.get("data_total", 0))
-    # What was sent counts headers, and pages that were sent again, which the total of newer QEMUs does not.
-    return min(int(statistics.get("data_processed", 0)), total), total
-
-
-def _power(state: int, reason: int, operation: int | None) -> VMPower:
-    if state == libvirt.VIR_DOMAIN_PAUSED:
-        incoming = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_RESTORE)
-        starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
-        return VMPower.INCOMING if starting or operation in incoming else VMPower.PAUSED
-    if state == libvirt.VIR_DOMAIN_CRASHED:
-        return VMPower.CRASHED
-    return VMPower.RUNNING
-
-
-def _statistics(values: dict[str, Any]) -> VMStatistics:
-    delays = [value for key, value in values.items() if key.startswith("vcpu.") and key.endswith(".delay")]
-    return VMStatistics(
-        cpu_time_ns=values.get("cpu.time"),
-        vcpu_delay_ns=sum(delays) if delays else None,
-        memory_rss_kib=values.get("balloon.rss"),
-        memory_current_kib=values.get("balloon.current"),
-    )
+def _tell(progress: Progress | None, seen: JobProgress) -> None:
+    if progress and seen.total_bytes:
+        progress(seen.done_bytes, seen.total_bytes)

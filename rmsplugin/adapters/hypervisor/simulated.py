@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rmsplugin.adapters.hypervisor.base import HostInfo, Progress, VMInfo, VMPower, VMSpec, VMStatistics
+from rmsplugin.adapters.hypervisor.base import Converge, HostInfo, Progress, VMInfo, VMPower, VMSpec, VMStatistics
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,
@@ -27,6 +28,9 @@ from rmsplugin.errors import (
 
 MIB = 1 << 20
 
+#: How many times as long the migration of a VM takes whose CPUs have to be slowed down for it.
+_CONVERGES_AFTER = 3.0
+
 
 class InvariantBreachedError(AssertionError):
     """The engine asked for something that must never happen."""
@@ -37,6 +41,7 @@ class Point(enum.StrEnum):
 
     BEFORE = "before"  # nothing has happened yet
     DURING = "during"  # half of it is done; if the hook raises, it stays so until ``settle``
+    POSTCOPY = "post-copy"  # a migration has gone over to post-copy
     AFTER = "after"  # all has happened, the caller has not been told
 
 
@@ -160,6 +165,7 @@ class SimulatedHypervisor:
         sleep: Callable[[float], None],
         durations_s: Mapping[str, float] | None = None,
         files: SimulatedFiles | None = None,
+        converge: Converge = "auto-converge",
     ) -> None:
         """Make a cluster without VMs.
 
@@ -169,17 +175,20 @@ class SimulatedHypervisor:
             sleep: called with seconds while an action lasts; no lock is held then.
             durations_s: how long each of the acting methods takes; 0 where not given. May change on the way.
             files: the nodes' state files, shared with SimulatedNodes.
+            converge: what is done for VMs that ``set_writing`` says write their memory too fast for a migration.
         """
         self._capacity = dict(nodes)
         self._clock = clock
         self._sleep = sleep
         self._durations_s = durations_s if durations_s is not None else {}
         self.files = files or SimulatedFiles()
+        self.converge: Converge = converge
         self.violations: list[str] = []
         self.calls: list[tuple[str, ...]] = []
         self._guests: dict[str, dict[str, _Guest]] = {node: {} for node in nodes}
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
+        self._writing: set[str] = set()
         self._serials: dict[str, int] = {}
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, str | None, Exception]] = []
@@ -237,6 +246,11 @@ class SimulatedHypervisor:
                 if vm in guests:
                     self._count(node)
             self._demands[vm] = cpus
+
+    def set_writing(self, vm: str, writing: bool) -> None:
+        """Let the VM write its memory faster than a migration can send it, or not any more."""
+        with self._lock:
+            (self._writing.add if writing else self._writing.discard)(vm)
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -304,6 +318,7 @@ class SimulatedHypervisor:
             guest = self._guests[node].get(name)
             if guest is None:
                 raise NotFoundError(f"no VM {name} on {node}")
+            self._refuse_half(guest)
             self._refuse_busy(guest)
             self._serials[name] = self._serials.get(name, 0) + 1
             state = SimulatedState(name, guest.spec.memory_mib * MIB, self._serials[name])
@@ -349,6 +364,7 @@ class SimulatedHypervisor:
                 raise NotFoundError(f"no VM {name} on {node}")
             if guest.power is VMPower.RUNNING:
                 return
+            self._refuse_half(guest)
         self._act("unpause", name, timeout_s, None, partial(self._become, node, name, VMPower.RUNNING), lambda: None)
 
     def migrate(
@@ -364,10 +380,12 @@ class SimulatedHypervisor:
                 if name in self._guests[destination]:
                     return
                 raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
+            self._refuse_half(guest)
             self._refuse_busy(guest)
             self._place(destination, guest.spec, moving_from=source)
             power_before = guest.power
             guest.job_running = True
+            writing = name in self._writing
 
         def succeed() -> None:
             self._remove(source, name)
@@ -377,14 +395,40 @@ class SimulatedHypervisor:
             self._remove(destination, name)
             self._become(source, name, power_before)
 
-        self._act("migrate", name, timeout_s, progress, succeed, fail, total=guest.spec.memory_mib * MIB)
+        def break_off() -> None:
+            self._remove(destination, name)
+            self._become(source, name, VMPower.POSTCOPY_FAILED)
+
+        def go_over() -> None:
+            with self._lock:
+                if ("migrate", name) not in self._pending:
+                    return  # it has ended meanwhile
+                self._pending["migrate", name] = _Pending(succeed, break_off)
+                self._count(source)
+                self._guests[source][name].power = VMPower.PAUSED
+                self._guests[destination][name].power = power_before
+            self._call_hook("migrate", Point.POSTCOPY, name)
+
+        lasts = {"auto-converge": _CONVERGES_AFTER, "post-copy": 1.0, "abort": math.inf}[self.converge]
+        self._act(
+            "migrate",
+            name,
+            timeout_s,
+            progress,
+            succeed,
+            fail,
+            total=guest.spec.memory_mib * MIB,
+            lasts=lasts if writing else 1.0,
+            half_way=go_over if writing and self.converge == "post-copy" else None,
+        )
 
     def abort_job(self, node: str, name: str) -> None:
         """See ``base.Hypervisor``."""
         with self._lock:
             self._enter("abort_job", node, name)
             guest = self._guests[node].get(name)
-            if guest is not None and guest.job_running:
+            in_postcopy = guest is not None and guest.power is VMPower.PAUSED and len(self.where(name)) > 1
+            if guest is not None and guest.job_running and not in_postcopy:
                 self._aborted.add(name)
 
     def close(self) -> None:
@@ -411,9 +455,15 @@ class SimulatedHypervisor:
         fail: Callable[[], None],
         *,
         total: int = 0,
+        lasts: float = 1.0,
+        half_way: Callable[[], None] | None = None,
     ) -> None:
-        """Let the second half of an action happen, after its duration; the first half is done."""
-        duration_s = self._durations_s.get(method, 0.0)
+        """Let the second half of an action happen, after its duration; the first half is done.
+
+        It ``lasts`` so many times as long as that of others. ``half_way`` is called when half of it is over.
+        """
+        usual_s = self._durations_s.get(method, 0.0)
+        duration_s = usual_s * lasts if math.isfinite(lasts) else math.inf
         with self._lock:
             # Whatever kills the caller from here on leaves the hypervisor to conclude by itself.
             self._pending[method, vm] = _Pending(succeed, fail)
@@ -421,8 +471,12 @@ class SimulatedHypervisor:
         self._sleep(min(duration_s, timeout_s) / 2)
         if progress:
             progress(total // 2, total)
+        if half_way:
+            half_way()
         self._sleep(min(duration_s, timeout_s) / 2)
         with self._lock:
+            if half_way and duration_s > timeout_s:
+                raise TimedOutError(f"{method} of {vm} did not end within {timeout_s:g} s, and goes on")
             if self._pending.pop((method, vm), None) is None:
                 raise OperationFailedError(f"{method} of {vm} ended with the VM")
             try:
@@ -443,6 +497,10 @@ class SimulatedHypervisor:
     def _fail_pending(self, vm: str) -> None:
         for key in [key for key in self._pending if key[1] == vm]:
             self._pending.pop(key).fail()
+
+    def _refuse_half(self, guest: _Guest) -> None:
+        if guest.power is VMPower.POSTCOPY_FAILED:
+            raise OperationFailedError(f"{guest.spec.name} is only half there: its post-copy migration broke off")
 
     def _refuse_busy(self, guest: _Guest) -> None:
         if guest.job_running:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.engine.absence import has
 from rmsplugin.engine.gone import end_vm
 from rmsplugin.engine.operations.resume import drop_config_quietly
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
-from rmsplugin.errors import OperationFailedError
+from rmsplugin.errors import LostStateError, OperationFailedError
 
 
 def migrate(task: Task) -> None:
@@ -27,6 +28,7 @@ def _migrate(task: Task, vm: VMRow) -> None:
         _follow(task, vm)
         return
     settle_jobs(task, source, vm.name)
+    _require_whole(task, vm)
     try:
         with task.action("migrate", vm, source=source, destination=destination) as progress:
             put_config(task, vm, destination)
@@ -41,9 +43,10 @@ def _migrate(task: Task, vm: VMRow) -> None:
         # Believe what is seen, not what the call returned: it may have arrived although the call failed. One that is
         # at its source with nothing under way has not left, whether or not its destination can be asked.
         settle_jobs(task, source, vm.name)
-        arrived = not _seen_at(task, vm, source) and _seen_at(task, vm, destination)
-        context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
-        drop_config_quietly(task, vm, source if arrived else destination)
+        if not _is_half(task, vm, source):
+            arrived = not _seen_at(task, vm, source) and _seen_at(task, vm, destination)
+            context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
+            drop_config_quietly(task, vm, source if arrived else destination)
     task.event("migrated", f"{vm.name} runs on {destination}", vm=vm.name, node=destination)
 
 
@@ -52,11 +55,30 @@ def _follow(task: Task, vm: VMRow) -> None:
     context = task.context
     settle_jobs(task, vm.destination, vm.name)
     found = context.hypervisor.list_vms(vm.destination).get(vm.name)
+    if found is not None and found.power is VMPower.POSTCOPY_FAILED:
+        raise LostStateError(f"{vm.host}, which is gone, had a part of the memory of {vm.name}")
     if found is None or found.power is not VMPower.RUNNING:
         raise OperationFailedError(f"{vm.host} is gone, and {vm.name} does not run on {vm.destination}")
     end_vm(context, vm.host, vm)
     context.ledger.update_vm(vm.name, host=vm.destination, destination="")
     task.event("migrated", f"{vm.name} runs on {vm.destination}", vm=vm.name, node=vm.destination)
+
+
+def _require_whole(task: Task, vm: VMRow) -> None:
+    """Raise LostStateError if a post-copy broke off, and it is proved that the other half of the VM is nowhere.
+
+    While a node that may have it does have it, or is silent, nobody knows.
+    """
+    if not _is_half(task, vm, vm.host):
+        return
+    others = {vm.destination, *vm.touched} - {"", vm.host}
+    if not any(has(task.context, node, vm) for node in sorted(others)):
+        raise LostStateError(f"{vm.destination}, which had a part of the memory of {vm.name}, lost it in a post-copy")
+
+
+def _is_half(task: Task, vm: VMRow, node: str) -> bool:
+    found = task.context.hypervisor.list_vms(node).get(vm.name)
+    return found is not None and found.power is VMPower.POSTCOPY_FAILED
 
 
 def _seen_at(task: Task, vm: VMRow, node: str) -> bool:

@@ -1,0 +1,96 @@
+"""What libvirt's values mean: capabilities, states, jobs and statistics of domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import libvirt
+from lxml import etree
+
+from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+
+_POSTCOPY_FAILED = {
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED),
+    (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED),
+}
+
+
+def version(number: int) -> str:
+    """A release as people write it."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def offered_domain_type(capabilities: str) -> str:
+    """``kvm`` where libvirt's capabilities offer it, else ``qemu``."""
+    document = etree.fromstring(capabilities.encode())
+    return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
+
+
+def offered_machines(capabilities: str) -> frozenset[str]:
+    """The machine types with a version that libvirt's capabilities name."""
+    document = etree.fromstring(capabilities.encode())
+    machines = document.findall("guest/arch[@name='x86_64']//machine")
+    # One with `canonical` is an alias, such as q35.
+    return frozenset(machine.text for machine in machines if machine.text and machine.get("canonical") is None)
+
+
+def exists(state: int) -> bool:
+    """Whether a domain in this state (VIR_DOMAIN_*) is a VM."""
+    return state not in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_NOSTATE)
+
+
+def operation(domain: libvirt.virDomain) -> int | None:
+    """What is under way in the VM; None if nothing is."""
+    try:
+        statistics = domain.jobStats()
+    except libvirt.libvirtError as error:
+        # What libvirt says on the destination of a migration: it has figures only at the source.
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
+            return int(libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN)
+        raise
+    if statistics["type"] == libvirt.VIR_DOMAIN_JOB_NONE:
+        return None
+    return int(statistics.get("operation", libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a save or a migration is."""
+
+    done_bytes: int
+    total_bytes: int  # 0: not known yet
+    iteration: int  # of a migration: how many times it has begun to send what is not there yet, or not any more
+
+
+def job_progress(conn: libvirt.virConnect, name: str) -> JobProgress:
+    """How far what is under way in the VM is. Raises libvirtError."""
+    found = conn.lookupByName(name).jobStats()
+    total = int(found.get("data_total", 0))
+    # What was sent counts headers, and pages that were sent again, which the total of newer QEMUs does not.
+    done = min(int(found.get("data_processed", 0)), total)
+    return JobProgress(done, total, int(found.get("memory_iteration", 0)))
+
+
+def power(state: int, reason: int, operation: int | None) -> VMPower:
+    """What a domain's state and reason mean, while ``operation`` (None: nothing) is under way in it."""
+    if (state, reason) in _POSTCOPY_FAILED:
+        return VMPower.POSTCOPY_FAILED
+    if state == libvirt.VIR_DOMAIN_PAUSED:
+        incoming = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_RESTORE)
+        starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
+        return VMPower.INCOMING if starting or operation in incoming else VMPower.PAUSED
+    if state == libvirt.VIR_DOMAIN_CRASHED:
+        return VMPower.CRASHED
+    return VMPower.RUNNING
+
+
+def statistics(values: dict[str, Any]) -> VMStatistics:
+    """The counters of one record of getAllDomainStats."""
+    delays = [value for key, value in values.items() if key.startswith("vcpu.") and key.endswith(".delay")]
+    return VMStatistics(
+        cpu_time_ns=values.get("cpu.time"),
+        vcpu_delay_ns=sum(delays) if delays else None,
+        memory_rss_kib=values.get("balloon.rss"),
+        memory_current_kib=values.get("balloon.current"),
+    )

@@ -1,0 +1,52 @@
+"""Periodic: something that is done every so many seconds, and at once when it is woken, in a thread of its own.
+
+By the monotonic clock: no schedule that is kept in times of day survives a host whose clock is set back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Done for the first time at the start; never twice at the same time."""
+
+    def __init__(self, name: str, act: Callable[[], None], period_s: float) -> None:
+        """Begin nothing yet; ``name`` is the thread's."""
+        self._name = name
+        self._act = act
+        self._period_s = period_s
+        self._woken = threading.Event()
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def wake(self) -> None:
+        """Have it done soon: at once, or once more when what is being done has ended."""
+        self._woken.set()
+
+    def heard(self) -> None:
+        """What woke it so far needs no other turn: what is being done now sees to it."""
+        self._woken.clear()
+
+    def close(self) -> None:
+        """Begin it no more. Returns at once."""
+        self._closed = True
+        self._woken.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._woken.clear()
+            try:
+                self._act()
+            except Exception:
+                # One fault must not end all turns.
+                log.exception("%s failed", self._name)
+            if not self._closed:
+                self._woken.wait(self._period_s)

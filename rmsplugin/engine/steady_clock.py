@@ -1,0 +1,97 @@
+"""SteadyClock: seconds since the epoch that never jump, whatever is done to the host's clock.
+
+An administrator, or NTP, may set the host's clock forward or back by hours. Time limits, back-off, silence and patience
+are told by differences of times, and proofs by their order; so the engine's own clock runs on at its pace, and takes
+the host's time over slowly, as chrony does. Times that the RMS tells are brought to it (``of_the_rms``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from rmsplugin.adapters.rms.base import RmsSnapshot
+
+#: How much faster or more slowly than time it runs while it differs from the host's clock.
+_RATE = 0.1
+#: A difference of so many seconds is told.
+_TOLD_S = 60.0
+
+
+class SteadyClock:
+    """Begins with the host's time. Several threads may ask."""
+
+    def __init__(
+        self, *, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take the clocks of the host: seconds since the epoch, which may jump, and seconds that pass."""
+        self._wall = wall
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._last = monotonic()
+        self._time = wall()
+
+    def not_before(self, moment: float) -> None:
+        """Let no time be told that is earlier: what happened before the engine's start happened before."""
+        with self._lock:
+            self._time = max(self._time, moment)
+
+    def now(self) -> float:
+        """Seconds since the epoch, never less than before."""
+        with self._lock:
+            self._look()
+            return self._time
+
+    def ahead_s(self) -> float:
+        """By how much it is ahead of the host's clock; negative: behind it."""
+        with self._lock:
+            self._look()
+            return self._time - self._wall()
+
+    def problem(self) -> str:
+        """What is to be said of the host's clock; empty if nothing is."""
+        ahead_s = self.ahead_s()
+        if abs(ahead_s) < _TOLD_S:
+            return ""
+        how = f"set {'back' if ahead_s > 0 else 'forward'} by about {abs(ahead_s) / 60:.0f} minutes"
+        return f"the clock of this host was {how}: the engine goes by its own, and takes the new time over slowly"
+
+    def _look(self) -> None:
+        monotonic = self._monotonic()
+        passed = max(0.0, monotonic - self._last)
+        self._last = monotonic
+        expected, wall = self._time + passed, self._wall()
+        if abs(wall - expected) <= _RATE * passed:
+            self._time = max(self._time, wall)
+        else:
+            self._time = expected + (_RATE if wall > expected else -_RATE) * passed
+
+
+def of_the_rms(snapshot: RmsSnapshot, ahead_s: float) -> RmsSnapshot:
+    """The snapshot with its times brought to a clock that is ahead of the RMS's; 0 stays what it means: none."""
+    shift = round(ahead_s)
+    if not shift:
+        return snapshot
+
+    def moved(moment: int) -> int:
+        return moment + shift if moment else 0
+
+    return replace(
+        snapshot,
+        jobs=tuple(
+            replace(
+                job,
+                submit_time=moved(job.submit_time),
+                start_time=moved(job.start_time),
+                end_time=moved(job.end_time),
+                preempt_time=moved(job.preempt_time),
+            )
+            for job in snapshot.jobs
+        ),
+        reservations={
+            name: replace(each, start_time=moved(each.start_time), end_time=moved(each.end_time))
+            for name, each in snapshot.reservations.items()
+        },
+    )
