@@ -151,7 +151,7 @@ class Hypervisor(Protocol):
 
         A VM that was PAUSED stays so: those of a vjob are paused first, so that they are saved as they were at one
         instant. What is in the file can be restored as after ``save``, once the VM itself exists no more. On any
-        failure the VM is as it was, too, and no file is left at ``path``; only after an UnavailableError both have to
+        failure the VM is as it was, too, and no whole state is left at ``path``; after an UnavailableError both have to
         be observed. A VM with disks is refused: their content is no part of the state.
         Raises NotFoundError, NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
         """
