@@ -48,6 +48,7 @@ default_tls_x509_cert_dir = "/etc/pki/qemu"
 default_tls_x509_verify = 1
 auto_dump_path = "/var/lib/libvirt/qemu/dump"
 save_image_format = "{save_format}"
+snapshot_image_format = "{save_format}"
 """
 
 #: Debian's file names the formats that its libvirt knows: zstd since Debian 13.

@@ -1,7 +1,8 @@
 """Compression of saved states: libvirt writes and reads them through a program, which has to be on every node.
 
-The format is libvirt's setting (``save_image_format`` in qemu.conf), and each file says in its header which one it has;
-so files of several formats can lie side by side, and all can be restored.
+The formats are libvirt's settings (in qemu.conf ``save_image_format`` and, of checkpoints, ``snapshot_image_format``),
+and each file says in its header which one it has; so files of several formats can lie side by side, and all can be
+restored.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ _FORMATS = (RAW, "gzip", "bzip2", "xz", "lzop", "zstd")
 _HEADER = struct.Struct("=16s I 2I I")
 
 
-def configured_format(qemu_conf: Path = QEMU_CONF) -> str:
-    """How libvirt is told to save VMs here."""
+def configured_format(what: str, qemu_conf: Path = QEMU_CONF) -> str:
+    """How libvirt is told to compress what it writes here: of a ``save``, or of a ``snapshot``, as a checkpoint is."""
     try:
         lines = qemu_conf.read_text(errors="replace").splitlines()
     except OSError:
         return RAW
-    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == "save_image_format"]
+    wanted = f"{what}_image_format"
+    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == wanted]
     return values[0].partition("#")[0].strip().strip("\"'") if values else RAW  # libvirt too takes the first
 
 

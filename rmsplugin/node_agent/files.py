@@ -165,7 +165,7 @@ def free_bytes(directory: Path) -> int:
 
 
 @contextmanager
-def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False) -> Iterator[None]:
+def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: str = "") -> Iterator[None]:
     """Keep other agents off the VM's files in the directory.
 
     One lock file for all VMs, a byte of it for each: a file a VM would have to be removed some day, and removing a
@@ -175,11 +175,14 @@ def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False) -> Itera
         directory: where the files lie.
         vm: job id and index.
         shared: others may read too.
+        kind: of the files; those of another kind have a lock of their own.
     """
     offset = vm[0] * _VMS_PER_JOB + vm[1]
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     deadline = time.monotonic() + _LOCK_WAIT_S
-    descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        directory / f"{_LOCK_FILE}{kind}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         while True:
             try:

@@ -13,6 +13,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
@@ -22,6 +23,7 @@ _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _BYTES = re.compile(r"[0-9]{1,18}")
 
 
@@ -84,25 +86,38 @@ def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
 
 def _run(peer: bool, config_path: str | None, words: list[str]) -> Answer:
     verb, *rest = words or [""]
-    if peer and (verb, len(rest)) not in _PEER_CALLS:
-        raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     shared = rest[-1:] == ["--shared"]
     if shared:
         del rest[-1]
+    checkpoint = _take_checkpoint(rest)
+    if peer and (shared or (verb, len(rest)) not in _PEER_CALLS):
+        raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     call = _CALLS.get((verb, len(rest)))
-    if call is None or (shared and verb not in _SHARED):
+    if call is None or (shared and verb not in _SHARED) or (checkpoint and verb not in _OF_CHECKPOINTS):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
-    return call(Agent(load(config_path)), rest, shared)
+    return call(Agent(load(config_path)), rest, Options(shared, checkpoint))
 
 
-def _send(agent: Agent, rest: list[str]) -> Answer:
+class Options(NamedTuple):
+    """What may follow the words of a verb."""
+
+    shared: bool  # the store that all nodes mount is meant
+    checkpoint: int  # the checkpoint with this number is meant; 0: the VM's state
+
+
+def _take_checkpoint(rest: list[str]) -> int:
+    if rest[-2:-1] != ["--checkpoint"]:
+        return 0
+    number = int(_matching(_NUMBER, rest[-1], "the number of a checkpoint"))
+    del rest[-2:]
+    return number
+
+
+def _send(agent: Agent, rest: list[str], options: Options) -> Answer:
     from rmsplugin.node_agent import transfer  # here: the other verbs start faster without it
 
-    return transfer.send(agent, VMName(rest[0]), _node(rest[1]), _size(rest[2]), _blake2b(rest[3]), _report)
-
-
-def _seal(agent: Agent, rest: list[str], shared: bool) -> Answer:
-    return agent.seal(VMName(rest[0]), shared, _report)
+    vm, digest = VMName(rest[0]), (_size(rest[2]), _blake2b(rest[3]))
+    return transfer.send(agent, vm, _node(rest[1]), digest, _report, options.checkpoint)
 
 
 def _reach(agent: Agent, rest: list[str]) -> Answer:
@@ -111,40 +126,48 @@ def _reach(agent: Agent, rest: list[str]) -> Answer:
     return transfer.reach(agent, _node(rest[0]))
 
 
-def _receive(agent: Agent, rest: list[str]) -> Answer:
+def _receive(agent: Agent, rest: list[str], options: Options) -> Answer:
     from rmsplugin.node_agent import transfer
 
-    return transfer.receive(agent, VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]))
+    return transfer.receive(agent, VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), options.checkpoint)
 
 
 #: Verb and number of words after it -> the call.
-_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], bool], Answer]] = {
-    ("put-config", 1): lambda agent, rest, shared: agent.put_config(VMName(rest[0])),
-    ("put-seed", 1): lambda agent, rest, shared: agent.put_seed(VMName(rest[0])),
-    ("make-overlay", 2): lambda agent, rest, shared: agent.make_overlay(VMName(rest[0]), rest[1]),
-    ("drop-config", 1): lambda agent, rest, shared: agent.drop_config(VMName(rest[0])),
-    ("stat", 1): lambda agent, rest, shared: agent.stat(VMName(rest[0]), shared),
-    ("seal", 1): _seal,
-    ("verify", 3): lambda agent, rest, shared: agent.verify(VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), shared),
-    ("send", 4): lambda agent, rest, shared: _send(agent, rest),
-    ("receive", 3): lambda agent, rest, shared: _receive(agent, rest),
-    ("init-store", 2): lambda agent, rest, shared: agent.init_store(_marker(rest[0]), _expected(rest[1]), shared),
-    ("put-aside", 2): lambda agent, rest, shared: agent.put_aside(VMName(rest[0]), _size(rest[1]), shared),
-    ("take-back", 2): lambda agent, rest, shared: agent.take_back(VMName(rest[0]), _size(rest[1]), shared),
-    ("drop-aside", 2): lambda agent, rest, shared: agent.drop_aside(VMName(rest[0]), _size(rest[1]), shared),
-    ("verify-aside", 4): lambda agent, rest, shared: agent.verify_aside(
-        VMName(rest[0]), _size(rest[1]), _size(rest[2]), _blake2b(rest[3]), shared
+_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Answer]] = {
+    ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0])),
+    ("put-seed", 1): lambda agent, rest, options: agent.put_seed(VMName(rest[0])),
+    ("make-overlay", 2): lambda agent, rest, options: agent.make_overlay(VMName(rest[0]), rest[1]),
+    ("drop-config", 1): lambda agent, rest, options: agent.drop_config(VMName(rest[0])),
+    ("stat", 1): lambda agent, rest, options: agent.stat(VMName(rest[0]), *options),
+    ("seal", 1): lambda agent, rest, options: agent.seal(VMName(rest[0]), options.shared, _report, options.checkpoint),
+    ("verify", 3): lambda agent, rest, options: agent.verify(
+        VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), *options
     ),
-    ("drop-state", 1): lambda agent, rest, shared: agent.drop_state(VMName(rest[0]), shared),
-    ("list", 0): lambda agent, rest, shared: agent.list_files(shared),
-    ("space", 0): lambda agent, rest, shared: agent.space(shared),
-    ("reach", 1): lambda agent, rest, shared: _reach(agent, rest),
-    ("check", 0): lambda agent, rest, shared: agent.check(),
+    ("send", 4): _send,
+    ("receive", 3): _receive,
+    ("init-store", 2): lambda agent, rest, options: agent.init_store(
+        _marker(rest[0]), _expected(rest[1]), options.shared
+    ),
+    ("put-aside", 2): lambda agent, rest, options: agent.put_aside(VMName(rest[0]), _size(rest[1]), options.shared),
+    ("take-back", 2): lambda agent, rest, options: agent.take_back(VMName(rest[0]), _size(rest[1]), options.shared),
+    ("drop-aside", 2): lambda agent, rest, options: agent.drop_aside(VMName(rest[0]), _size(rest[1]), options.shared),
+    ("verify-aside", 4): lambda agent, rest, options: agent.verify_aside(
+        VMName(rest[0]), _size(rest[1]), _size(rest[2]), _blake2b(rest[3]), options.shared
+    ),
+    ("drop-state", 1): lambda agent, rest, options: agent.drop_state(VMName(rest[0]), *options),
+    ("use-checkpoint", 2): lambda agent, rest, options: agent.use_checkpoint(
+        VMName(rest[0]), int(_matching(_NUMBER, rest[1], "the number of a checkpoint")), options.shared
+    ),
+    ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
+    ("space", 0): lambda agent, rest, options: agent.space(options.shared),
+    ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
+    ("check", 0): lambda agent, rest, options: agent.check(),
 }
 #: What the key of another node may call. Neither takes anything away, nor gives out more than room and marker.
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
-_SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside"}
+_SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
+_OF_CHECKPOINTS = frozenset({"stat", "seal", "verify", "send", "receive", "drop-state"})
 
 
 def _matching(pattern: re.Pattern[str], word: str, what: str) -> str:

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from rmsplugin.node_agent import compression, files
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Answer, Report, VMName, incoming_path
+from rmsplugin.node_agent.verbs import Agent, Answer, Report, VMName, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
 
@@ -32,16 +32,17 @@ except libvirt.libvirtError as error:
 """
 
 
-def send(agent: Agent, vm: VMName, node: str, size: int, blake2b: str, report: Report) -> Answer:
-    """Copy the final file to the other node's store."""
-    final, _ = agent.state_paths(vm, shared=False)
-    with files.lock(final.parent, vm.identity, shared=True):
+def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Answer:
+    """Copy the final file, of this size and digest, to the other node's store."""
+    size, blake2b = digest
+    final, _ = agent.state_paths(vm, False, checkpoint)
+    with lock_state(final, vm, shared=True):
         found = files.size_of(final)
         if found is None:
             raise AgentError("not_found", f"no state of {vm.name}")
         if found != size:
             raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
-        words = ["receive", vm.name, str(size), blake2b]
+        words = ["receive", vm.name, str(size), blake2b, *(["--checkpoint", str(checkpoint)] if checkpoint else [])]
         with subprocess.Popen(
             [*_ssh(agent), node, shlex.join(words)],
             stdin=subprocess.PIPE,
@@ -124,15 +125,15 @@ def _answer(node: str, output: bytes, errors: bytes) -> Answer:
     raise AgentError(kind if kind in ("no_space", "corrupt", "exists") else "failed", f"{node}: {message}")
 
 
-def receive(agent: Agent, vm: VMName, size: int, blake2b: str) -> Answer:
+def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int = 0) -> Answer:
     """Take the state that ``send`` brings on standard input; nothing happens if it is here already.
 
     Another node calls this, and must not be able to take away what is here: another state of the VM is left alone,
     and so is what libvirt may just be writing.
     """
-    final, _ = agent.state_paths(vm, shared=False)
+    final, _ = agent.state_paths(vm, False, checkpoint)
     incoming = incoming_path(final)
-    with files.lock(final.parent, vm.identity):
+    with lock_state(final, vm):
         found = files.size_of(final)
         if found == size and files.digest_of(final) == (size, blake2b):
             return {"bytes": size}

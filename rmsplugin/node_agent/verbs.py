@@ -7,6 +7,7 @@ import pwd
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ _SEED_LIMIT_BYTES = 4 << 20
 #: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to others either, but
 #: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
 _STORE_MODE = 0o700
+
+#: What the names of checkpoints begin with; no verb takes such a file for a VM's state.
+_CHECKPOINT = "checkpoint-"
 
 #: What follows the VM's name in the names of states that nobody may restore.
 _UNFINISHED = (".state.partial", ".state.incoming")
@@ -122,9 +126,9 @@ class Agent:
             files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
         return {}
 
-    def stat(self, vm: VMName, shared: bool) -> Answer:
+    def stat(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Answer:
         """What there is of the VM's state."""
-        final, partial = self.state_paths(vm, shared)
+        final, partial = self.state_paths(vm, shared, checkpoint)
         final_bytes, partial_bytes = files.size_of(final), files.size_of(partial)
         return {
             "final": None if final_bytes is None else {"bytes": final_bytes},
@@ -134,13 +138,13 @@ class Agent:
             "free_bytes": files.free_bytes(final.parent),
         }
 
-    def seal(self, vm: VMName, shared: bool, report: Report) -> Answer:
+    def seal(self, vm: VMName, shared: bool, report: Report, checkpoint: int = 0) -> Answer:
         """Have the partial file on disk, digest it and give it its final name, all in one reading.
 
         Asked again, when the answer did not reach the engine, it digests the final file.
         """
-        final, partial = self.state_paths(vm, shared)
-        with files.lock(final.parent, vm.identity):
+        final, partial = self.state_paths(vm, shared, checkpoint)
+        with lock_state(final, vm):
             path = final if files.size_of(partial) is None else partial
             size = files.size_of(path)
             if size is None:
@@ -155,19 +159,34 @@ class Agent:
             files.sync_directory(final.parent)
         return {"bytes": size, "blake2b": blake2b}
 
-    def verify(self, vm: VMName, size: int, blake2b: str, shared: bool) -> Answer:
+    def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Answer:
         """Read the final file."""
-        final, _ = self.state_paths(vm, shared)
-        with files.lock(final.parent, vm.identity, shared=True):
+        final, _ = self.state_paths(vm, shared, checkpoint)
+        with lock_state(final, vm, shared=True):
             _require_digest(vm, final, size, blake2b)
             compression.require_program(final)
         return {}
 
-    def drop_state(self, vm: VMName, shared: bool) -> Answer:
+    def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Answer:
         """Remove final and partial file, and what a copy that broke off has left."""
-        final, partial = self.state_paths(vm, shared)
-        with files.lock(final.parent, vm.identity):
+        final, partial = self.state_paths(vm, shared, checkpoint)
+        with lock_state(final, vm):
             files.remove(final, partial, incoming_path(final))
+        return {}
+
+    def use_checkpoint(self, vm: VMName, number: int, shared: bool) -> Answer:
+        """Make a checkpoint the VM's state, by a second name of the same file; nothing happens if it is already."""
+        final, _ = self.state_paths(vm, shared)
+        source, _ = self.state_paths(vm, shared, number)
+        with files.lock(final.parent, vm.identity), lock_state(source, vm, shared=True):
+            if files.size_of(source) is None:
+                raise AgentError("not_found", f"no checkpoint {number} of {vm.name}")
+            if files.size_of(final) is not None:
+                if not final.samefile(source):
+                    raise AgentError("exists", f"another state of {vm.name} is here")
+                return {}
+            final.hardlink_to(source)
+            files.sync_directory(final.parent)
         return {}
 
     def list_files(self, shared: bool) -> Answer:
@@ -240,14 +259,22 @@ class Agent:
             "node_key": _describe(Path(config.node_key)),
             "known_hosts": _describe(Path(config.known_hosts)),
             "images": {path: os.access(path, os.R_OK) for path in config.images},
-            "save_format": compression.configured_format(),
+            "save_format": compression.configured_format("save"),
+            "snapshot_format": compression.configured_format("snapshot"),
             "restorable_formats": compression.restorable_formats(),
         }
 
-    def state_paths(self, vm: VMName, shared: bool) -> tuple[Path, Path]:
-        """Final and temporary name of the VM's state."""
+    def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:
+        """Final and temporary name of the VM's state, or of the checkpoint with this number."""
         directory = self.store(shared)
-        return directory / f"{vm.name}.state", directory / f"{vm.name}.state.partial"
+        name = f"{_CHECKPOINT}{checkpoint}.{vm.name}.state" if checkpoint else f"{vm.name}.state"
+        return directory / name, directory / f"{name}.partial"
+
+
+def lock_state(final: Path, vm: VMName, *, shared: bool = False) -> AbstractContextManager[None]:
+    """Keep other agents off the VM's states; who works on checkpoints keeps nobody off the others, and vice versa."""
+    kind = _CHECKPOINT if final.name.startswith(_CHECKPOINT) else ""
+    return files.lock(final.parent, vm.identity, shared=shared, kind=kind)
 
 
 def incoming_path(final: Path) -> Path:

@@ -20,7 +20,7 @@ from typing import Protocol
 import in_head
 import pytest
 
-from rmsplugin.adapters.hypervisor.base import Converge, Hypervisor, KernelImage, VMPower, VMSpec
+from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor, SimulatedState
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
@@ -140,7 +140,7 @@ class SimulatedWorld:
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
-        self.durations_s.update(boot=1.0, save=1.0, restore=1.0, migrate=1.0)
+        self.durations_s.update(boot=1.0, save=1.0, checkpoint=1.0, restore=1.0, migrate=1.0)
         yield
         self.durations_s.clear()
 
@@ -602,8 +602,118 @@ def test_what_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.hypervisor.unpause(A, VM, timeout_s=20)
     with pytest.raises(NotFoundError):
+        world.hypervisor.pause(A, VM, timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.hypervisor.checkpoint(A, VM, checkpoint_path(world, 1), timeout_s=20)
+    with pytest.raises(NotFoundError):
         world.hypervisor.migrate(VM, A, B, timeout_s=20)
     assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)
+
+
+# Checkpoints.
+
+
+def checkpoint(world: World, number: int, node: str = A, name: str = VM) -> Digest:
+    """Make a checkpoint as the engine does: save and seal."""
+    world.hypervisor.checkpoint(node, name, checkpoint_path(world, number, name) + ".partial", timeout_s=60)
+    return world.nodes.seal(node, name, checkpoint=number)
+
+
+def checkpoint_path(world: World, number: int, name: str = VM) -> str:
+    return world.state_path(name).replace(name, f"checkpoint-{number}.{name}")
+
+
+@pytest.fixture
+def without_checkpoints(world: World) -> Iterator[None]:
+    yield
+    for number in (1, 2):
+        for node in (A, B):
+            world.nodes.drop_state(node, VM, checkpoint=number)
+
+
+@pytest.mark.usefixtures("without_checkpoints")
+@pytest.mark.parametrize("before", [VMPower.RUNNING, VMPower.PAUSED])
+def test_a_checkpoint_leaves_the_vm_as_it_was(world: World, before: VMPower) -> None:
+    boot_up(world)
+    if before is VMPower.PAUSED:
+        world.hypervisor.pause(A, VM, timeout_s=20)
+        world.hypervisor.pause(A, VM, timeout_s=20)
+    checkpoint(world, 1)
+    info = world.hypervisor.list_vms(A)[VM]
+    assert (info.power, info.job_running) == (before, False)
+    world.hypervisor.unpause(A, VM, timeout_s=20)
+    assert power(world, A) is VMPower.RUNNING
+
+
+@pytest.mark.usefixtures("without_checkpoints")
+def test_what_dies_goes_on_from_its_checkpoint_on_another_node_as_often_as_it_dies(world: World) -> None:
+    boot_up(world)
+    digest = checkpoint(world, 1)
+    world.nodes.send(A, B, VM, digest, timeout_s=60, checkpoint=1)
+    for _ in range(2):
+        world.hypervisor.stop(A, VM, timeout_s=20)
+        world.nodes.use_checkpoint(B, VM, 1)
+        world.nodes.verify(B, VM, digest, timeout_s=20)
+        world.hypervisor.restore(B, spec(), world.state_path(VM), timeout_s=60)
+        assert power(world, B) is VMPower.PAUSED
+        world.hypervisor.unpause(B, VM, timeout_s=20)
+        assert power(world, B) is VMPower.RUNNING
+        world.nodes.drop_state(B, VM)
+        world.nodes.verify(B, VM, digest, timeout_s=20, checkpoint=1)
+        world.hypervisor.stop(B, VM, timeout_s=20)
+
+
+@pytest.mark.usefixtures("without_checkpoints")
+def test_checkpoints_of_two_instants_differ_and_are_no_states_of_the_vm(world: World) -> None:
+    boot_up(world)
+    older, newer = checkpoint(world, 1), checkpoint(world, 2)
+    assert older != newer
+    assert world.nodes.list_files(A).states == frozenset()
+    world.nodes.drop_state(A, VM)
+    world.nodes.verify(A, VM, older, timeout_s=20, checkpoint=1)
+    world.nodes.drop_state(A, VM, checkpoint=1)
+    world.nodes.verify(A, VM, newer, timeout_s=20, checkpoint=2)
+
+
+@pytest.mark.parametrize("before", [VMPower.RUNNING, VMPower.PAUSED])
+def test_failed_checkpoint_leaves_the_vm_as_it_was_and_no_file(world: World, before: VMPower) -> None:
+    boot_up(world)
+    if before is VMPower.PAUSED:
+        world.hypervisor.pause(A, VM, timeout_s=20)
+    path = checkpoint_path(world, 1) + ".partial"
+    with world.leave_room(A, 20):
+        with pytest.raises(NoSpaceError):
+            world.hypervisor.checkpoint(A, VM, path, timeout_s=60)
+        assert not world.exists(A, path)
+    info = world.hypervisor.list_vms(A)[VM]
+    assert (info.power, info.job_running) == (before, False)
+
+
+def test_checkpoint_past_its_time_is_aborted(world: World) -> None:
+    big = spec("vjob9002-0", memory_mib=512)
+    boot_up(world, A, big)
+    path = checkpoint_path(world, 1, big.name) + ".partial"
+    with world.slow(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
+        world.hypervisor.checkpoint(A, big.name, path, timeout_s=0.02)
+    info = world.hypervisor.list_vms(A)[big.name]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    assert not world.exists(A, path)
+
+
+def test_a_vm_with_disks_is_refused_a_checkpoint(world: World) -> None:
+    disk = DiskImage(overlay="/tmp/disk.qcow2", seed="/tmp/seed.iso")
+    if isinstance(world, LibvirtWorld):
+        for make in (
+            ("qemu-img", "create", "-q", "-f", "qcow2", disk.overlay, "8M"),
+            ("truncate", "-s", "1M", disk.seed),
+        ):
+            assert world.on(A, *make).returncode == 0
+    boot(world, A, spec(image=disk))
+    path = checkpoint_path(world, 1)
+    with pytest.raises(OperationFailedError, match="has disks"):
+        world.hypervisor.checkpoint(A, VM, path, timeout_s=60)
+    assert power(world, A) is VMPower.RUNNING
+    assert not world.exists(A, path)
 
 
 # Migration.
@@ -707,6 +817,7 @@ def test_unreachable_hypervisor(world: World, fault: str) -> None:
         lambda: world.hypervisor.list_vms(A),
         lambda: world.hypervisor.statistics(A),
         lambda: world.hypervisor.save(A, VM, path, timeout_s=5),
+        lambda: world.hypervisor.checkpoint(A, VM, path, timeout_s=5),
         lambda: world.hypervisor.stop(A, VM, timeout_s=5),
         lambda: world.hypervisor.boot(A, spec("vjob9005-0"), timeout_s=5),
         lambda: world.hypervisor.abort_job(A, VM),
@@ -843,10 +954,14 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
     big = spec("vjob9004-0", memory_mib=256)
     path = world.state_path(big.name)
     boot_up(world, A, big)
-    with world.qemu_conf(A, save_image_format="raw"):
+    with world.qemu_conf(A, save_image_format="raw", snapshot_image_format="raw"):
+        raw_checkpoint = checkpoint(world, 1, A, big.name)
         raw = saved(world, A, big.name)
     world.hypervisor.restore(A, big, path, timeout_s=60)
     world.hypervisor.unpause(A, big.name, timeout_s=20)
+    assert checkpoint(world, 2, A, big.name).size_bytes < 0.7 * raw_checkpoint.size_bytes
+    for number in (1, 2):
+        world.nodes.drop_state(A, big.name, checkpoint=number)
     compressed = saved(world, A, big.name)
     assert compressed.size_bytes < 0.7 * raw.size_bytes
     world.nodes.send(A, B, big.name, compressed, timeout_s=60)

@@ -149,3 +149,36 @@ def test_no_state_is_put_in_the_place_of_another(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.nodes.verify_aside(NODE, VM, 7, older, timeout_s=10)
     world.nodes.verify(NODE, VM, newer, timeout_s=10)
+
+
+def test_a_checkpoint_has_files_of_its_own_and_becomes_the_state_without_going_away(world: World) -> None:
+    nodes = world.nodes
+    nodes.init_store(NODE, MARKER)
+    world.save(f"checkpoint-7.{VM}.state.partial", b"c")
+    stat = nodes.stat(NODE, VM, checkpoint=7)
+    assert stat.final_bytes is None and stat.partial is not None and stat.partial.complete
+    digest = nodes.seal(NODE, VM, checkpoint=7)
+    assert nodes.stat(NODE, VM, checkpoint=7).final_bytes == digest.size_bytes
+    assert nodes.list_files(NODE).states == nodes.list_files(NODE).partials == frozenset()
+    with pytest.raises(NotFoundError):
+        nodes.verify(NODE, VM, digest, timeout_s=10)
+    with pytest.raises(NotFoundError):
+        nodes.use_checkpoint(NODE, VM, 8)
+    nodes.use_checkpoint(NODE, VM, 7)
+    nodes.use_checkpoint(NODE, VM, 7)
+    nodes.verify(NODE, VM, digest, timeout_s=10)
+    nodes.drop_state(NODE, VM)
+    nodes.verify(NODE, VM, digest, timeout_s=10, checkpoint=7)
+    nodes.drop_state(NODE, VM, checkpoint=7)
+    nodes.drop_state(NODE, VM, checkpoint=7)
+    with pytest.raises(NotFoundError):
+        nodes.verify(NODE, VM, digest, timeout_s=10, checkpoint=7)
+
+
+def test_a_checkpoint_takes_no_other_states_place(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    state = world.saved(b"a")
+    world.save(f"checkpoint-7.{VM}.state", b"cc")
+    with pytest.raises(OperationFailedError):
+        world.nodes.use_checkpoint(NODE, VM, 7)
+    world.nodes.verify(NODE, VM, state, timeout_s=10)

@@ -427,6 +427,8 @@ def test_a_shared_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
         f"take-back {VM} 7",
         f"drop-aside {VM} 7",
         f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST}",
+        f"use-checkpoint {VM} 7",
+        f"drop-state {VM} --checkpoint 7",
         "list",
     ],
 )
@@ -566,6 +568,8 @@ PEER = ("--peer",)
         f"take-back {VM} 7",
         f"drop-aside {VM} 7",
         f"verify-aside {VM} 7 {len(CONTENT)} {DIGEST}",
+        f"use-checkpoint {VM} 7",
+        f"drop-state {VM} --checkpoint 7",
         "list",
         "check",
         "reach n2",
@@ -638,9 +642,14 @@ def test_state_of_a_format_without_a_program_is_left_to_libvirt(node: Node, stat
 )
 def test_format_of_saved_states_is_read_from_qemu_conf(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "qemu.conf"
-    assert compression.configured_format(file) == "raw"
+    assert compression.configured_format("save", file) == "raw"
     file.write_text(text)
-    assert compression.configured_format(file) == expected
+    assert compression.configured_format("save", file) == expected
+    file.write_text(text.replace("save", "snapshot"))
+    assert (compression.configured_format("save", file), compression.configured_format("snapshot", file)) == (
+        "raw",
+        expected,
+    )
 
 
 def test_check_tells_the_formats_that_can_be_restored(node: Node, tmp_path: Path) -> None:
@@ -648,6 +657,38 @@ def test_check_tells_the_formats_that_can_be_restored(node: Node, tmp_path: Path
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     assert node.call("check", PATH=str(tmp_path))["restorable_formats"] == ["raw", "xz", "zstd"]
+
+
+def test_copy_of_a_checkpoint_and_a_state_of_the_vm_do_not_wait_for_each_other(node: Node) -> None:
+    assert node.call(f"{receive()} --checkpoint 7", CONTENT, flags=PEER) == {"bytes": len(CONTENT)}
+    assert (node.store / f"checkpoint-7.{VM}.state").read_bytes() == CONTENT
+    with node.start(f"{receive()} --checkpoint 8") as copying:
+        assert copying.stdin
+        copying.stdin.write(CONTENT[: 2 << 20])
+        copying.stdin.flush()
+        wait_for((node.store / f"checkpoint-8.{VM}.state.incoming").exists)
+        assert node.call(receive(), CONTENT) == {"bytes": len(CONTENT)}
+        assert copying.poll() is None
+        copying.stdin.write(CONTENT[2 << 20 :])
+        copying.stdin.close()
+        assert copying.stdout and json.loads(copying.stdout.read()) == {"bytes": len(CONTENT)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"stat {VM} --checkpoint",
+        f"stat {VM} --checkpoint 0",
+        f"stat {VM} --checkpoint ../x",
+        f"stat {VM} --shared --checkpoint 7",
+        f"put-aside {VM} 7 --checkpoint 7",
+        f"use-checkpoint {VM} 0",
+        f"use-checkpoint {VM} x",
+    ],
+)
+def test_a_checkpoint_is_named_by_its_number_where_there_can_be_one(node: Node, words: str) -> None:
+    assert node.call(words)["kind"] == "failed"
+    assert node.files() == []
 
 
 def test_calls_for_one_vm_wait_for_each_other_and_others_do_not(node: Node) -> None:

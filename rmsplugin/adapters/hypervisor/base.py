@@ -144,6 +144,19 @@ class Hypervisor(Protocol):
         """
         ...
 
+    def checkpoint(
+        self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """Write the VM's state to ``path`` on the node; it stands still meanwhile, and then is as it was before.
+
+        A VM that was PAUSED stays so: those of a vjob are paused first, so that they are saved as they were at one
+        instant. What is in the file can be restored as after ``save``, once the VM itself exists no more. On any
+        failure the VM is as it was, too, and no file is left at ``path``; only after an UnavailableError both have to
+        be observed. A VM with disks is refused: their content is no part of the state.
+        Raises NotFoundError, NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
+        """
+        ...
+
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """Load the state in ``path`` on the node, with the paths of ``spec``; the VM is PAUSED until ``unpause``.
 
@@ -153,6 +166,10 @@ class Hypervisor(Protocol):
         refuses the file, NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then
         no VM is left.
         """
+        ...
+
+    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """Let a RUNNING VM stand still until ``unpause``; nothing happens if it does. Raises as ``unpause``."""
         ...
 
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
@@ -175,7 +192,7 @@ class Hypervisor(Protocol):
         ...
 
     def abort_job(self, node: str, name: str) -> None:
-        """Abort a save or migration that is under way; nothing happens if there is none. Raises UnavailableError."""
+        """Abort a save, checkpoint or migration that is under way, if there is one. Raises UnavailableError."""
         ...
 
     def close(self) -> None:

@@ -94,6 +94,18 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     return etree.tostring(domain, encoding="unicode")
 
 
+def has_disks(running_xml: str) -> bool:
+    """Whether the domain of this XML, which is libvirt's own, has disks."""
+    return etree.fromstring(running_xml.encode()).find("devices/disk") is not None
+
+
+def snapshot_xml(path: str) -> str:
+    """The XML of a snapshot of a VM without disks: its memory, in a file as a save writes it."""
+    snapshot = etree.Element("domainsnapshot")
+    _add(snapshot, "memory", snapshot="external", file=path)
+    return etree.tostring(snapshot, encoding="unicode")
+
+
 def check_spec(spec: VMSpec) -> None:
     """Refuse what cannot be a VM of ours; libvirt would take some of it.
 

@@ -19,7 +19,7 @@ from rmsplugin.adapters.hypervisor.base import (
     VMSpec,
     VMStatistics,
 )
-from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, with_paths_of
+from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, has_disks, snapshot_xml, with_paths_of
 from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state
 from rmsplugin.adapters.hypervisor.libvirt_link import Call, Link, start_event_loop
 from rmsplugin.adapters.hypervisor.libvirt_values import (
@@ -48,7 +48,7 @@ T = TypeVar("T")
 DomainType = Literal["auto", "kvm", "qemu"]
 
 _POLL_S = 0.25
-#: How long an aborted save or migration may take to come to its end.
+#: How long an aborted save, checkpoint or migration may take to come to its end.
 _ABORT_GRACE_S = 20.0
 #: A migration goes over to post-copy when it begins to send for the third time what was written meanwhile; or when so
 #: much of its time is over.
@@ -217,6 +217,16 @@ class LibvirtHypervisor:
         if self._find(node, name) is not None:
             raise OperationFailedError(f"{name} on {node} was stopped, and is still there")
 
+    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+
+        def suspend(conn: libvirt.virConnect) -> None:
+            domain = conn.lookupByName(name)
+            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+                domain.suspend()
+
+        self._link(node).call(f"pausing {name}", suspend, timeout_s)
+
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
         if self._find(node, name) is VMPower.POSTCOPY_FAILED:
@@ -239,6 +249,32 @@ class LibvirtHypervisor:
         parameters = {libvirt.VIR_DOMAIN_SAVE_PARAM_FILE: path}
         call = self._link(node).start(
             f"saving {name}", lambda conn: bool(conn.lookupByName(name).saveParams(parameters, 0))
+        )
+        try:
+            self._watch(call, node, name, timeout_s, progress)
+        except RmspluginError:
+            self._keep_running(node, name, before)
+            raise
+
+    def checkpoint(
+        self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See ``base.Hypervisor``."""
+        before = self._find(node, name)
+        if before is None:
+            raise NotFoundError(f"no VM {name} on {node}")
+        xml = self._query(node, f"describing {name}", lambda conn: str(conn.lookupByName(name).XMLDesc(0)))
+        if has_disks(xml):
+            # libvirt would make an overlay of each disk, and another one with each further checkpoint.
+            raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
+        # Not live: then it is written once, and takes no more room than the memory in use.
+        call = self._link(node).start(
+            f"making a checkpoint of {name}",
+            lambda conn: bool(
+                conn.lookupByName(name).snapshotCreateXML(
+                    snapshot_xml(path), libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
+                )
+            ),
         )
         try:
             self._watch(call, node, name, timeout_s, progress)
@@ -369,9 +405,12 @@ class LibvirtHypervisor:
         return call.result()
 
     def _abort(self, call: Call[T], node: str, name: str, timeout_s: float) -> T:
+        deadline = time.monotonic() + _ABORT_GRACE_S
         self.abort_job(node, name)
-        if not call.wait(_ABORT_GRACE_S):
-            raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s, nor when it was aborted")
+        while not call.wait(_POLL_S):
+            if time.monotonic() >= deadline:
+                raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s, nor when it was aborted")
+            self.abort_job(node, name)  # once more: it may not have begun when it was aborted first
         if call.failed:
             raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s and was aborted")
         return call.result()  # It was done before the abort reached it.

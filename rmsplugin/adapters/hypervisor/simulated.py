@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rmsplugin.adapters.hypervisor.base import Converge, HostInfo, Progress, VMInfo, VMPower, VMSpec, VMStatistics
+from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, HostInfo, Progress, VMInfo, VMPower, VMSpec, VMStatistics
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,
@@ -51,7 +51,8 @@ class SimulatedState:
 
     vm: str
     size_bytes: int
-    serial: int  # the how manieth save of this VM
+    serial: int  # the how manieth save of this VM; of a checkpoint, the last one before it
+    checkpoint: int = 0  # the how manieth checkpoint of this VM; 0: a save
     complete: bool = True
     intact: bool = True
 
@@ -108,6 +109,11 @@ class SimulatedFiles:
                 raise NoSpaceError(f"no space on {node} for {path}")
             self._files[self._key(node, path)] = state
 
+    def link(self, node: str, path: str, name: str) -> None:
+        """Give a file a second name, which takes no room."""
+        with self._lock:
+            self._files[self._key(node, name)] = self._files[self._key(node, path)]
+
     def drop(self, node: str, path: str) -> None:
         """Remove a file if it is there."""
         with self._lock:
@@ -128,8 +134,9 @@ class SimulatedFiles:
         """Room on the store that holds ``path``; a file that is there already counts as room for its successor."""
         with self._lock:
             owner, path = self._key(node, path)
-            used = sum(state.size_bytes for (o, p), state in self._files.items() if o == owner and p != path)
-            return self._capacity_bytes - used
+            # A file of several names is one object.
+            others = {id(state): state for (o, p), state in self._files.items() if o == owner and p != path}
+            return self._capacity_bytes - sum(state.size_bytes for state in others.values())
 
     def set_capacity(self, capacity_bytes: int) -> None:
         """Resize every store."""
@@ -190,6 +197,7 @@ class SimulatedHypervisor:
         self._demands: dict[str, float] = {}  # CPUs, by VM
         self._writing: set[str] = set()
         self._serials: dict[str, int] = {}
+        self._checkpoints: dict[str, int] = {}  # made so far, by VM
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, str | None, Exception]] = []
         self._hooks: list[tuple[str, Point, str | None, Callable[[], None]]] = []
@@ -338,6 +346,37 @@ class SimulatedHypervisor:
 
         self._act("save", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
 
+    def checkpoint(
+        self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("checkpoint", node, name)
+            guest = self._guests[node].get(name)
+            if guest is None:
+                raise NotFoundError(f"no VM {name} on {node}")
+            self._refuse_busy(guest)
+            if isinstance(guest.spec.image, DiskImage):
+                raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
+            self._checkpoints[name] = self._checkpoints.get(name, 0) + 1
+            state = SimulatedState(
+                name, guest.spec.memory_mib * MIB, self._serials.get(name, 0), self._checkpoints[name]
+            )
+            self.files.put(node, path, replace(state, complete=False))
+            self._count(node)
+            power_before = guest.power
+            guest.power, guest.job_running = VMPower.PAUSED, True
+
+        def succeed() -> None:
+            self.files.put(node, path, state)
+            self._become(node, name, power_before)
+
+        def fail() -> None:
+            self.files.drop(node, path)
+            self._become(node, name, power_before)
+
+        self._act("checkpoint", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
+
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
         with self._lock:
@@ -349,23 +388,36 @@ class SimulatedHypervisor:
                 raise NotFoundError(f"no state file {path} on {node}")
             if state.vm != spec.name or not (state.complete and state.intact):
                 raise CorruptStateError(f"{path} on {node} is no usable state of {spec.name}")
-            if state.serial != self._serials.get(spec.name, state.serial):
+            if not state.checkpoint and state.serial != self._serials.get(spec.name, state.serial):
                 self._breach(f"I1: {spec.name} would be restored from an outdated image, {path} on {node}")
             self._place(node, spec)
-        succeed = partial(self._become, node, spec.name, VMPower.PAUSED)
+
+        def succeed() -> None:
+            self._become(node, spec.name, VMPower.PAUSED)
+            if state.checkpoint:
+                # Whatever was saved of it before belongs to a life that it has not had now.
+                self._serials[spec.name] = self._serials.get(spec.name, 0) + 1
+
         self._act("restore", spec.name, timeout_s, None, succeed, partial(self._remove, node, spec.name))
+
+    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        self._let("pause", node, name, VMPower.PAUSED, timeout_s)
 
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
+        self._let("unpause", node, name, VMPower.RUNNING, timeout_s)
+
+    def _let(self, method: str, node: str, name: str, power: VMPower, timeout_s: float) -> None:
         with self._lock:
-            self._enter("unpause", node, name)
+            self._enter(method, node, name)
             guest = self._guests[node].get(name)
             if guest is None:
                 raise NotFoundError(f"no VM {name} on {node}")
-            if guest.power is VMPower.RUNNING:
+            if guest.power is power:
                 return
             self._refuse_half(guest)
-        self._act("unpause", name, timeout_s, None, partial(self._become, node, name, VMPower.RUNNING), lambda: None)
+        self._act(method, name, timeout_s, None, partial(self._become, node, name, power), lambda: None)
 
     def migrate(
         self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None

@@ -9,6 +9,8 @@ Contract of ``Nodes``, for every implementation:
   to be observed (``stat``, ``list_files``).
 * A store without a marker raises NoStoreError for whatever is asked of the states in it: it is not mounted, or never
   was set up. So NotFoundError of a state says that a store which has one does not have the state.
+* A saved state is that of a suspend, or, where ``checkpoint`` is not 0, the checkpoint with this number. Each has files
+  of its own, and a verb on one kind does not wait for one on the other.
 * What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
   CorruptStateError, anything else OperationFailedError.
 """
@@ -67,6 +69,7 @@ class NodeCheck:
     bridge: bool  # whether the guests' bridge is there
     save_format: str  # how its libvirt is told to compress what it saves, e.g. "raw" or "lzop"; "" not known
     restorable_formats: frozenset[str]  # those that the node has the programs for
+    snapshot_format: str = ""  # as ``save_format``, of checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,13 @@ class Nodes(Protocol):
         """Remove the VM's configuration, seed, overlay and console log."""
         ...
 
-    def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
+    def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """What there is of the VM's state."""
         ...
 
-    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
+    def seal(
+        self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0, progress: Progress | None = None
+    ) -> Digest:
         """Have the partial file on disk under its final name, and say what is in it.
 
         When there is no partial file, but a final one, it was sealed before, and that one's digest is returned: who
@@ -119,7 +124,9 @@ class Nodes(Protocol):
         """
         ...
 
-    def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
+    def verify(
+        self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False, checkpoint: int = 0
+    ) -> None:
         """Read the final file. One that differs raises CorruptStateError."""
         ...
 
@@ -131,6 +138,7 @@ class Nodes(Protocol):
         digest: Digest,
         *,
         timeout_s: float,
+        checkpoint: int = 0,
         progress: Progress | None = None,
     ) -> None:
         """Copy the final file from one node's store to another's, verified where it arrives.
@@ -139,8 +147,15 @@ class Nodes(Protocol):
         """
         ...
 
-    def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
+    def drop_state(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> None:
         """Remove final and partial file."""
+        ...
+
+    def use_checkpoint(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """Make a checkpoint on the node the VM's state, and keep it as a checkpoint, too: one file with two names.
+
+        Another state of the VM in its place raises OperationFailedError.
+        """
         ...
 
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:

@@ -72,21 +72,23 @@ class SimulatedNodes:
         self._enter("drop_config", node, vm)
         self._configs.pop((node, vm), None)
 
-    def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
+    def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
         self._enter_store("stat", node, shared, vm)
-        final, part = self._final(node, vm, shared), self._partial(node, vm, shared)
+        final, part = self._final(node, vm, shared, checkpoint), self._partial(node, vm, shared, checkpoint)
         return StateFiles(
             final.size_bytes if final else None,
             PartialFile(part.size_bytes, part.complete) if part else None,
             self._files.free_bytes(node, self._path(vm, shared)),
         )
 
-    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
+    def seal(
+        self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0, progress: Progress | None = None
+    ) -> Digest:
         """See ``Nodes``."""
         self._enter_store("seal", node, shared, vm)
-        part = self._partial(node, vm, shared)
-        state = part or self._final(node, vm, shared)
+        part = self._partial(node, vm, shared, checkpoint)
+        state = part or self._final(node, vm, shared, checkpoint)
         if state is None:
             raise NotFoundError(f"{node} has no state of {vm} to seal")
         if not state.complete:
@@ -94,14 +96,16 @@ class SimulatedNodes:
         if progress:
             progress(state.size_bytes, state.size_bytes)
         if part is not None:
-            self._files.drop(node, self._path(vm, shared) + ".partial")
-            self._files.put(node, self._path(vm, shared), part)
+            self._files.drop(node, self._path(vm, shared, checkpoint) + ".partial")
+            self._files.put(node, self._path(vm, shared, checkpoint), part)
         return Digest(state.size_bytes, state.blake2b)
 
-    def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
+    def verify(
+        self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False, checkpoint: int = 0
+    ) -> None:
         """See ``Nodes``."""
         self._enter_store("verify", node, shared, vm)
-        self._verified(node, vm, digest, shared)
+        self._verified(node, vm, digest, shared, checkpoint)
 
     def send(
         self,
@@ -111,24 +115,35 @@ class SimulatedNodes:
         digest: Digest,
         *,
         timeout_s: float,
+        checkpoint: int = 0,
         progress: Progress | None = None,
     ) -> None:
         """See ``Nodes``."""
         self._enter_store("send", source, False, vm, destination)
-        state = self._verified(source, vm, digest, False)
+        state = self._verified(source, vm, digest, False, checkpoint)
         if destination in self._unreachable:
             raise OperationFailedError(f"{source} cannot reach {destination}")
         if self._files.marker(destination, self._stores[False]) is None:
             raise OperationFailedError(f"{destination}: its store shows no marker")
-        self._files.put(destination, self._path(vm, False), replace(state))
+        self._files.put(destination, self._path(vm, False, checkpoint), replace(state))
         if progress:
             progress(state.size_bytes, state.size_bytes)
 
-    def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
+    def drop_state(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> None:
         """See ``Nodes``."""
         self._enter_store("drop_state", node, shared, vm)
-        self._files.drop(node, self._path(vm, shared))
-        self._files.drop(node, self._path(vm, shared) + ".partial")
+        self._files.drop(node, self._path(vm, shared, checkpoint))
+        self._files.drop(node, self._path(vm, shared, checkpoint) + ".partial")
+
+    def use_checkpoint(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._enter_store("use_checkpoint", node, shared, vm)
+        state, there = self._final(node, vm, shared, number), self._final(node, vm, shared)
+        if state is None:
+            raise NotFoundError(f"{node} has no checkpoint {number} of {vm}")
+        if there not in (None, state):
+            raise OperationFailedError(f"{node} has another state of {vm}")
+        self._files.link(node, self._path(vm, shared, number), self._path(vm, shared))
 
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
         """See ``Nodes``. Disks are not simulated."""
@@ -194,17 +209,17 @@ class SimulatedNodes:
     def close(self) -> None:
         """See ``Nodes``."""
 
-    def _path(self, vm: str, shared: bool) -> str:
-        return f"{self._stores[shared]}/{vm}.state"
+    def _path(self, vm: str, shared: bool, checkpoint: int = 0) -> str:
+        return f"{self._stores[shared]}/{f'checkpoint-{checkpoint}.' if checkpoint else ''}{vm}.state"
 
-    def _final(self, node: str, vm: str, shared: bool) -> SimulatedState | None:
-        return self._files.get(node, self._path(vm, shared))
+    def _final(self, node: str, vm: str, shared: bool, checkpoint: int = 0) -> SimulatedState | None:
+        return self._files.get(node, self._path(vm, shared, checkpoint))
 
-    def _partial(self, node: str, vm: str, shared: bool) -> SimulatedState | None:
-        return self._files.get(node, self._path(vm, shared) + ".partial")
+    def _partial(self, node: str, vm: str, shared: bool, checkpoint: int = 0) -> SimulatedState | None:
+        return self._files.get(node, self._path(vm, shared, checkpoint) + ".partial")
 
-    def _verified(self, node: str, vm: str, digest: Digest, shared: bool) -> SimulatedState:
-        return _require_digest(node, vm, self._final(node, vm, shared), digest)
+    def _verified(self, node: str, vm: str, digest: Digest, shared: bool, checkpoint: int = 0) -> SimulatedState:
+        return _require_digest(node, vm, self._final(node, vm, shared, checkpoint), digest)
 
     def _aside(self, vm: str, number: int, shared: bool) -> str:
         return f"{self._stores[shared]}/aside-{number}.{vm}.state"

@@ -97,9 +97,9 @@ class NodeAgents:
         """See ``Nodes``."""
         self._call(node, ["drop-config", vm])
 
-    def stat(self, node: str, vm: str, *, shared: bool = False) -> StateFiles:
+    def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
-        answer = self._call(node, ["stat", vm], shared=shared)
+        answer = self._call(node, ["stat", vm, *_of(checkpoint)], shared=shared)
         final, part = answer["final"], answer["partial"]
         return StateFiles(
             final["bytes"] if final else None,
@@ -107,7 +107,9 @@ class NodeAgents:
             answer["free_bytes"],
         )
 
-    def seal(self, node: str, vm: str, *, shared: bool = False, progress: Progress | None = None) -> Digest:
+    def seal(
+        self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0, progress: Progress | None = None
+    ) -> Digest:
         """See ``Nodes``."""
         patience = Patience(self._call_timeout_s, silence_s=self._call_timeout_s)
 
@@ -116,12 +118,16 @@ class NodeAgents:
             if progress:
                 progress(step["bytes_done"], step["bytes_total"])
 
-        answer = self._call(node, ["seal", vm], shared=shared, patience=patience, advance=advance)
+        words = ["seal", vm, *_of(checkpoint)]
+        answer = self._call(node, words, shared=shared, patience=patience, advance=advance)
         return Digest(answer["bytes"], answer["blake2b"])
 
-    def verify(self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False) -> None:
+    def verify(
+        self, node: str, vm: str, digest: Digest, *, timeout_s: float, shared: bool = False, checkpoint: int = 0
+    ) -> None:
         """See ``Nodes``."""
-        self._call(node, ["verify", vm, str(digest.size_bytes), digest.blake2b], shared=shared, timeout_s=timeout_s)
+        words = ["verify", vm, str(digest.size_bytes), digest.blake2b, *_of(checkpoint)]
+        self._call(node, words, shared=shared, timeout_s=timeout_s)
 
     def send(
         self,
@@ -131,6 +137,7 @@ class NodeAgents:
         digest: Digest,
         *,
         timeout_s: float,
+        checkpoint: int = 0,
         progress: Progress | None = None,
     ) -> None:
         """See ``Nodes``."""
@@ -139,17 +146,21 @@ class NodeAgents:
             if progress:
                 progress(step["bytes_done"], digest.size_bytes)
 
-        words = ["send", vm, destination, str(digest.size_bytes), digest.blake2b]
+        words = ["send", vm, destination, str(digest.size_bytes), digest.blake2b, *_of(checkpoint)]
         try:
             self._call(source, words, timeout_s=timeout_s, advance=advance)
         except _ExistsError:
             # A node may not take anything away on another one; we may.
-            self.drop_state(destination, vm)
+            self.drop_state(destination, vm, checkpoint=checkpoint)
             self._call(source, words, timeout_s=timeout_s, advance=advance)
 
-    def drop_state(self, node: str, vm: str, *, shared: bool = False) -> None:
+    def drop_state(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> None:
         """See ``Nodes``."""
-        self._call(node, ["drop-state", vm], shared=shared)
+        self._call(node, ["drop-state", vm, *_of(checkpoint)], shared=shared)
+
+    def use_checkpoint(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["use-checkpoint", vm, str(number)], shared=shared)
 
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
         """See ``Nodes``."""
@@ -205,6 +216,7 @@ class NodeAgents:
             # An older release does not tell them.
             answer.get("save_format", ""),
             frozenset(answer.get("restorable_formats", ())),
+            answer.get("snapshot_format", ""),
         )
 
     def reach(self, node: str, other: str) -> Reach:
@@ -268,6 +280,10 @@ class NodeAgents:
                 raise TimedOutError(f"{what} did not end in time") from None
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise UnavailableError(f"{what}: the connection broke: {error}") from None
+
+
+def _of(checkpoint: int) -> list[str]:
+    return ["--checkpoint", str(checkpoint)] if checkpoint else []
 
 
 def _read(
