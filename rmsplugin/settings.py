@@ -87,6 +87,12 @@ class Partition(_Section):
     """A vjob partition: a section for each of slurm.partitions."""
 
     hosts: str = Field(..., min_length=1, description="the Slurm partition whose nodes are its VM hosts")
+    checkpoint_interval_s: float = Field(
+        0.0,
+        ge=0,
+        le=86400 * 7,
+        description="a vjob whose VMs are lost repeats at most so much of its run; 0: it begins again from its start",
+    )
 
 
 class Hosts(_Section):

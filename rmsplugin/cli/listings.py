@@ -54,6 +54,15 @@ def _resumes(row: Row) -> str:
     return "yes" if row.get("resumes") else ""
 
 
+def _age(row: Row) -> str:
+    return duration(row["checkpoint"]["age_s"]) if row.get("checkpoint") else ""
+
+
+def _repeated(row: Row) -> str:
+    repeated_s = row.get("repeated_s")
+    return duration(repeated_s) if repeated_s else ""
+
+
 def _features(row: Row) -> str:
     return ",".join(row.get("features") or ())
 
@@ -76,6 +85,9 @@ VJOB_FIELDS = (
     Field("ran", "how long it has run since its start; sleeps do not count", _ran, right=True),
     Field("resumes", "yes: it sleeps because the engine suspended it, and resumes when its turn comes", _resumes),
     Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
+    Field("checkpoint", "age of its newest checkpoint, to which it goes back when its VMs are lost", _age, right=True),
+    Field("returns", "how often it went back to a checkpoint", text_of("returns"), right=True),
+    Field("repeated", "how much of its run was repeated by that, at most", _repeated, right=True),
     Field("operation", "what is being done to it now, and how far that is", bytes_progress),
     Field("reason", "why it is in this state", text_of("reason")),
 )
@@ -160,7 +172,9 @@ def _add_vjobs(commands: options.Commands) -> None:
     vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these, ended ones too")
     vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
     vjobs.add_argument("-u", "--user", help="only this user's")
-    add_table_options(vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,operation,reason")
+    add_table_options(
+        vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,reason"
+    )
 
 
 def _add_vms(commands: options.Commands) -> None:

@@ -99,6 +99,10 @@ class Context:
         """Where a sealed state lies."""
         return f"{self.store}/{vm.name}.state"
 
+    def checkpoint_path(self, vm: VMRow, number: int) -> str:
+        """Where the checkpoint with this number is written; sealed, it has the name without the last part."""
+        return f"{self.store}/checkpoint-{number}.{vm.name}.state.partial"
+
     def complete_state_bytes(self, vm: VMRow) -> int | None:
         """Size of the file of a save that has ended well; None if there is no whole one.
 

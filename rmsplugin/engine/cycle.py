@@ -14,6 +14,7 @@ from rmsplugin.engine.absence import Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import host_capacities
+from rmsplugin.engine.checkpointing import Checkpointing
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.deciding import Deciding, Found, Proposes
@@ -54,6 +55,7 @@ class Cycle:
         self._limits = Limits()
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
+        self._checkpointing = Checkpointing(context, executor)
         self._missing = MissingVMs(context)
         self.fencing = Fencing(context)
         self.brake = brake.Brake()
@@ -97,6 +99,8 @@ class Cycle:
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         self._limits.look(seen)
         self._first_sight.meet(ours, report)
+        with report.alone("interrupted checkpoints"):
+            report.begun += self._checkpointing.recover(seen, busy)
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only:
             with report.alone("evacuation"):
@@ -111,6 +115,8 @@ class Cycle:
                 wanted = self._decide(seen, ours, report)
             with report.alone("rooms"):
                 report.begun += self._borrowing.run(seen, wanted)
+            with report.alone("checkpoints"):
+                report.begun += self._checkpointing.run(seen, self._executor.busy())
 
     def _not_ours_any_more(self) -> list[str]:
         """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""

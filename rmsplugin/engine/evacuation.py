@@ -87,6 +87,8 @@ class Evacuation:
                 return []
             self._executor.begin(vjob.job_id, OperationKind.RESTART, reason)
             return [f"restart {vjob.display_id}: {reason}"]
+        if vjob.job_id in busy:
+            self._executor.make_way(vjob.job_id, "an evacuation")  # the next cycle goes on
         if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or vjob.finished:
             return []
         if self._rests(vjob, OperationKind.SUSPEND):

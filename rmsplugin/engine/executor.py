@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import MOST_S
 from rmsplugin.engine.operations.allocation import NotStartedError
+from rmsplugin.engine.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.operations.migrate import migrate
 from rmsplugin.engine.operations.reattach import reattach
 from rmsplugin.engine.operations.relocate import relocate
@@ -50,6 +52,7 @@ _ACTS: dict[OperationKind, _Act] = {
     K.SUSPEND: _Act(suspend, S.SUSPENDING, frozenset({S.SLEEPING})),
     K.RESUME: _Act(resume, S.RESUMING, frozenset({S.RUNNING})),
     K.MIGRATE: _Act(migrate, S.RUNNING, frozenset({S.RUNNING})),
+    K.CHECKPOINT: _Act(checkpoint, S.RUNNING, frozenset({S.RUNNING})),
     K.REATTACH: _Act(reattach, S.RUNNING, frozenset({S.RUNNING})),
     K.RESTART: _Act(restart, S.STOPPING, frozenset({S.WAITING, S.SLEEPING})),
     K.RELOCATE: _Act(relocate, S.SLEEPING, frozenset({S.SLEEPING})),
@@ -59,6 +62,8 @@ _ACTS: dict[OperationKind, _Act] = {
 #: nothing that ends VMs waits behind anything else. All others are of one group, ``_MOVE``.
 _GROUPS = {K.START: "start", K.REATTACH: "reattach", K.STOP: "stop", K.RESTART: "stop"}
 _MOVE = "move"
+
+_YIELD_LOOK_S = 0.05
 
 
 class Executor:
@@ -71,6 +76,8 @@ class Executor:
             name: ThreadPoolExecutor(workers, thread_name_prefix=name) for name in {_MOVE, *_GROUPS.values()}
         }
         self._aborts = ThreadPoolExecutor(workers, thread_name_prefix="abort")
+        self._chores = ThreadPoolExecutor(1, thread_name_prefix="chore")
+        self._chore: Future[None] | None = None
         self._tasks: dict[int, Task] = {}
         self._aborting: set[Task] = set()
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
@@ -135,6 +142,25 @@ class Executor:
         with self._lock:
             return set(self._tasks)
 
+    def yielding(self) -> set[int]:
+        """Job ids of the vjobs on which nothing is under way but a checkpoint, which makes way for anything else."""
+        with self._lock:
+            return {job_id for job_id, task in self._tasks.items() if task.operation.kind is K.CHECKPOINT}
+
+    def make_way(self, job_id: int, what: str, *, wait_s: float = 0.0) -> None:
+        """Cancel a checkpoint that is under way, for ``what`` goes first; wait at most so long until it has ended."""
+        if job_id not in self.yielding():
+            return
+        self.cancel(job_id, f"{what} goes first")
+        deadline = time.monotonic() + wait_s
+        while job_id in self.yielding() and time.monotonic() < deadline:
+            time.sleep(_YIELD_LOOK_S)
+
+    def chore(self, act: Callable[[], None]) -> None:
+        """Do something in the background that nobody waits for, unless the last such thing has not ended yet."""
+        if self._chore is None or self._chore.done():
+            self._chore = self._chores.submit(act)
+
     def cancel(self, job_id: int, reason: str) -> None:
         """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``. Waits for nothing."""
         with self._lock:
@@ -164,7 +190,7 @@ class Executor:
     @property
     def pools(self) -> tuple[ThreadPoolExecutor, ...]:
         """All threads."""
-        return (*self._groups.values(), self._aborts)
+        return (*self._groups.values(), self._aborts, self._chores)
 
     def close(self) -> None:
         """Begin nothing more. What is under way stays in the ledger, for the next engine to take up."""
@@ -244,7 +270,7 @@ class Executor:
             else:
                 task.event(f"{kind}-failed", text)
                 if not cancelled:
-                    most_s = error.most_s if isinstance(error, NotStartedError) else MOST_S
+                    most_s = error.most_s if isinstance(error, NotStartedError | StillPausedError) else MOST_S
                     ledger.failures.vjob_failed(job_id, kind, text, most_s=most_s)
             ledger.end_operation(task.operation.id, text)
 

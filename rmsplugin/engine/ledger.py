@@ -19,6 +19,7 @@ import sqlite_utils
 
 from rmsplugin.engine import records
 from rmsplugin.engine.chapter import insert
+from rmsplugin.engine.checkpoints import Checkpoints
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.node_book import NodeBook
@@ -60,6 +61,8 @@ class Ledger:
         self.plans = Plans(self._write, self._rows, clock)
         #: What running VMs demand.
         self.samples = Samples(self._write, self._rows, clock)
+        #: Of running vjobs, and of which files they consist.
+        self.checkpoints = Checkpoints(self._write, self._rows, clock)
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
 
@@ -171,6 +174,7 @@ class Ledger:
             db.execute("delete from events where time < ?", [before])
             db.execute("delete from room_reports where time < ?", [before])
             self.plans.prune(before)
+            self.checkpoints.forget_before(before)
             db.execute("delete from samples where time < ?", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 

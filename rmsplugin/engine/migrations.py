@@ -156,3 +156,19 @@ def m007_nodes(db: Database) -> None:
         """create table left_behind (
             node text not null, vm text not null, what text not null, primary key (node, vm, what))"""
     )
+
+
+@migrations()
+def m008_checkpoints(db: Database) -> None:
+    """Running vjobs are written to files now and then, and go back to these when their VMs are lost."""
+    # A number is in the names of files: none is ever given again.
+    db.execute(
+        """create table checkpoints (
+            id integer primary key autoincrement, job_id integer not null, state text not null, began real not null,
+            taken real not null, whole_at real not null, ran_s real not null, used integer not null,
+            targets text not null, vms text not null)"""
+    )
+    db.execute("create index checkpoints_job_id on checkpoints (job_id)")
+    db.execute("alter table vjobs add column returns integer not null default 0")
+    db.execute("alter table vjobs add column returned text not null default ''")
+    db.execute("alter table vjobs add column repeated_s real not null default 0")

@@ -21,6 +21,9 @@ from rmsplugin.engine.views import aside_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
+#: How long who asks for something by hand waits for a checkpoint to make way.
+_YIELD_S = 10.0
+
 _NODES_FORBIDDEN = "only operators may say what has become of nodes; see engine.operators in the settings"
 
 
@@ -116,6 +119,8 @@ class Requests:
             ],
             "private_key": vjob.private_key,
             "start": vjob.losses + 1,
+            "returns": vjob.returns,
+            "returned": vjob.returned,
         }
 
     def started(self, uid: int, display_id: str) -> dict[str, Any]:
@@ -133,7 +138,7 @@ class Requests:
         if uid != entry.uid and not self._is_engine(uid):
             raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
         self._context.signs.heard(entry.job_id, self._context.clock.now())
-        return {"state": str(entry.state)}
+        return {"state": str(entry.state), "returns": entry.returns}
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
         """The script has ended and its output is delivered."""
@@ -158,6 +163,7 @@ class Requests:
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
         name = _user_name(uid)
+        self._executor.make_way(vjob.job_id, "a suspend", wait_s=_YIELD_S)
         return self._placing.suspend(vjob, f"suspended by {name}", name, resumes=False)
 
     def resume(self, uid: int, display_id: str, to: str) -> Operation:
@@ -175,6 +181,7 @@ class Requests:
         if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
             raise NotFoundError(f"vjob {display_id} has no VM {vm}")
         name = _user_name(uid)
+        self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {name}", name)
 
     def asides(self, uid: int) -> list[dict[str, Any]]:

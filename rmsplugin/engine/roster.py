@@ -20,6 +20,7 @@ class Entry:
     uid: int
     user: str
     state: VJobState
+    returns: int  # how often it went back to a checkpoint
 
 
 class Roster:
@@ -44,7 +45,7 @@ class Roster:
             return entry
         before = self._changes
         vjob = self._ledger.find_vjob(display_id)
-        entry = Entry(vjob.job_id, vjob.uid, vjob.user, vjob.state)
+        entry = Entry(vjob.job_id, vjob.uid, vjob.user, vjob.state, vjob.returns)
         with self._lock:
             # What changed since it was read may be this vjob: then it is not kept.
             if self._changes == before and entry.state is VJobState.RUNNING:

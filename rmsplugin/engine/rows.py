@@ -33,6 +33,9 @@ class VJobRow:
     resumes: bool = False  # it sleeps because the engine suspended it: it resumes when its turn comes
     ran_s: float = 0.0  # how long it has run since its start, before it came into its state
     taking_back: int = 0  # number of the saved states, put aside before, that it gets back; 0: none
+    returns: int = 0  # how often it went back to a checkpoint
+    returned: str = ""  # what its user is told of the last time
+    repeated_s: float = 0.0  # how much of its run was repeated by that, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class OperationKind(enum.StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     MIGRATE = "migrate"
+    CHECKPOINT = "checkpoint"  # its VMs are written to files as they are at one instant, and go on
     REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
     RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
     RELOCATE = "relocate"  # its saved states move to another node's store
@@ -117,7 +121,7 @@ class Action:
     id: int
     operation_id: int
     vm: str
-    kind: str  # run, stop, suspend, resume, migrate, copy
+    kind: str  # run, stop, suspend, resume, migrate, checkpoint, copy
     source: str
     destination: str
     state: Outcome

@@ -79,7 +79,8 @@ class Switch:
 
     def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
         """What can be decided about now."""
-        return assess(self._context, seen, queue, self._executor.busy(), self._placing.closed(seen))
+        busy = self._executor.busy() - self._executor.yielding()
+        return assess(self._context, seen, queue, busy, self._placing.closed(seen))
 
     def apply(
         self,
@@ -174,6 +175,8 @@ class Switch:
     def _is_free(self, vjob: VJobRow | None, under_way: Sequence[tokens.Use], use: tokens.Use) -> bool:
         """Whether no operation on the vjob is under way, and there are tokens for what is to be done to it."""
         busy = vjob is not None and vjob.job_id in self._executor.busy()
+        if vjob is not None and busy:
+            self._executor.make_way(vjob.job_id, f"a {use.kind}")
         return not busy and tokens.are_free(self._context.settings.tokens, under_way, use)
 
     def _begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> StepState:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
+from rmsplugin.engine.checkpoints import Checkpoint
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import NodeRest
 from rmsplugin.engine.node_book import FenceFailures, Gone
@@ -16,7 +17,13 @@ from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
 
-def vjob_view(context: Context, vjob: VJobRow, vms: list[VMRow], operation: Operation | None) -> dict[str, Any]:
+def vjob_view(
+    context: Context,
+    vjob: VJobRow,
+    vms: list[VMRow],
+    operation: Operation | None,
+    checkpoint: Checkpoint | None,
+) -> dict[str, Any]:
     """One vjob."""
     return {
         "job_id": vjob.job_id,
@@ -34,7 +41,20 @@ def vjob_view(context: Context, vjob: VJobRow, vms: list[VMRow], operation: Oper
         "resumes": vjob.resumes,
         "ran_s": round(_ran_s(context, vjob), 1),
         "losses": vjob.losses,
+        "returns": vjob.returns,
+        "repeated_s": round(vjob.repeated_s, 1),
+        "checkpoint": _checkpoint_view(context, checkpoint) if checkpoint else None,
         "operation": progress_view(context, operation) if operation else None,
+    }
+
+
+def _checkpoint_view(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "number": checkpoint.id,
+        "time": checkpoint.taken,
+        "age_s": round(max(0.0, context.clock.now() - checkpoint.taken), 1),
+        "bytes": checkpoint.size_bytes,
+        "nodes": sorted({node for vm in checkpoint.vms for node in vm.nodes}),
     }
 
 
@@ -59,8 +79,9 @@ def vjob_views(context: Context, *, ended: bool) -> list[dict[str, Any]]:
     for vm in ledger.vms():
         vms.setdefault(vm.job_id, []).append(vm)
     operations = {operation.job_id: operation for operation in ledger.running_operations()}
+    newest = ledger.checkpoints.newest()
     return [
-        vjob_view(context, vjob, vms.get(vjob.job_id, []), operations.get(vjob.job_id))
+        vjob_view(context, vjob, vms.get(vjob.job_id, []), operations.get(vjob.job_id), newest.get(vjob.job_id))
         for vjob in ledger.vjobs(ended=ended)
     ]
 

@@ -1,10 +1,12 @@
-"""Restart: a vjob whose state is lost begins again from the start, or goes back to states that were put aside."""
+"""Restart: a vjob whose state is lost goes back to its checkpoint, or begins again; or to what was put aside."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from rmsplugin.engine.old_checkpoints import drop_old
 from rmsplugin.engine.operations.aside import give_back, put_aside, require_addresses
+from rmsplugin.engine.operations.go_back import go_back
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -14,11 +16,14 @@ from rmsplugin.model.vjob import VJobState
 def restart(task: Task) -> None:
     """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5).
 
-    What is left of its state is put aside. A vjob that takes back what was put aside before becomes *sleeping*.
+    With a checkpoint that is intact it becomes *sleeping* in that, and goes on from there. What is left of its state is
+    put aside. A vjob that takes back what was put aside before becomes *sleeping*, too.
     """
     vjob = task.vjob()
     if vjob.taking_back:
         _take_back(task, vjob.taking_back)
+        return
+    if go_back(task):
         return
     _clear(task)
     _begin_again(task)
@@ -28,6 +33,7 @@ def _begin_again(task: Task) -> None:
     context, vjob = task.context, task.vjob()
     with context.ledger.transaction():
         context.ledger.close_asides(task.job_id)
+        context.ledger.checkpoints.retire(task.job_id)
         context.ledger.set_vms(task.job_id, [])
         context.ledger.transition(
             task.job_id,
@@ -41,6 +47,7 @@ def _begin_again(task: Task) -> None:
             private_key="",
             public_key="",
         )
+    drop_old(context, task.job_id)
 
 
 def _clear(task: Task) -> None:
@@ -75,6 +82,7 @@ def _take_back(task: Task, number: int) -> None:
     give_back(context, aside)
     with ledger.transaction():
         ledger.drop_aside(number)
+        ledger.checkpoints.retire(task.job_id)  # of a run that is thrown away
         ledger.transition(
             task.job_id,
             VJobState.SLEEPING,

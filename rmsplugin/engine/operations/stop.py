@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.engine.gone import drop_files, end_vm
+from rmsplugin.engine.old_checkpoints import drop_old
 from rmsplugin.engine.operations.aside import drop_aside
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined
@@ -15,6 +16,8 @@ def stop(task: Task) -> None:
     ledger = task.context.ledger
     for aside in ledger.asides(task.job_id):
         drop_aside(task.context, aside)
+    ledger.checkpoints.retire(task.job_id)
+    drop_old(task.context, task.job_id)
     with ledger.transaction():
         ledger.set_vms(task.job_id, [])  # frees its addresses
         # The keys of a vjob that is no more open nothing: they need not be kept.

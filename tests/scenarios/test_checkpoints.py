@@ -1,0 +1,412 @@
+"""Periodic checkpoints: what a lost node costs, what stands still and for how long, and which files there are."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.neighbours import Silence, Way
+from scenarios.test_operations import events, powers, running
+from scenarios.world import KilledError, World
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.engine.checkpoints import Checkpoint
+from rmsplugin.engine.gone import record_gone
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import NoSpaceError, OperationFailedError
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+INTERVAL_S = 100.0
+
+
+def with_checkpoints(world: World) -> World:
+    """Its partition takes them, each of 100 s of run."""
+    partition = world.settings.partition["vjob"].model_copy(update={"checkpoint_interval_s": INTERVAL_S})
+    engine = world.settings.engine.model_copy(update={"cycle_s": 1.0})
+    world.settings = world.settings.model_copy(update={"partition": {"vjob": partition}, "engine": engine})
+    world.start_engine()
+    return world
+
+
+@pytest.fixture(params=["own stores", "shared store"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = with_checkpoints(World(tmp_path, shared=request.param == "shared store"))
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+@pytest.fixture
+def own_stores(tmp_path: Path) -> Iterator[World]:
+    world = with_checkpoints(World(tmp_path))
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def newest(world: World, job: int) -> Checkpoint | None:
+    return world.context.ledger.checkpoints.whole(job)
+
+
+def checkpointed(world: World, **options: int) -> int:
+    """A running vjob with one whole checkpoint and nothing under way."""
+    job = running(world, **options)
+    until_newer(world, job, 0)
+    return job
+
+
+def until_newer(world: World, job: int, number: int, ticks: int = 40) -> Checkpoint:
+    for _ in range(ticks):
+        world.tick(10)
+        found = newest(world, job)
+        if found is not None and found.id > number and job not in world.executor.busy():
+            return found
+    raise AssertionError(f"no newer checkpoint: {events(world)}")
+
+
+def files(world: World) -> set[tuple[str, str]]:
+    """All checkpoint files, by node and name; those of shared storage are of "shared"."""
+    return {
+        ("shared" if path.startswith("/shared/") else node, path.rpartition("/")[2])
+        for node in world.sizes
+        for path in world.files.paths(node)
+        if "/checkpoint-" in path
+    }
+
+
+def settled(world: World, ticks: int = 5) -> None:
+    for _ in range(ticks):
+        world.tick(1)
+
+
+def lose(world: World, job: int) -> None:
+    """The node of its first VM dies, and an operator says so."""
+    node = world.context.ledger.vms(job)[0].host
+    world.kill_node(node)
+    world.tick()
+    record_gone(world.context, node, "root")
+
+
+def test_checkpoints_are_taken_once_an_interval_and_only_the_newest_is_kept(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    first = newest(world, job)
+    assert first is not None
+    second = until_newer(world, job, first.id)
+    assert 0 < second.taken - first.taken <= INTERVAL_S
+    settled(world)
+    expected = {(node, f"checkpoint-{second.id}.{vm.name}.state") for vm in second.vms for node in vm.nodes}
+    assert files(world) == expected
+    assert powers(world, job) == {VMPower.RUNNING}
+
+
+def test_without_an_interval_none_is_taken(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    job = running(world)
+    for _ in range(5):
+        world.tick(INTERVAL_S)
+    assert newest(world, job) is None and files(world) == set()
+    world.close()
+
+
+def test_vms_are_written_while_all_of_them_stand_still(world: World) -> None:
+    job = running(world, vms=3, memory_mib=128)
+    seen: list[set[VMPower]] = []
+    for index in range(3):
+        world.hypervisor.hook_next(
+            "checkpoint", Point.BEFORE, lambda: seen.append(powers(world, job)), vm=f"vjob{job}-{index}"
+        )
+    until_newer(world, job, 0)
+    assert seen == [{VMPower.PAUSED}] * 3
+
+
+def test_no_copy_is_where_its_vm_is(own_stores: World) -> None:
+    job = checkpointed(own_stores, vms=2)
+    found = newest(own_stores, job)
+    assert found is not None
+    for vm in found.vms:
+        assert len(set(vm.nodes)) == 2
+
+
+def test_a_lost_node_costs_what_was_run_since_the_checkpoint(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    for _ in range(4):
+        world.tick(10)
+    lose(world, job)
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.returns) == (0, 1)
+    assert 30 <= vjob.repeated_s <= 60
+    assert powers(world, job) == {VMPower.RUNNING}
+    assert "went-back: it goes on from its checkpoint of" in events(world)
+    assert world.rms.job(job).restarts == 0, "its wrapper was not to begin anew"
+
+
+def test_what_is_lost_again_before_a_new_checkpoint_goes_back_to_the_same_one(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    before = newest(world, job)
+    for _ in range(2):
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+        settled(world, 12)
+        world.until(job, S.RUNNING)
+    after = newest(world, job)
+    assert before is not None and after is not None and after.id == before.id
+    assert world.context.ledger.vjob(job).returns == 2
+
+
+def test_what_dies_each_time_begins_again_in_the_end(world: World) -> None:
+    job = checkpointed(world, vms=1)
+    for _ in range(4):
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+        settled(world, 12)
+        world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.returns, vjob.losses) == (3, 1)
+    settled(world)
+    assert files(world) == set()
+
+
+def test_checkpoint_of_which_every_file_is_damaged_is_not_used(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    found = newest(world, job)
+    assert found is not None
+    for vm in found.vms:
+        for node in vm.nodes:
+            at, store = ("n1", "/shared") if node == "shared" else (node, "/store")
+            world.files.damage(at, f"{store}/checkpoint-{found.id}.{vm.name}.state")
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    settled(world, 12)
+    world.until(job, S.RUNNING)
+    assert world.context.ledger.vjob(job).losses == 1
+    assert "checkpoint-unusable" in events(world)
+
+
+def test_lost_saved_state_goes_back_to_the_checkpoint(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    vm = world.context.ledger.vms(job)[0]
+    at, store = ("n1", "/shared") if world.context.shared else (vm.image_node, "/store")
+    world.files.damage(at, f"{store}/{vm.name}.state")
+    world.ask(job, K.RESUME)
+    world.until(job, S.SLEEPING, S.RUNNING)
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.returns) == (0, 1)
+
+
+def test_files_go_with_the_job(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("method", ["pause", "checkpoint", "unpause"])
+def test_a_checkpoint_that_fails_leaves_all_running_and_the_older_one(world: World, method: str) -> None:
+    job = checkpointed(world, vms=2)
+    before = newest(world, job)
+    assert before is not None
+    kept = files(world)
+    world.hypervisor.fail_next(method, OperationFailedError(f"{method} fails"), vm=f"vjob{job}-1")
+    for _ in range(40):
+        world.tick(10)
+        if f"{method} fails" in events(world):
+            break
+    settled(world, 8)
+    assert powers(world, job) == {VMPower.RUNNING}
+    after = newest(world, job)
+    assert after is not None and (after.id == before.id) == (files(world) == kept)
+    until_newer(world, job, before.id)
+
+
+def test_none_is_begun_that_does_not_fit_beside_what_suspends_may_need(world: World) -> None:
+    job = running(world, vms=2, memory_mib=256)
+    world.files.set_capacity(700 << 20)
+    for _ in range(15):
+        world.tick(10)
+    assert files(world) == set() and newest(world, job) is None
+    assert "checkpoint-failed" in events(world) and "MiB are needed for a checkpoint" in events(world)
+    assert not [call for call in world.hypervisor.calls if call[0] == "pause"]
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+
+
+def test_no_room_for_a_copy_is_no_checkpoint(own_stores: World) -> None:
+    world = own_stores
+    job = running(world, vms=1)
+    world.nodes.fail_next("send", NoSpaceError("no room there"))
+    for _ in range(12):
+        world.tick(10)
+        if "no room there" in events(world):
+            break
+    assert newest(world, job) is None
+    until_newer(world, job, 0)
+
+
+def test_a_suspend_by_hand_goes_before_a_checkpoint_that_is_being_copied(own_stores: World) -> None:
+    world = own_stores
+    job = running(world, vms=1)
+    send, asked = world.nodes.send, []
+
+    def slow_copy(*words: object, **options: object) -> None:
+        asked.append(words)
+        world.executor.make_way(job, "a suspend")  # by another thread, in truth
+        send(*words, **options)  # type: ignore[arg-type]
+        raise OperationFailedError("nobody listens any more")
+
+    world.nodes.send = slow_copy  # type: ignore[assignment, method-assign]
+    for _ in range(12):
+        world.tick(10)
+        if asked:
+            break
+    world.nodes.send = send  # type: ignore[method-assign]
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert powers(world, job) == {VMPower.RUNNING}
+
+
+def live_with_a_lost_node(world: World, kill_at: int | None) -> int:
+    """Run, take two checkpoints, lose a node, go on, end; killed once on the way. Returns the first life's steps."""
+    world.start_engine(kill_at)
+    first = world.life
+    job = world.submit(vms=2)
+    world.until(job, S.RUNNING)
+    while not world.context.ledger.vjob(job).script_started:
+        world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
+        world.tick()
+    number = until_newer(world, job, 0).id
+    until_newer(world, job, number)
+    for _ in range(3):
+        world.tick()
+    assert powers(world, job) == {VMPower.RUNNING}
+    node = world.context.ledger.vms(job)[0].host
+    world.kill_node(node)
+    world.tick()
+    while node not in world.context.ledger.nodes.gone():
+        world.alive(lambda: record_gone(world.context, node, "root"))
+        world.tick()
+    for _ in range(60):
+        world.tick()
+        vjob = world.context.ledger.vjob(job)
+        if vjob.returns and vjob.state is S.RUNNING and job not in world.executor.busy():
+            break
+    assert (world.context.ledger.vjob(job).returns, world.context.ledger.vjob(job).losses) == (1, 0), events(world)
+    settled(world)
+    assert powers(world, job) == {VMPower.RUNNING}
+    world.revive_node(node)
+    while node in world.context.ledger.nodes.gone():
+        world.alive(lambda: world.context.ledger.nodes.set_back(node))
+        world.tick()
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    settled(world, 8)
+    assert world.leftovers() == []
+    assert world.hypervisor.violations == []
+    return first.steps
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("shared", [False, True], ids=["own stores", "shared store"])
+def test_killed_at_any_step_of_a_life_with_checkpoints(shared: bool, whole: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
+
+        def fresh(name: str) -> World:
+            where = Path(path) / name
+            where.mkdir()
+            return with_checkpoints(World(where, shared=shared))
+
+        total = live_with_a_lost_node(fresh("0"), None)
+        assert total > 150
+        for step in range(1, total + 1, 1 if whole else 9):
+            world = fresh(str(step))
+            try:
+                live_with_a_lost_node(world, step)
+            except AssertionError as error:
+                raise AssertionError(f"killed at step {step} of {total}: {error}") from error
+            finally:
+                world.close()
+
+
+@pytest.mark.parametrize("succeeds", [True, False], ids=["which then succeeds", "which then fails"])
+@pytest.mark.parametrize("method", ["pause", "checkpoint", "unpause"])
+def test_killed_in_the_middle_of_a_checkpoint_nothing_stands_still(
+    own_stores: World, method: str, succeeds: bool
+) -> None:
+    world = own_stores
+    job = running(world, vms=2)
+
+    def killed() -> None:
+        world.life.dead = True
+        raise KilledError
+
+    world.hypervisor.hook_next(method, Point.DURING, killed, vm=f"vjob{job}-0")
+    for _ in range(20):
+        world.alive(world.cycle.run)
+        for pool in world.executor.pools:
+            if world.life.dead:
+                break
+            pool.submit(lambda: None).result()
+        if world.life.dead:
+            break
+        world.pass_time(10)
+        world._give_signs_of_life()
+    assert world.life.dead, "the hook was reached"
+    world.hypervisor.settle(f"vjob{job}-0", succeed=succeeds)
+    settled(world)
+    assert powers(world, job) == {VMPower.RUNNING}
+    until_newer(world, job, 0)
+    settled(world, 8)
+    assert {name for _, name in files(world)} == {
+        f"checkpoint-{found.id}.{vm.name}.state" for found in [newest(world, job)] if found for vm in found.vms
+    }
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize("calls", [1, 12])
+@pytest.mark.parametrize("neighbour", ["hypervisor", "agent"])
+def test_a_neighbour_that_falls_silent_in_a_checkpoint_leaves_nothing_standing_still(
+    tmp_path: Path, neighbour: str, calls: int, way: Way, whole: bool
+) -> None:
+    for later in range(1, 16, 1 if whole else 4):
+        where = tmp_path / str(later)
+        where.mkdir()
+        world = with_checkpoints(World(where))
+        job = running(world, vms=2)
+        world.tick(INTERVAL_S / 2)
+        host = world.context.ledger.vms(job)[0].host
+        name = f"{neighbour} {host}"
+        world.neighbours.silence = Silence(name, world.neighbours.calls[name] + later, calls, way)
+        for _ in range(40):
+            world.tick(5)
+            if world.neighbours.over() and newest(world, job):
+                break
+        settled(world, 8)
+        assert world.neighbours.over()
+        assert powers(world, job) == {VMPower.RUNNING}, f"call {later}: {events(world)}"
+        assert newest(world, job), f"call {later}: {events(world)}"
+        vjob = world.context.ledger.vjob(job)
+        assert (vjob.losses, vjob.returns) == (0, 0)
+        assert world.hypervisor.violations == []
+        world.close()
+
+
+def test_what_is_shown_of_a_vjob_with_a_checkpoint(world: World) -> None:
+    from rmsplugin.engine.views import vjob_views
+
+    job = checkpointed(world, vms=2)
+    world.tick(7)
+    view = next(view for view in vjob_views(world.context, ended=False) if view["job_id"] == job)
+    shown = json.loads(json.dumps(view))["checkpoint"]
+    found = newest(world, job)
+    assert found is not None
+    assert (shown["number"], shown["bytes"]) == (found.id, 2 * 256 << 20)
+    assert shown["age_s"] == pytest.approx(world.time - found.taken)
+    assert shown["nodes"] == (["shared"] if world.context.shared else sorted({n for vm in found.vms for n in vm.nodes}))
