@@ -40,6 +40,8 @@ class Wrapper:
         self._files = [OutputFile("stdout", 1)] if self._merged else [OutputFile("stdout", 1), OutputFile("stderr", 2)]
         self._taken_over = False
         self._mailbox = Mailbox()
+        self._returns = 0
+        self._session: Session | None = None
 
     def run(self) -> Ending:
         """Return how the script ended, with all its output delivered and the engine told.
@@ -67,6 +69,20 @@ class Wrapper:
         self._engine.finished(ending)
         return ending
 
+    def went_back(self, returns: int) -> None:
+        """The vjob went back to a checkpoint so often; any thread may call.
+
+        The VM knows the connection as it was then. Neither side would see that it is of no use: connect anew.
+        """
+        session = self._session
+        if session is not None and returns > self._returns:
+            session.abandon()
+
+    def _tell_return(self, access: Access) -> None:
+        if self._taken_over and access.returns > self._returns:
+            self._files[-1].announce(access.returned)
+        self._returns = access.returns
+
     def end(self, number: int) -> None:
         """End the script and all of its session by a signal, for the job is ending; without a script, this process."""
         if not self._taken_over:
@@ -89,7 +105,8 @@ class Wrapper:
 
     def _attempt(self, access: Access) -> Ending:
         """Attach over one connection, and stay so until the script has ended."""
-        session = Session.connect(access)
+        self._tell_return(access)
+        session = self._session = Session.connect(access)
         try:
             if not self._taken_over:
                 self._take_over(session, access)
@@ -97,6 +114,7 @@ class Wrapper:
             session.deliver(self._files, self._mailbox)
             return session.ending()
         finally:
+            self._session = None
             session.close()
 
     def _take_over(self, session: Session, access: Access) -> None:
@@ -151,7 +169,7 @@ def run_job(argv: list[str]) -> Ending:
         return signals.ask_slurm(job_id, int(restarts) if restarts.isdecimal() else 0)
 
     signals.SignalThread(fate, wrapper.send, wrapper.end, detach, time.sleep).start()
-    engine.show_signs_of_life()
+    engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 
 

@@ -73,15 +73,19 @@ class EngineLink:
         except RmspluginError:
             return
 
-    def show_signs_of_life(self) -> None:
-        """Tell the engine from now on that somebody is attached to the script."""
-        _thread.start_new_thread(self._signs_of_life, ())
+    def show_signs_of_life(self, returned: Callable[[int], object]) -> None:
+        """Tell the engine from now on that somebody is attached to the script.
 
-    def _signs_of_life(self) -> None:
+        Args:
+            returned: is called, in another thread, with how often the vjob went back to a checkpoint.
+        """
+        _thread.start_new_thread(self._signs_of_life, (returned,))
+
+    def _signs_of_life(self, returned: Callable[[int], object]) -> None:
         while True:
             # A lost one does not matter: the next one tells as much.
             with contextlib.suppress(RmspluginError, OSError):
-                self._post("attached")
+                returned(int(self._post("attached").get("returns", 0)))
             shortest, longest = _SIGN_OF_LIFE_S
             time.sleep(shortest + (longest - shortest) * os.urandom(1)[0] / 255)
 

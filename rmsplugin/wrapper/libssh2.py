@@ -163,10 +163,14 @@ class Connection:
             self._wait(select.POLLOUT, self._timeout_s)
         return self._check(status)
 
-    def close(self) -> None:
-        """Drop the connection at once."""
+    def shut(self) -> None:
+        """Let nothing pass any more; any thread may call."""
         with contextlib.suppress(OSError):  # It may have broken before.
             self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Drop the connection at once."""
+        self.shut()
         if self._session:
             # The socket is shut: nothing of this waits, though some of it has to be asked for twice.
             while self._ssh.libssh2_session_free(self._session) == _EAGAIN:

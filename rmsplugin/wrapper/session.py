@@ -46,12 +46,14 @@ class NoRoomError(RefusedError):
 class Access:
     """What the engine tells of a running vjob: how to get into its VMs."""
 
-    __slots__ = ("address", "host_key", "private_key", "user", "vm_names")
+    __slots__ = ("address", "host_key", "private_key", "returned", "returns", "user", "vm_names")
 
     def __init__(self, user: str, vm_names: tuple[str, ...], address: str, host_key: str, private_key: str) -> None:
         """``address`` and ``host_key`` are those of the first VM; the host key is ``ssh-ed25519 AAAA...``."""
         self.user, self.vm_names, self.address = user, vm_names, address
         self.host_key, self.private_key = host_key, private_key
+        #: How often the vjob went back to a checkpoint, and what its user is told of the last time.
+        self.returns, self.returned = 0, ""
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> Access | None:
@@ -64,13 +66,15 @@ class Access:
             return None
         try:
             vms = answer["vms"]
-            return cls(
+            access = cls(
                 str(answer["user"]),
                 tuple(str(vm["name"]) for vm in vms),
                 str(vms[0]["address"]),
                 str(vms[0]["host_key"]),
                 str(answer["private_key"]),
             )
+            access.returns, access.returned = int(answer.get("returns", 0)), str(answer.get("returned", ""))
+            return access
         except (KeyError, TypeError) as error:
             raise UnavailableError(f"the engine's answer lacks {error}") from None
 
@@ -180,6 +184,10 @@ class Session:
     def close(self) -> None:
         """Drop the connection."""
         self._connection.close()
+
+    def abandon(self) -> None:
+        """Have whatever goes on over this connection end as if it had broken; any thread may call."""
+        self._connection.shut()
 
     def state(self) -> GuestState:
         """What the guest knows of the script."""

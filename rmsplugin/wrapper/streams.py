@@ -71,6 +71,8 @@ class OutputFile:
         # Whether what the comparison found has still to be acknowledged: before the next byte is written, or a third
         # wrapper would compare the stream with what is between the second's bytes and the first's acknowledgement.
         self._unsettled = False
+        # A line of ours that waits for the end of the one that is being delivered.
+        self._announcement = b""
 
     @property
     def ack(self) -> Ack:
@@ -119,6 +121,23 @@ class OutputFile:
                 note = note[self._write(note) :]
         self._ack = Ack(self._kept_from, self._size())
 
+    def announce(self, text: str) -> None:
+        """Tell the user something in the file, at the beginning of a line: now, or once that comes.
+
+        Raises:
+            OperationFailedError: the file takes no data.
+        """
+        self._announcement = f"rmsplugin: {text}\n".encode()
+        size = self._size()
+        if size == 0 or self._read(size - 1, 1) == b"\n":
+            self._write_announcement()
+
+    def _write_announcement(self) -> None:
+        view, self._announcement = memoryview(self._announcement), b""
+        while view:
+            view = view[self._write(view) :]
+        self._ack = Ack(self._ack.offset, self._size())
+
     def feed(self, data: bytes, acknowledge: Callable[[dict[str, Ack]], None]) -> None:
         """Deliver the next bytes of the stream.
 
@@ -136,6 +155,13 @@ class OutputFile:
         if self._unsettled and self._unsure[0] >= self._unsure[1]:
             acknowledge({self.name: self.ack})
             self._unsettled = False
+        end_of_line = data.find(b"\n") + 1 if self._announcement else 0
+        if end_of_line:
+            self._deliver(data[:end_of_line])
+            self._write_announcement()
+        self._deliver(data[end_of_line:])
+
+    def _deliver(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             written = self._write(view)

@@ -384,8 +384,8 @@ def test_a_neighbour_that_falls_silent_in_a_checkpoint_leaves_nothing_standing_s
         host = world.context.ledger.vms(job)[0].host
         name = f"{neighbour} {host}"
         world.neighbours.silence = Silence(name, world.neighbours.calls[name] + later, calls, way)
-        for _ in range(40):
-            world.tick(5)
+        for _ in range(300):  # each attempt waits longer for the next
+            world.tick(10)
             if world.neighbours.over() and newest(world, job):
                 break
         settled(world, 8)

@@ -139,6 +139,30 @@ def test_each_fault_of_a_node_is_found(facts: NodeFacts, level: Level, words: st
     assert fault.level is level and words in fault.what and fault.subject == "node n1"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "level", "words"),
+    [
+        ("raw", Level.WARNING, "saves checkpoints uncompressed"),
+        ("zstd", Level.ERROR, "no checkpoint can be made there"),
+        ("gzip", Level.WARNING, "gzip, which is slow"),
+    ],
+)
+def test_format_of_checkpoints_is_judged_where_there_are_some(chosen: str, level: Level, words: str) -> None:
+    facts = replace(NODE, agent=replace(AGENT, snapshot_format=chosen))
+    assert faults(judge_node(settings(), facts)) == []
+    partition = {
+        name: {"hosts": each.hosts, "checkpoint_interval_s": 60} for name, each in settings().partition.items()
+    }
+    (fault,) = faults(judge_node(settings(partition=partition), facts))
+    assert fault.level is level and words in fault.what
+
+
+def test_checkpoints_must_be_restorable_on_every_node() -> None:
+    here = replace(NODE, agent=replace(AGENT, snapshot_format="zstd", restorable_formats=frozenset({"lzop", "zstd"})))
+    (fault,) = judge_formats([here, replace(NODE, name="n2", agent=replace(AGENT, snapshot_format="lzop"))])
+    assert (fault.subject, "no program zstd" in fault.what) == ("node n2", True)
+
+
 def test_states_must_be_restorable_on_every_node() -> None:
     other = replace(NODE, name="n2", agent=replace(AGENT, save_format="raw", restorable_formats=frozenset({"raw"})))
     old = replace(NODE, name="n3", agent=replace(AGENT, save_format="", restorable_formats=frozenset()))

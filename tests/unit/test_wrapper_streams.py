@@ -184,3 +184,24 @@ def test_same_file(tmp_path: Path) -> None:
         assert same_file(one.fileno(), again)
         assert not same_file(one.fileno(), other.fileno())
         os.close(again)
+
+
+LINE = b"rmsplugin: it goes on from a checkpoint\n"
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+@pytest.mark.parametrize("first", [b"", b"one\n", b"one\ntw"])
+def test_an_announcement_is_a_line_of_its_own_and_acknowledged_with_the_output(
+    tmp_path: Path, first: bytes, chunk: int
+) -> None:
+    stream, path, guest = b"one\ntwo\nthree\n", tmp_path / "out", Guest()
+    with path.open("ab") as output:
+        file = OutputFile("stdout", output.fileno())
+        file.feed(first, guest.acknowledge)
+        file.announce("it goes on from a checkpoint")
+        for offset in range(len(first), len(stream), chunk):
+            file.feed(stream[offset : offset + chunk], guest.acknowledge)
+        assert (file.ack.offset, file.ack.size) == (len(stream), path.stat().st_size)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines.remove(LINE)
+    assert b"".join(lines) == stream and path.read_bytes().count(LINE) == 1

@@ -95,7 +95,9 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
         yield from _store(subject, agent.directories.get(name, {}), info)
     yield from _directory(subject, agent.directories.get("vm_dir", {}), forbidden=0o066)
     yield from _node_key(subject, agent.directories.get("node_key", {}))
-    yield from _save_format(subject, agent)
+    yield from _format(subject, agent, "save", agent.save_format)
+    if any(each.checkpoint_interval_s for each in settings.partition.values()):
+        yield from _format(subject, agent, "snapshot", agent.snapshot_format)
     for path, readable in sorted(agent.images.items()):
         if not readable:
             yield error(subject, f"image file {path} is not there, or not readable", f"copy it to {path} on this node")
@@ -149,36 +151,43 @@ def _node_key(subject: str, found: Any) -> Iterator[Finding]:
         yield error(subject, f"others may read {found['path']} (mode {found['mode']})", f"chmod 600 {found['path']}")
 
 
-def _save_format(subject: str, agent: NodeCheck) -> Iterator[Finding]:
-    chosen = agent.save_format
-    change = f'set save_image_format = "{_FAST_FORMATS[0]}" in /etc/libvirt/qemu.conf and restart libvirtd'
+def _format(subject: str, agent: NodeCheck, key: str, chosen: str) -> Iterator[Finding]:
+    """Judge how libvirt compresses what it writes at a ``save``, or of a checkpoint, which it calls a ``snapshot``."""
+    what, cannot = {
+        "save": ("VMs", "no VM can be suspended there"),
+        "snapshot": ("checkpoints", "no checkpoint can be made there"),
+    }[key]
+    change = f'set {key}_image_format = "{_FAST_FORMATS[0]}" in /etc/libvirt/qemu.conf and restart libvirtd'
     if not chosen:
         return  # an older release, which is told already
     if chosen in _UNCOMPRESSED:
         yield warning(
             subject,
-            "libvirt saves VMs uncompressed: states take more room, and longer to copy to another node",
+            f"libvirt saves {what} uncompressed: they take more room, and longer to copy to another node",
             f"install {_FAST_FORMATS[0]} on all nodes, {change}",
         )
     elif chosen not in agent.restorable_formats:
         yield error(
             subject,
-            f"libvirt saves VMs through {chosen}, and there is no program {chosen}: no VM can be suspended there",
+            f"libvirt saves {what} through {chosen}, and there is no program {chosen}: {cannot}",
             f"install {chosen} on all nodes",
         )
     elif chosen not in _FAST_FORMATS:
-        yield warning(subject, f"libvirt saves VMs through {chosen}, which is slow: suspends take minutes", change)
+        yield warning(
+            subject, f"libvirt saves {what} through {chosen}, which is slow: VMs stand still meanwhile", change
+        )
     else:
-        yield ok(subject, f"libvirt compresses what it saves ({chosen})")
+        yield ok(subject, f"libvirt compresses what it saves of {what} ({chosen})")
 
 
 def judge_formats(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
     """Judge whether what is saved on one node can be restored on all others."""
     agents = {node.name: node.agent for node in nodes if not isinstance(node.agent, str) and node.agent.save_format}
+    formats = {name: {agent.save_format, agent.snapshot_format} - {""} for name, agent in agents.items()}
     for name, agent in agents.items():
-        for chosen in sorted({other.save_format for other in agents.values()} - {agent.save_format, *_UNCOMPRESSED}):
+        for chosen in sorted(set().union(*formats.values()) - formats[name] - {*_UNCOMPRESSED}):
             if chosen not in agent.restorable_formats:
-                sources = ", ".join(other for other, facts in agents.items() if facts.save_format == chosen)
+                sources = ", ".join(other for other, its in formats.items() if chosen in its)
                 yield error(
                     f"node {name}",
                     f"has no program {chosen}: no VM can be resumed there that was saved on {sources}",

@@ -1,0 +1,66 @@
+"""A job whose VM dies goes on from its checkpoint, and its output is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.cluster import Cluster
+
+pytestmark = pytest.mark.e2e
+
+INTERVAL_S = 5
+SCRIPT = """#!/bin/sh
+echo started >> started.$SLURM_JOB_ID
+i=0
+while [ $i -lt 60 ]; do i=$((i + 1)); echo $i; echo $i >> passed.$SLURM_JOB_ID; sleep 0.5; done
+"""
+
+
+@pytest.fixture
+def checkpoints(cluster: Cluster) -> Iterator[None]:
+    """Vjobs of partition urgent are checkpointed every few seconds."""
+    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
+    before = settings.read_text()
+    section = "[partition.urgent]\n"
+    settings.write_text(before.replace(section, f"{section}checkpoint_interval_s = {INTERVAL_S}\n"))
+    cluster.kill("head", "engine")
+    cluster.restart_engine()
+    yield
+    settings.write_text(before)
+    cluster.kill("head", "engine")
+    cluster.restart_engine()
+
+
+@pytest.mark.usefixtures("checkpoints")
+@pytest.mark.timeout(420)
+def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothing_twice(cluster: Cluster) -> None:
+    job = cluster.sbatch(SCRIPT, "-p", "urgent", "--ntasks=2", "--ntasks-per-node=1")
+
+    def numbers() -> list[int]:
+        return [int(line) for line in cluster.output(job).splitlines() if line.isdecimal()]
+
+    def has_checkpoint() -> dict[str, object] | None:
+        vjob = cluster.vjob(job)
+        return vjob["checkpoint"] if vjob else None
+
+    found = cluster.wait("a checkpoint", has_checkpoint, 120, lambda: cluster.describe(job))
+    assert len(found["nodes"]) >= 2, "one of its own and one of another node"  # type: ignore[arg-type]
+    before = len(numbers())
+    cluster.wait("output after the checkpoint", lambda: len(numbers()) > before + 3, 60, lambda: cluster.describe(job))
+    victim = cluster.qemus(job)[0]
+    pids = cluster.ok("pgrep", "-f", f"guest=vjob{job}-", host=victim).split()
+    cluster.ok("kill", "-KILL", *pids, host=victim)
+    cluster.wait("its return", lambda: (cluster.vjob(job) or {})["returns"] == 1, 120, lambda: cluster.describe(job))
+    fields = cluster.wait_job(job, timeout_s=180)
+    assert fields["JobState"] == "COMPLETED", cluster.describe(job)
+    assert numbers() == list(range(1, 61)), cluster.output(job)
+    assert (cluster.home() / f"started.{job}").read_text() == "started\n"
+    passed = (cluster.home() / f"passed.{job}").read_text().split()
+    assert len(passed) > 60, "nothing was repeated: the test tests nothing"
+    assert "rmsplugin: it goes on from its checkpoint of " in cluster.output(job)
+    vjob = cluster.vjob(job)
+    assert vjob is not None
+    assert (vjob["losses"], vjob["returns"]) == (0, 1)
+    assert vjob["repeated_s"] > 0
+    cluster.wait_gone(job)
