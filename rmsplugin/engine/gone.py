@@ -117,7 +117,7 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
                 ledger.update_vjob(vjob.job_id, reason=why)
         what = f"{node} is gone: {by} said so; its VMs do not exist any more"
         if begin_again:
-            what += f"; vjobs with VMs there begin again: {', '.join(begin_again)}"
+            what += f"; vjobs with VMs there go on from their checkpoints, or begin again: {', '.join(begin_again)}"
         if wait:
             what += f"; vjobs whose saved states are there wait for it: {', '.join(wait)}"
         ledger.event("node-gone", what, node=node)

@@ -13,7 +13,7 @@ INTERVAL_S = 5
 SCRIPT = """#!/bin/sh
 echo started >> started.$SLURM_JOB_ID
 i=0
-while [ $i -lt 60 ]; do i=$((i + 1)); echo $i; echo $i >> passed.$SLURM_JOB_ID; sleep 0.5; done
+while [ $i -lt 60 ]; do i=$((i + 1)); echo $i; sleep 0.5; done
 """
 
 
@@ -52,15 +52,14 @@ def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothi
     pids = cluster.ok("pgrep", "-f", f"guest=vjob{job}-", host=victim).split()
     cluster.ok("kill", "-KILL", *pids, host=victim)
     cluster.wait("its return", lambda: (cluster.vjob(job) or {})["returns"] == 1, 120, lambda: cluster.describe(job))
+    assert len(numbers()) < 60, "it was killed after its end: the test tests nothing"
     fields = cluster.wait_job(job, timeout_s=180)
     assert fields["JobState"] == "COMPLETED", cluster.describe(job)
     assert numbers() == list(range(1, 61)), cluster.output(job)
     assert (cluster.home() / f"started.{job}").read_text() == "started\n"
-    passed = (cluster.home() / f"passed.{job}").read_text().split()
-    assert len(passed) > 60, "nothing was repeated: the test tests nothing"
     assert "rmsplugin: it goes on from its checkpoint of " in cluster.output(job)
     vjob = cluster.vjob(job)
     assert vjob is not None
     assert (vjob["losses"], vjob["returns"]) == (0, 1)
-    assert vjob["repeated_s"] > 0
+    assert vjob["repeated_s"] > 1
     cluster.wait_gone(job)
