@@ -58,7 +58,7 @@ def plain(served: Served, method: str, path: str, headers: dict[str, str]) -> tu
 def test_a_request_is_answered_to_who_made_it(served: Served, munged: Munged) -> None:
     served.add_vjob(12, ME, VJobState.RUNNING)
     assert client(served, munged).request("GET", "/v1/jobs/12/access?wrapper=1&wait=5")["private_key"] == "SECRET"
-    assert client(served, munged).request("POST", "/v1/jobs/12/attached") == {"state": "running"}
+    assert client(served, munged).request("POST", "/v1/jobs/12/attached") == {"state": "running", "returns": 0}
     assert served.context.signs.last(12) == served.world.time
 
 
