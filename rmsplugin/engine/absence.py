@@ -32,8 +32,21 @@ class Jobs:
     unknown: Mapping[int, str] = field(default_factory=dict)  # nothing is proved; why not
 
 
+#: States of a job in the RMS that fit that of its vjob, so that nothing follows from them.
+_FITTING = {
+    VJobState.WAITING: {JobState.PENDING},
+    VJobState.RUNNING: {JobState.RUNNING},
+    VJobState.SLEEPING: {JobState.SUSPENDED, JobState.PENDING},
+    VJobState.TERMINATED: {JobState.ENDED},
+}
+
+
 def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -> Jobs:
-    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting."""
+    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting.
+
+    A job whose state in the listing does not fit its vjob's is asked for by its id, too: nothing is ended, suspended or
+    requeued because of one answer.
+    """
     known = {vjob.job_id: vjob for vjob in vjobs}
 
     def its(job: RmsJob) -> bool:
@@ -43,14 +56,17 @@ def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -
 
     found = {job.job_id: job for job in seen.rms.jobs if its(job)}
     missing = {vjob.job_id for vjob in vjobs if vjob.state is not VJobState.TERMINATED} - found.keys()
-    if not missing:
+    doubtful = {
+        number for number, job in found.items() if job.state not in _FITTING.get(known[number].state, {job.state})
+    }
+    if not missing and not doubtful:
         return Jobs(found, {})
     why = "slurmctld does not know its job, and accounting does not say that it has ended"
     ended: dict[int, str] = {}
     try:
-        found |= {job_id: job for job_id, job in context.rms.jobs(missing).items() if its(job)}
+        found |= {job_id: job for job_id, job in context.rms.jobs(missing | doubtful).items() if its(job)}
         missing -= found.keys()
-        ended = context.rms.ended(missing) if missing else {}
+        ended = context.accounting.ended(missing) if missing else {}
     except RmspluginError as error:
         why = f"its job is in no answer of slurmctld's, and nothing proves that it has ended: {error}"
     return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why))

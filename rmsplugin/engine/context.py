@@ -12,6 +12,7 @@ from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.accounting import Accounting
 from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
@@ -62,6 +63,11 @@ class Context:
     def jobs(self) -> JobReader:
         """Reads of single jobs, shared by all operations that wait for theirs."""
         return JobReader(self.rms)
+
+    @cached_property
+    def accounting(self) -> Accounting:
+        """How jobs have ended that the RMS has forgotten."""
+        return Accounting(self.rms, self.clock.now)
 
     @cached_property
     def demands(self) -> Demands:

@@ -34,14 +34,26 @@ class Silence:
     way: Way = Way.UNHEARD
 
 
+@dataclass(frozen=True)
+class Lie:
+    """One answer of one kind of neighbour is not true: the one to its call number ``number`` (from 1) of ``method``."""
+
+    kind: str
+    method: str
+    number: int
+    tell: Callable[[Any], Any]  # from the true answer
+
+
 class Neighbours:
-    """Counts the engine's calls of each neighbour, and keeps one of them silent for a while."""
+    """Counts the engine's calls of each neighbour, and keeps one of them silent for a while, or has it lie once."""
 
     def __init__(self, hypervisor: SimulatedHypervisor, clock: Callable[[], float]) -> None:
         self.calls: Counter[str] = Counter()
         self.broken_off: dict[str, float] = {}  # VMs that a hypervisor goes on with, nobody waiting, and since when
         self._clock = clock
         self.silence: Silence | None = None
+        self.lie: Lie | None = None
+        self.answers: Counter[tuple[str, str]] = Counter()  # by kind and method
         self._hypervisor = hypervisor
         self._lock = threading.Lock()
 
@@ -56,7 +68,14 @@ class Neighbours:
                 if number == silence.first:
                     self._fail(silence.way, kind, method, act, words, options)
                 raise UnavailableError(f"{neighbour} does not answer")
-        return act(*words, **options)
+        return self._told(kind, method, act(*words, **options))
+
+    def _told(self, kind: str, method: str, answer: Any) -> Any:
+        with self._lock:
+            self.answers[kind, method] += 1
+            number = self.answers[kind, method]
+        lie = self.lie
+        return lie.tell(answer) if lie and (lie.kind, lie.method, lie.number) == (kind, method, number) else answer
 
     def over(self) -> bool:
         """Whether the silence, if there was to be one, has begun and ended."""

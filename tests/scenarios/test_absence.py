@@ -277,6 +277,42 @@ def test_a_job_that_slurmctld_has_forgotten_is_not_ended_without_accounting(worl
     assert [world.state(job) for job in (*jobs, waiting)] == [S.TERMINATED, S.SLEEPING, S.TERMINATED]
 
 
+@pytest.mark.parametrize("lasts_s", [0.0, 30.0], ids=["refuses", "hangs"])
+def test_while_accounting_is_down_nothing_is_concluded_and_everything_else_goes_on(
+    world: World, lasts_s: float
+) -> None:
+    asked: list[float] = []
+
+    def is_down(_: object) -> dict[int, str]:
+        asked.append(world.time)
+        world.pass_time(lasts_s)
+        raise UnavailableError("sacct: error: Unable to connect to slurmdbd")
+
+    runs, sleeps = running(world), sleeping(world)
+    world.rms.ended = is_down  # type: ignore[method-assign]
+    for job in (runs, sleeps):
+        world.rms.finish(job)
+        world.rms.forget(job)
+    began = world.time
+    while world.time < began + 600:
+        later = running(world)
+        world.ask(later, K.SUSPEND)
+        world.until(later, S.SLEEPING)
+        world.ask(later, K.RESUME)
+        world.until(later, S.RUNNING)
+        world.rms.finish(later)
+        world.until(later, S.TERMINATED)  # slurmctld says so
+        world.tick(20.0)
+    assert [world.state(job) for job in (runs, sleeps)] == [S.RUNNING, S.SLEEPING]
+    assert 3 <= len(asked) <= 6, "a question that hangs is not added to each cycle"
+    assert all("slurmdbd" in held.directive.reason for held in world.cycle.brake.held)
+    del world.rms.ended
+    for _ in range(10):
+        world.tick(60.0)
+    assert [world.state(job) for job in (runs, sleeps)] == [S.TERMINATED, S.TERMINATED]
+    assert world.leftovers() == []
+
+
 def killed_vms(world: World, count: int) -> list[int]:
     """Vjobs whose VMs died, each one alone."""
     jobs = [running(world) for _ in range(count)]

@@ -84,7 +84,8 @@ def _save(task: Task, vm: VMRow) -> None:
         if context.complete_state_bytes(vm) is None:
             context.stores.require(vm.host)
             require_gone(task, vm)
-            raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
+            if context.complete_state_bytes(vm) is None:  # asked again: a state is not given up for one answer
+                raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
         memory_bytes = task.vjob().geometry.memory_mib << 20
         progress(memory_bytes, memory_bytes)

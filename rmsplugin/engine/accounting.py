@@ -1,0 +1,39 @@
+"""Accounting: asks the RMS's accounting how jobs have ended; one that does not answer is asked less and less often.
+
+slurmdbd may be down for days, or hang until the time limit of every question: that must not be added to every cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.errors import UnavailableError
+
+_FIRST_S = 30.0
+_MOST_S = 300.0
+
+
+class Accounting:
+    """Remembers since when it is silent; for one thread, that of the cycle."""
+
+    def __init__(self, rms: Rms, clock: Callable[[], float]) -> None:
+        """``clock``: seconds."""
+        self._rms = rms
+        self._clock = clock
+        self._failures = 0
+        self._not_before = 0.0
+        self._why = ""
+
+    def ended(self, job_ids: Collection[int]) -> dict[int, str]:
+        """See ``Rms.ended``. Raises UnavailableError without having asked, too, while it rests."""
+        if self._failures and self._clock() < self._not_before:
+            raise UnavailableError(f"{self._why}; it is asked again soon")
+        try:
+            found = self._rms.ended(job_ids)
+        except UnavailableError as error:
+            self._failures, self._why = self._failures + 1, str(error)
+            self._not_before = self._clock() + min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 30))
+            raise
+        self._failures = 0
+        return found
