@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.model.elements import VM
@@ -39,11 +39,19 @@ def nodes_wanted(
     """
     left = {**free, **others}
     wanted: set[str] = set()
+    in_vain: set[Hashable] = set()  # what found no place in what is left
     for item in queue:
+        alike = tuple((vm.demand, item.prefer.get(vm.name)) for vm in item.vms), item.nodes
+        if alike in in_vain:
+            continue
         allowed = {name: amount for name, amount in left.items() if name in item.nodes}
         placement = first_fit_decreasing(item.vms, allowed, item.prefer)
-        for vm in item.vms if placement else ():
-            node = (placement or {})[vm.name]
+        if placement is None:
+            in_vain.add(alike)
+            continue
+        in_vain.clear()
+        for vm in item.vms:
+            node = placement[vm.name]
             left[node] -= vm.demand
             wanted |= {node} & others.keys()
     return frozenset(wanted)

@@ -193,7 +193,9 @@ class _Assessor:
         if not preemptible or self._context.pinned(vjob) or self._rests(vjob, OperationKind.MIGRATE):
             return here
         allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
-        return (allowed - self._resting.get("migrate", frozenset())) | here
+        rest = self._resting.get("migrate")
+        nodes = allowed - rest if rest else allowed
+        return nodes if here <= nodes else nodes | here  # mostly all share one set, which may be of a thousand nodes
 
     def _unsettled(self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, step: Step | None) -> str:
         seen = self._seen

@@ -81,11 +81,12 @@ class Borrowing:
     def _occupied(self, seen: Observation) -> set[str]:
         """Nodes that VMs of ours are on, or about to be; and those with saved states that have to leave first."""
         found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
-        for vm in self._context.ledger.live_vms():
+        live = self._context.ledger.live_vms()
+        for vm in live:
             found |= {vm.host, vm.destination}
         unsafe = unsafe_stores(self._context, seen)
         sleeping = {vjob.job_id for vjob in self._context.ledger.vjobs() if vjob.state is VJobState.SLEEPING}
-        found |= {vm.image_node for vm in self._context.ledger.live_vms() if vm.job_id in sleeping} & unsafe
+        found |= {vm.image_node for vm in live if vm.job_id in sleeping} & unsafe
         return found - {""}
 
     def _use(self, seen: Observation, node: str, occupied: bool, wanted: bool) -> HostUse:

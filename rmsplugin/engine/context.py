@@ -16,6 +16,7 @@ from rmsplugin.engine.accounting import Accounting
 from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.lender import Lender
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
@@ -51,6 +52,8 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    #: The threads in which VMs are acted on.
+    threads: Lender = field(default_factory=Lender)
     #: When each VM was last seen on a node; by its name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
 

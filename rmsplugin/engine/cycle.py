@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -30,7 +31,7 @@ from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
-from rmsplugin.engine.rows import OperationKind, VJobRow
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.configuration import Configuration
@@ -134,10 +135,14 @@ class Cycle:
         context.signs.retain(vjobs)
         jobs = find_jobs(context, seen, vjobs.values())
         self._missing.begin()
+        vms: dict[int, list[VMRow]] = defaultdict(list)
+        for vm in context.ledger.vms():
+            vms[vm.job_id].append(vm)
+        gone = context.ledger.nodes.gone()
         doubtful = []
         for vjob in vjobs.values():
             with report.alone(f"vjob {vjob.display_id}"):
-                held = self._reconcile_one(seen, vjob, jobs, busy, report)
+                held = self._reconcile_one(seen, vjob, vms[vjob.job_id], gone, jobs, busy, report)
                 if held is not None:
                     doubtful.append(held)
         with report.alone("what is held back"):
@@ -146,7 +151,14 @@ class Cycle:
                     self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
 
     def _reconcile_one(
-        self, seen: Observation, vjob: VJobRow, jobs: Jobs, busy: set[int], report: CycleReport
+        self,
+        seen: Observation,
+        vjob: VJobRow,
+        vms: list[VMRow],
+        gone: Collection[str],
+        jobs: Jobs,
+        busy: set[int],
+        report: CycleReport,
     ) -> Held | None:
         """Do what has to be done to the vjob, or return it, when it follows from something that is not seen."""
         job, proved = jobs.found.get(vjob.job_id), vjob.job_id not in jobs.unknown
@@ -154,16 +166,17 @@ class Cycle:
             self._executor.cancel(vjob.job_id, "its job has ended")
         if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
             return None  # it moves, or moved after the first look
-        directive = self._directive(seen, vjob, jobs)
+        directive = self._directive(seen, vjob, vms, gone, jobs)
         if directive is not None and (directive.absence or not proved):
             return Held(vjob.job_id, vjob.display_id, directive, proved)
         if directive is not None:
             self._follow(seen, vjob, job, directive, report)
         return None
 
-    def _directive(self, seen: Observation, vjob: VJobRow, jobs: Jobs) -> Directive | None:
+    def _directive(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
+    ) -> Directive | None:
         context = self._context
-        vms = context.ledger.vms(vjob.job_id)
         # While the engine was down no wrapper could give a sign of life.
         heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
         directive = reconcile(
@@ -173,7 +186,7 @@ class Cycle:
             self._missing.gone(vjob, vms, seen),
             seen.taken - heard,
             context.settings.engine.orphan_s,
-            context.ledger.nodes.gone(),
+            gone,
         )
         if directive is None or vjob.job_id in jobs.found:
             return directive
@@ -335,12 +348,13 @@ class Cycle:
             return None
         if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
             return None
+        if row is not None:
+            # Not read from Slurm again: an engine that was restarted would ask for the script of each job.
+            return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
         geometry = self._first_sight.geometry(job)
-        if geometry is None or (job.split and row is None):
+        if geometry is None or job.split:
             return None
-        if row is None:
-            return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time)
-        return Waiting(job, geometry, row.submitted, job.priority, since=row.state_since)
+        return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time)
 
     def _states_answer(self, row: VJobRow) -> bool:
         try:

@@ -167,6 +167,7 @@ class Deciding:
         """Give every vjob that goes on waiting its reason."""
         ledger = self._context.ledger
         rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
+        reasons: dict[int, str] = {}
         for waiting in queue:
             name = waiting.job.display_id
             reason = assessment.why_not(name) if assessment else ""
@@ -178,4 +179,8 @@ class Deciding:
             row = rows.get(name)  # elements of an array that were not split off have none
             reason = reason or otherwise
             if row is not None and reason and row.reason != reason:
-                ledger.update_vjob(row.job_id, reason=reason)
+                reasons[row.job_id] = reason
+        if reasons:
+            with ledger.transaction():  # one for all: thousands may change at once
+                for job_id, reason in reasons.items():
+                    ledger.update_vjob(job_id, reason=reason)

@@ -58,6 +58,8 @@ class Evacuation:
         """Look at all vjobs. Returns what was begun, and what could not be, in sentences."""
         leaving = leaving_nodes(self._context, seen)
         said: list[str] = []
+        if not leaving:
+            return said
         for vjob in self._context.ledger.vjobs():
             if not vjob.state.is_live or vjob.state_since >= seen.taken:
                 continue

@@ -45,13 +45,18 @@ class FirstSight:
         ledger = self._context.ledger
         alive = [job for job in jobs if job.state is not JobState.ENDED and job.split]
         known = ledger.vjobs_among(job.job_id for job in alive)
+        new = []
         for job in alive:
             if job.job_id in known:
                 continue
             with report.alone(f"job {job.display_id}"):
                 geometry = self.geometry(job)
                 if geometry is not None:
-                    ledger.add_vjob(new_vjob(self._context, job, geometry))
+                    new.append(new_vjob(self._context, job, geometry))
+        if new:
+            with ledger.transaction():  # one for all: thousands may come at once
+                for vjob in new:
+                    ledger.add_vjob(vjob)
         self._gate_arrays(jobs, report)
 
     def _gate_arrays(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:

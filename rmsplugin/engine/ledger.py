@@ -54,6 +54,8 @@ class Ledger:
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
+        #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
+        self._current: dict[int, VJobRow] | None = None
         self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
@@ -88,6 +90,8 @@ class Ledger:
                 if self._depth == 0:
                     # Told of changes that were undone as well: who is told looks again, and sees what there is.
                     changed, self._changed = frozenset(self._changed), set()
+                    if any(what == "vjob" for what, _ in changed):
+                        self._current = None
                     for tell in self._subscribers if changed else ():
                         tell(changed)
 
@@ -143,13 +147,25 @@ class Ledger:
 
     def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
         """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
-        where = "" if ended else "where state != 'terminated'"
-        return [records.read_vjob(row) for row in self._rows(f"select * from vjobs {where} order by submitted, job_id")]
+        if not ended:
+            return list(self._current_vjobs().values())
+        return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
+
+    def _current_vjobs(self) -> dict[int, VJobRow]:
+        """The vjobs that have not ended, by job id; read anew only when one has changed."""
+        with self._lock:
+            if self._current is not None and not self._changed:
+                return self._current
+            sql = f"{_SELECT} where state != 'terminated' order by submitted, job_id"
+            # Should what a transaction has changed be undone, this is forgotten at its end.
+            self._current = {row["job_id"]: records.read_vjob(row) for row in self._rows(sql)}
+            return self._current
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
         """Those of the named jobs that the ledger knows, in whatever state, by job id."""
-        wanted = list(job_ids)
-        found: dict[int, VJobRow] = {}
+        asked, current = list(job_ids), self._current_vjobs()
+        found = {job_id: current[job_id] for job_id in asked if job_id in current}
+        wanted = [job_id for job_id in asked if job_id not in current]
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))

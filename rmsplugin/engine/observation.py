@@ -12,10 +12,19 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
 from rmsplugin.engine.steady_clock import of_the_rms
 from rmsplugin.errors import RmspluginError
+from rmsplugin.model.constraints import Constraints
 
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """VM hosts that may be used; and if there are none, why, in a sentence for the job's owner."""
+
+    nodes: frozenset[str]
+    objection: str
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class Observation:
     faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
     statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
     sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
+    #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
+    allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
 
     def where(self, vm: str) -> list[str]:
         """Nodes on which the VM was seen."""

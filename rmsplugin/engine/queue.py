@@ -11,7 +11,7 @@ from rmsplugin.decision.wanted import Candidate
 from rmsplugin.engine.capacity import demand
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
-from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.observation import Allowed, Observation
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.elements import VM
@@ -62,18 +62,23 @@ def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
 
 def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
     """The VM hosts of the partition that the job's -C, -w and -x leave."""
-    return frozenset(
-        name
-        for name in hosts_of(context.settings, seen.rms, partition)
-        if name in seen.rms.nodes and geometry.constraints.allows(name, seen.rms.nodes[name].features)
-    )
+    return _allowed(context, seen, partition, geometry).nodes
 
 
 def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
     """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
-    hosts = hosts_of(context.settings, seen.rms, waiting.job.partition)
-    known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
-    return waiting.geometry.constraints.objection(known)
+    return _allowed(context, seen, waiting.job.partition, waiting.geometry).objection
+
+
+def _allowed(context: Context, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
+    constraints = geometry.constraints
+    found = seen.allowed.get((partition, constraints))
+    if found is None:
+        hosts = hosts_of(context.settings, seen.rms, partition)
+        known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
+        nodes = frozenset(name for name, features in known.items() if constraints.allows(name, features))
+        found = seen.allowed[partition, constraints] = Allowed(nodes, "" if nodes else constraints.objection(known))
+    return found
 
 
 def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None]:
@@ -88,7 +93,8 @@ def ready_hosts(
 ) -> frozenset[str]:
     """Where the VMs of who waits may go: where its user and its disks let it, and no node rests from it."""
     nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
-    nodes -= resting.get("run" if waiting.sleeping is None else "resume", frozenset())
+    if rest := resting.get("run" if waiting.sleeping is None else "resume"):
+        nodes -= rest  # else all share one set, which may be of a thousand nodes
     if waiting.sleeping is not None and context.pinned(waiting.sleeping):
         nodes &= {vm.touched[0] for vm in vms if vm is not None}
     return nodes

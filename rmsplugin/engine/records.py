@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, Outcome, VJobRow, VMRow
@@ -23,10 +24,14 @@ def vjob_record(vjob: VJobRow) -> dict[str, Any]:
     return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
 
 
+#: Many vjobs are of one geometry, and share the value: all of them are read at once.
+_geometry = lru_cache(maxsize=4096)(Geometry.parse)
+
+
 def read_vjob(row: dict[str, Any]) -> VJobRow:
     """A vjob of its row."""
     typed = {
-        "geometry": Geometry.parse(row["geometry"]),
+        "geometry": _geometry(row["geometry"]),
         "state": VJobState(row["state"]),
         "script_started": bool(row["script_started"]),
         "finished": bool(row["finished"]),

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
@@ -150,8 +151,17 @@ class Task:
         Returns:
             The errors, by VM name; empty if all went well. A fault of our own is an OperationFailedError among them.
         """
-        errors: dict[str, RmspluginError] = {}
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix=f"vjob{self.job_id}") as pool:
+        vms = list(vms)
+        # One VM needs no thread beside that of its operation.
+        with self.context.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
+            if lent > 1:
+                return self._in_threads(lent, vms, act, apart_s)
+            return self._errors({vm.name: partial(act, vm) for vm in vms})
+
+    def _in_threads(
+        self, count: int, vms: Iterable[VMRow], act: Callable[[VMRow], None], apart_s: float
+    ) -> dict[str, RmspluginError]:
+        with ThreadPoolExecutor(count, thread_name_prefix=f"vjob{self.job_id}") as pool:
             futures: dict[str, Future[None]] = {}
             for vm in vms:
                 if futures and apart_s:
@@ -161,14 +171,19 @@ class Task:
                 futures[vm.name] = pool.submit(act, vm)
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
-            for name, future in futures.items():
-                try:
-                    future.result()
-                except RmspluginError as error:
-                    errors[name] = error
-                except Exception as bug:
-                    log.exception("%s of %s", self.operation.kind, name)
-                    errors[name] = OperationFailedError(f"internal error: {bug!r}")
+            return self._errors({name: future.result for name, future in futures.items()})
+
+    def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:
+        """Call all; the errors, by VM name."""
+        errors: dict[str, RmspluginError] = {}
+        for name, act in acts.items():
+            try:
+                act()
+            except RmspluginError as error:
+                errors[name] = error
+            except Exception as bug:
+                log.exception("%s of %s", self.operation.kind, name)
+                errors[name] = OperationFailedError(f"internal error: {bug!r}")
         return errors
 
     def all(self, vms: Iterable[VMRow], act: Callable[[VMRow], None]) -> None:

@@ -16,8 +16,8 @@ from bench.measure import Report, aligned, gap, ratio
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
-#: i makes a minicluster.
-LETTERS = [pytest.param(each, marks=pytest.mark.e2e if each == "i" else ()) for each in sorted(command.BENCHMARKS)]
+#: i and l make miniclusters.
+LETTERS = [pytest.param(each, marks=pytest.mark.e2e if each in "il" else ()) for each in sorted(command.BENCHMARKS)]
 
 
 @pytest.mark.parametrize("letter", LETTERS)

@@ -406,3 +406,26 @@ def test_named_vjobs_are_found_in_whatever_state_however_many(ledger: Ledger) ->
         ledger.add_vjob(vjob(job_id, state=VJobState.TERMINATED if job_id % 2 else VJobState.WAITING))
     assert set(ledger.vjobs_among(range(1, 2000))) == set(range(1, 1203))
     assert ledger.vjobs_among([]) == {}
+
+
+def test_vjobs_that_were_read_before_show_every_change_and_nothing_that_was_undone(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "kept.sqlite")
+    ledger.add_vjob(vjob(1))
+    assert [each.state for each in ledger.vjobs()] == [VJobState.WAITING]
+    with pytest.raises(ZeroDivisionError), ledger.transaction():
+        ledger.transition(1, VJobState.STARTING, "told")
+        ledger.add_vjob(vjob(2))
+        assert [(each.job_id, each.state) for each in ledger.vjobs()] == [
+            (1, VJobState.STARTING),
+            (2, VJobState.WAITING),
+        ]
+        assert set(ledger.vjobs_among([1, 2])) == {1, 2}
+        raise ZeroDivisionError
+    assert [(each.job_id, each.state) for each in ledger.vjobs()] == [(1, VJobState.WAITING)]
+    assert set(ledger.vjobs_among([1, 2])) == {1}
+    ledger.update_vjob(1, reason="another")
+    assert ledger.vjobs()[0].reason == "another"
+    ledger.transition(1, VJobState.TERMINATED, "ended")
+    assert ledger.vjobs() == []
+    assert set(ledger.vjobs_among([1])) == {1}
+    ledger.close()

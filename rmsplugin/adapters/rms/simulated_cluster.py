@@ -280,8 +280,10 @@ class SimulatedCluster:
         """Whether the gate keeps the job: without the reservation it is a licence like any other."""
         if not each.gated:
             return False
+        if self._gate_reservation in self.reservations:
+            return True
         taken = sum(other.under_way and other.gated for other in self._jobs.values())
-        return self._gate_reservation in self.reservations or taken >= self.licenses.get(self._gate, 0)
+        return taken >= self.licenses.get(self._gate, 0)
 
     def _reserve(self) -> None:
         now, name = int(self._clock()), self._gate_reservation

@@ -1,0 +1,48 @@
+"""What thousands of waiting vjobs would multiply: questions to Slurm, and transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scenarios.world import World
+
+from rmsplugin.model.vjob import VJobState as S
+
+WAITING = 12
+
+
+def crowded(directory: Path) -> World:
+    """One vjob runs on the only node, and many wait for it to end."""
+    world = World(directory, nodes={"n1": (1, 1024)})
+    first = world.submit(vms=1, priority=9)
+    world.until(first, S.RUNNING)
+    for _ in range(WAITING):
+        world.submit(vms=1)
+    world.tick()
+    world.tick()  # what is new is decided about in the next cycle
+    return world
+
+
+def test_an_engine_that_was_restarted_asks_for_no_script_that_it_has_read(tmp_path: Path) -> None:
+    world = crowded(tmp_path)
+    assert sum(name == "batch_script" for name, _ in world.rms.calls) == WAITING + 1
+    world.start_engine()
+    del world.rms.calls[:]
+    world.tick()
+    assert world.cycle.report.waiting == WAITING
+    assert [name for name, _ in world.rms.calls if name == "batch_script"] == []
+    world.close()
+
+
+def test_jobs_that_come_together_and_their_reasons_are_recorded_together(tmp_path: Path) -> None:
+    world = crowded(tmp_path)
+    told: list[int] = []  # once for each transaction that changed vjobs
+    world.context.ledger.subscribe(lambda changed: told.append(len(changed)))
+    for _ in range(WAITING):
+        world.submit(vms=1)
+    world.tick()
+    assert told == [WAITING]
+    world.tick()
+    assert world.cycle.report.waiting == 2 * WAITING
+    assert told == [WAITING, WAITING]
+    world.close()
