@@ -117,7 +117,7 @@ def test_signs_of_life_of_a_known_vjob_read_nothing_until_it_changes(served: Ser
         assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running", "returns": 0})
     assert reads == []
     served.ledger.transition(12, S.SUSPENDING, "asked for")
-    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "suspending"})
+    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "suspending", "returns": 0})
     assert reads == ["12"]
 
 
