@@ -44,7 +44,7 @@ SIZES = {
 #: Row of the table, what it is in the results, its unit, its bound; the bound of the first is that of the case.
 _ROWS = (
     ("a cycle that changes nothing, without the solver: the engine", "cycle_s", "CPU s", None),
-    ("the same: the proposing process, at a quarter of its priority", "propose_s", "CPU s", None),
+    ("the same: the proposing process", "propose_s", "CPU s", None),
     ("questions to Slurm in such a cycle", "questions", "", "constant"),
     ("transactions in such a cycle", "transactions", "", None),
     ("transactions for 300 signs of life", "sign_transactions", "", 0),
