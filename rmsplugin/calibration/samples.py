@@ -23,7 +23,7 @@ _ACTIONS = {
     "resume": ("resume", "resume"),
 }
 #: Kinds of actions that move the memory of a VM.
-_MOVING = frozenset({"suspend", "resume", "migrate", "copy"})
+_MOVING = frozenset({"suspend", "resume", "migrate", "copy", "checkpoint"})
 #: What is no node: nowhere, and the store that all nodes mount.
 _NO_NODES = frozenset({"", "shared"})
 
@@ -41,7 +41,7 @@ class MeasuredAction:
     """An action on a VM that has ended. Times are seconds since the epoch."""
 
     vm: str
-    kind: str  # run, stop, suspend, resume, migrate, copy
+    kind: str  # run, stop, suspend, resume, migrate, copy, checkpoint
     nodes: tuple[str, ...]
     memory_mib: int  # of the VM
     began: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ SIZES = {
 #: Row of the table, what it is in the results, its unit, its bound; the bound of the first is that of the case.
 _ROWS = (
     ("a cycle that changes nothing, without the solver: the engine", "cycle_s", "CPU s", None),
-    ("the same: the proposing process, at a quarter of its priority", "propose_s", "CPU s", None),
+    ("the same: the proposing process", "propose_s", "CPU s", None),
     ("questions to Slurm in such a cycle", "questions", "", "constant"),
     ("transactions in such a cycle", "transactions", "", None),
     ("transactions for 300 signs of life", "sign_transactions", "", 0),
@@ -78,9 +79,9 @@ def run(sizes: Sizes, report: Report) -> None:
 
 def _measured(case: Case, cycles: int) -> dict[str, Any]:
     words = [str(number) for number in (case.nodes, case.vms, case.waiting, cycles)]
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.engine_case", *words], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "bench.engine_case", *words]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"the engine could not be measured: {done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmsplugin.adapters.guest import SimulatedGuests
-
+from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.hypervisor.base import KernelImage, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes

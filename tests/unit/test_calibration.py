@@ -49,9 +49,10 @@ def test_what_moves_through_the_same_node_at_the_same_time_is_part_of_the_size()
         action("d", "run", 0, 10, "", "n2", mib=9000),  # moves nothing
         action("e", "resume", 20, 30, "n2", "n2", mib=9000),  # later
         action("f", "suspend", 0, 10, "n1", "", mib=100),  # at the less busy end
+        action("g", "checkpoint", 0, 10, "n2", "", mib=50),
     ]
     operation = MeasuredOperation("migrate", 0, 10, (own,))
-    assert samples_of([operation], [own, *others]) == {"migrate": [Sample(10, 1200)]}
+    assert samples_of([operation], [own, *others]) == {"migrate": [Sample(10, 1250)]}
 
 
 def test_the_store_that_all_mount_is_no_node() -> None:
