@@ -100,7 +100,7 @@ def test_a_sign_of_life_is_remembered_and_writes_nothing(served: Served) -> None
     told: list[object] = []
     served.ledger.subscribe(told.append)
     before = served.ledger._db.conn.total_changes
-    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running"})
+    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running", "returns": 0})
     assert served.context.signs.last(12) == served.world.time
     served.world.pass_time(5)
     assert served.ask("GET", "/v1/jobs/12/access?wrapper=1&host=n1")[0] == 200
@@ -114,10 +114,10 @@ def test_signs_of_life_of_a_known_vjob_read_nothing_until_it_changes(served: Ser
     read, reads = served.ledger.find_vjob, []
     served.ledger.find_vjob = lambda name: reads.append(name) or read(name)  # type: ignore[method-assign,func-returns-value]
     for _ in range(3):
-        assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running"})
+        assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "running", "returns": 0})
     assert reads == []
     served.ledger.transition(12, S.SUSPENDING, "asked for")
-    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "suspending"})
+    assert served.ask("POST", "/v1/jobs/12/attached") == (200, {"state": "suspending", "returns": 0})
     assert reads == ["12"]
 
 
@@ -434,7 +434,7 @@ def test_idle_pollers_of_one_user_disturb_nobody(served: Served) -> None:
         assert threading.active_count() - before <= 8
         assert idlers.tell("close") == "closed"
         assert served.ask("GET", "/v1/jobs/70/access")[0] == 200
-        assert served.ask("POST", "/v1/jobs/70/attached") == (200, {"state": "running"})
+        assert served.ask("POST", "/v1/jobs/70/attached") == (200, {"state": "running", "returns": 0})
         assert idlers.ask("POST", "/v1/jobs/60/attached") == "HTTP/1.1 200"
         assert (served.context.signs.last(60), served.context.signs.last(70)) == (served.world.time,) * 2
         until(lambda: (served.waiting, served.connections) == (150, 150), "the closed ones are gone")
