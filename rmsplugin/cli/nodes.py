@@ -30,8 +30,8 @@ def add_command(commands: options.Commands) -> None:
 
         gone: the node is dead: it is powered off, or burnt; no VM runs there any more. Vjobs with VMs there go on
         from their checkpoints, or begin again from the start. Vjobs whose saved states are only there are not lost:
-        they wait, for the disk may come back. Nothing is started there, and nothing asked of it, until it is back. A node
-        whose libvirt or node agent answers is refused, whatever you say: drain it, or power it off first.
+        they wait, for the disk may come back. Nothing is started there, and nothing asked of it, until it is back. A
+        node whose libvirt or node agent answers is refused, whatever you say: drain it, or power it off first.
 
         back: the node is there again. VMs and files that were left behind there are removed, then it takes VMs again;
         saved states that lie there can be used.
