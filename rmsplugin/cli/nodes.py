@@ -28,10 +28,10 @@ def add_command(commands: options.Commands) -> None:
         For operators. While a node is silent the engine concludes nothing: its VMs may run. So vjobs with VMs there
         wait until the node answers, or until somebody who can know says what became of it.
 
-        gone: the node is dead: it is powered off, or burnt; no VM runs there any more. Vjobs with VMs there begin again
-        from the start. Vjobs whose saved states are only there are not lost: they wait, for the disk may come back.
-        Nothing is started there, and nothing asked of it, until it is back. A node whose libvirt or node agent
-        answers is refused, whatever you say: drain it, or power it off first.
+        gone: the node is dead: it is powered off, or burnt; no VM runs there any more. Vjobs with VMs there go on
+        from their checkpoints, or begin again from the start. Vjobs whose saved states are only there are not lost:
+        they wait, for the disk may come back. Nothing is started there, and nothing asked of it, until it is back. A
+        node whose libvirt or node agent answers is refused, whatever you say: drain it, or power it off first.
 
         back: the node is there again. VMs and files that were left behind there are removed, then it takes VMs again;
         saved states that lie there can be used.
@@ -50,7 +50,7 @@ def add_command(commands: options.Commands) -> None:
     )
     parser.add_argument("what", metavar="gone|back|fence", choices=("gone", "back", "fence"), help="what is said of it")
     parser.add_argument("node", metavar="NODE", type=options.node_name, help="the node")
-    parser.add_argument("--yes", action="store_true", help="it is so: vjobs with VMs there begin again")
+    parser.add_argument("--yes", action="store_true", help="it is so: vjobs with VMs there are lost")
     parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
     parser.set_defaults(misused=parser.error)
 
@@ -86,7 +86,7 @@ def _said(node: str, what: str, answer: dict[str, Any]) -> str:
 def _fate(begin_again: list[str], wait: list[str]) -> str:
     said = []
     if begin_again:
-        said.append(f"vjobs that begin again from the start: {', '.join(begin_again)}")
+        said.append(f"vjobs that go on from a checkpoint, or begin again from the start: {', '.join(begin_again)}")
     if wait:
         said.append(f"vjobs that wait for their saved states there: {', '.join(wait)}")
     return "; ".join(said) or "no vjob is concerned"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.checkpoint_rules import COPIES, Covered, due
 from rmsplugin.engine.checkpoints import Checkpoint, CheckpointState, CheckpointVM
@@ -88,7 +89,7 @@ class Checkpointing:
             and job.state is JobState.RUNNING
             and not job.completing
             and bool(vms)
-            and all(not vm.destination and vm.name in seen.vms.get(vm.host, {}) for vm in vms)
+            and all(not vm.destination and _runs(seen, vm) for vm in vms)
             and not self._rests(vjob, seen.taken)
         )
 
@@ -136,3 +137,8 @@ class Checkpointing:
         have = Counter(node for each in ledger.checkpoints.newest().values() for vm in each.vms for node in vm.nodes)
         answering = [node for node in seen.vms if node not in shut and node in seen.rms.nodes]
         return sorted(answering, key=lambda node: (have[node], node))[:_TARGETS]
+
+
+def _runs(seen: Observation, vm: VMRow) -> bool:
+    found = seen.vms.get(vm.host, {}).get(vm.name)
+    return found is not None and found.power is VMPower.RUNNING

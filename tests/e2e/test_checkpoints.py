@@ -10,11 +10,12 @@ from e2e.cluster import Cluster
 pytestmark = pytest.mark.e2e
 
 INTERVAL_S = 5
+NUMBERS = 100
 SCRIPT = """#!/bin/sh
 echo started >> started.$SLURM_JOB_ID
 i=0
-while [ $i -lt 60 ]; do i=$((i + 1)); echo $i; sleep 0.5; done
-"""
+while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 0.5; done
+""".replace("{numbers}", str(NUMBERS))
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def checkpoints(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("checkpoints")
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothing_twice(cluster: Cluster) -> None:
     job = cluster.sbatch(SCRIPT, "-p", "urgent", "--ntasks=2", "--ntasks-per-node=1")
 
@@ -44,6 +45,7 @@ def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothi
         vjob = cluster.vjob(job)
         return vjob["checkpoint"] if vjob else None
 
+    cluster.wait_vjob(job, "running", timeout_s=150)
     found = cluster.wait("a checkpoint", has_checkpoint, 120, lambda: cluster.describe(job))
     assert len(found["nodes"]) >= 2, "one of its own and one of another node"  # type: ignore[arg-type]
     before = len(numbers())
@@ -52,10 +54,10 @@ def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothi
     pids = cluster.ok("pgrep", "-f", f"guest=vjob{job}-", host=victim).split()
     cluster.ok("kill", "-KILL", *pids, host=victim)
     cluster.wait("its return", lambda: (cluster.vjob(job) or {})["returns"] == 1, 120, lambda: cluster.describe(job))
-    assert len(numbers()) < 60, "it was killed after its end: the test tests nothing"
+    assert len(numbers()) < NUMBERS, "it was killed after its end: the test tests nothing"
     fields = cluster.wait_job(job, timeout_s=180)
     assert fields["JobState"] == "COMPLETED", cluster.describe(job)
-    assert numbers() == list(range(1, 61)), cluster.output(job)
+    assert numbers() == list(range(1, NUMBERS + 1)), cluster.output(job)
     assert (cluster.home() / f"started.{job}").read_text() == "started\n"
     assert "rmsplugin: it goes on from its checkpoint of " in cluster.output(job)
     vjob = cluster.vjob(job)

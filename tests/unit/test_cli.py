@@ -724,7 +724,10 @@ def test_a_node_is_gone_or_fenced_by_yes_only_and_it_is_said_what_would_become_o
 def test_a_node_that_is_gone_is_said_to_the_engine(site: Path, engine: FakeEngine, what: str) -> None:
     engine.lay(f"/v1/nodes/n3/{what}", {"begin_again": ["12"], "wait": []})
     done = run(site, "node", what, "n3", "--yes")
-    assert (done.returncode, done.stdout) == (0, "n3 is gone: vjobs that begin again from the start: 12\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "n3 is gone: vjobs that go on from a checkpoint, or begin again from the start: 12\n",
+    )
     assert engine.requests[-1][:2] == ("POST", f"/v1/nodes/n3/{what}")
 
 

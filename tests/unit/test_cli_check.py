@@ -139,6 +139,22 @@ def test_each_fault_of_a_node_is_found(facts: NodeFacts, level: Level, words: st
     assert fault.level is level and words in fault.what and fault.subject == "node n1"
 
 
+def test_checkpoints_that_cannot_be_had_are_told() -> None:
+    partition = {
+        name: {"hosts": each.hosts, "checkpoint_interval_s": 60} for name, each in settings().partition.items()
+    }
+    given = settings(partition=partition)
+    assert faults(judge_host(given, HOST, ("n1", "n2"), 4)) == []
+    (alone,) = faults(judge_host(given, HOST, ("n1",), 4))
+    assert alone.level is Level.ERROR and "no other node" in alone.what
+    images = {
+        "default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"},
+        "debian": {"kind": "qcow2", "base": "/b"},
+    }
+    (disk,) = faults(judge_host(settings(partition=partition, image=images), HOST, ("n1", "n2"), 4))
+    assert disk.level is Level.WARNING and "debian" in disk.what
+
+
 @pytest.mark.parametrize(
     ("chosen", "level", "words"),
     [

@@ -364,6 +364,7 @@ class SimulatedHypervisor:
             guest = self._guests[node].get(name)
             if guest is None:
                 raise NotFoundError(f"no VM {name} on {node}")
+            self._refuse_half(guest)
             self._refuse_busy(guest)
             if isinstance(guest.spec.image, DiskImage):
                 raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")

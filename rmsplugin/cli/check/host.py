@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
-from rmsplugin.settings import Settings
+from rmsplugin.settings import KernelImage, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         f"ssh-keygen -t ed25519 -N '' -f {facts.agent_key.path}; chown {user} {facts.agent_key.path}",
     )
     yield from _known_hosts(facts, nodes)
+    yield from _checkpoints(settings, nodes)
     if facts.engine:
         yield warning("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:
@@ -69,6 +70,25 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         yield ok("munge", "makes and reads credentials")
     yield from _listen(settings)
     yield from _pool(settings, cpus)
+
+
+def _checkpoints(settings: Settings, nodes: tuple[str, ...]) -> Iterator[Finding]:
+    """Judge whether what the settings want of checkpoints can be had."""
+    if not any(partition.checkpoint_interval_s for partition in settings.partition.values()):
+        return
+    disks = sorted(name for name, image in settings.image.items() if not isinstance(image, KernelImage))
+    if disks:
+        yield warning(
+            "checkpoints",
+            f"none are made of VMs of the image(s) {', '.join(disks)}, which have disks: such vjobs begin again",
+            "use an image of kind kernel where checkpoints matter",
+        )
+    if len(nodes) < 2 and settings.nodes.shared_store is None:
+        yield error(
+            "checkpoints",
+            "none can be made: there is no other node for their copies",
+            "set nodes.shared_store, or checkpoint_interval_s = 0",
+        )
 
 
 def _settings_file(file: FileFact, user: str) -> Iterator[Finding]:

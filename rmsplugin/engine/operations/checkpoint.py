@@ -189,7 +189,7 @@ def _let_go_on(task: Task, vm: VMRow, *, abort: bool = False) -> None:
         return
     if abort:
         hypervisor.abort_job(vm.host, vm.name)
-    if observed.job_running or observed.power is not VMPower.RUNNING:
+    if observed.job_running or observed.power in (VMPower.PAUSED, VMPower.INCOMING):
         settle_jobs(task, vm.host, vm.name)
         try:
             let_run(task, vm)
