@@ -140,7 +140,7 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):
             here = {name: at.node for name, at in places.items() if at.node is not None}
-            if vjob.nodes <= set(here.values()):
+            if vjob.nodes == set(here.values()):
                 found[vjob.name] = here
     return found
 

@@ -60,7 +60,8 @@ class Decision:
 
     ``placement`` names a node for every VM of a vjob that shall run: the configuration that the policy itself built
     (First Fit Decreasing, for the papers' policies). The planner looks for one that is cheaper to reach. It is viable,
-    on nodes that are up, within every vjob's restrictions; except for vjobs whose reason is ``RESERVED_IN_PLACE``.
+    on nodes that are up, within every vjob's restrictions; except for vjobs whose reason is ``RESERVED_IN_PLACE``, and
+    those that may run nowhere else than where they run, whatever has become of these nodes.
     """
 
     policy: str

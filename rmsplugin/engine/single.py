@@ -49,6 +49,11 @@ def single_plan(
     )
 
 
+def is_single(plan: Plan) -> bool:
+    """Whether it is such a plan."""
+    return plan.policy in (BY_HAND, FORCED)
+
+
 def expected_s(
     context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
 ) -> float:

@@ -29,6 +29,7 @@ from rmsplugin.engine.rows import (
     StepState,
     VJobRow,
 )
+from rmsplugin.engine.single import is_single
 from rmsplugin.engine.steps import PlannedStep
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -225,10 +226,13 @@ class Switch:
             ledger.plans.step_ends(step.id, state, why)
             counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
             ended = sum(number for each, number in counts.items() if each not in OPEN_STEPS)
-            words = (
-                f"{ended} of {sum(counts.values())} steps, {step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
-            )
-            ledger.event(f"step-{state}", f"context switch {step.plan_id}: {words}", vjob=step.vjob)
+            plan = ledger.plans.plan(step.plan_id)
+            if plan is not None and not is_single(plan):  # else the events of its operation say it
+                words = (
+                    f"{ended} of {sum(counts.values())} steps, "
+                    f"{step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
+                )
+                ledger.event(f"step-{state}", f"context switch {step.plan_id}: {words}", vjob=step.vjob)
         return state
 
     def _overdue(self) -> set[int]:
@@ -259,6 +263,8 @@ class Switch:
             seconds = self._context.clock.now() - plan.time
             with ledger.transaction():
                 plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
+                if is_single(plan):
+                    continue
                 words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -9,13 +10,14 @@ from hypothesis import strategies as st
 from properties.generators import configurations
 from unit.queues import Queue, nodes
 
+from rmsplugin.decision.admission import staying
 from rmsplugin.decision.mixed import applied
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import Location, Node, NodeState, VJob, VMState
-from rmsplugin.model.resources import NOTHING
+from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import LEGAL_TARGETS
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -68,6 +70,10 @@ def decided(policy: str, configuration: Configuration, parameters: Parameters) -
     return decision
 
 
+def staying_at(vjob: VJob, stays: Mapping[str, Mapping[str, str]]) -> list[tuple[VM, str]]:
+    return [(vm, stays[vjob.name][vm.name]) for vm in vjob.vms] if vjob.name in stays else []
+
+
 policies = st.sampled_from(sorted(POLICIES))
 
 
@@ -81,6 +87,11 @@ def test_decisions_are_sound(policy: str, configuration: Configuration, paramete
     assert list(decision.states) == list(decision.reasons) == names
     assert decision.sentence
     left = {node.name: node.capacity for node in configuration.nodes if node.state is NodeState.UP}
+    stays = staying(configuration)
+    for node, demand in ((at, vm.demand) for vjob in configuration.vjobs for vm, at in staying_at(vjob, stays)):
+        if node in left:  # they may be more than it can hold; nobody comes beside them then
+            least = left[node] - demand
+            left[node] = Resources(max(0.0, least.cpus), max(0, least.memory_mib))
     for vjob in configuration.vjobs:
         before, after = configuration.state(vjob), decision.states[vjob.name]
         code = decision.reasons[vjob.name].code
@@ -98,7 +109,9 @@ def test_decisions_are_sound(policy: str, configuration: Configuration, paramete
             exempt = vjob.state_s is not None and vjob.state_s < parameters.exempt_s
             assert not exempt or vjob.target is VJobState.SLEEPING
         assert {vm.name in decision.placement for vm in vjob.vms} == {after is VJobState.RUNNING}
-        if after is VJobState.RUNNING and code is not ReasonCode.RESERVED_IN_PLACE:
+        if vjob.name in stays and after is VJobState.RUNNING:
+            assert stays[vjob.name] == {vm.name: decision.placement[vm.name] for vm in vjob.vms}
+        elif after is VJobState.RUNNING and code is not ReasonCode.RESERVED_IN_PLACE:
             for vm in vjob.vms:
                 node = decision.placement[vm.name]
                 assert vjob.allows(node)
