@@ -48,6 +48,7 @@ class Outcome:
     actions: dict[str, int]
     slices: Sequence[Slice]
     suspended: Sequence[int]  # how often each was, head of the queue first
+    failed_starts: int  # on a machine with too much other work guests are not up in time, and are booted again
 
     @property
     def total_s(self) -> float:
@@ -90,6 +91,7 @@ def run(cluster: Cluster, sizes: Sequence[int], rounds: int, work: int, idle_s: 
         actions={kind: after[kind] - before.get(kind, 0) for kind in sorted(after)},
         slices=course(lambda sql, *values: ledger(cluster, sql, *values), jobs, began, _SLICE_S),
         suspended=[len(_suspends(cluster, job)) for job in jobs],
+        failed_starts=sum(_failed_starts(cluster, job) for job in jobs),
     )
 
 
@@ -115,6 +117,12 @@ def _suspends(cluster: Cluster, job: int) -> list[str]:
     """Why a vjob was suspended, once for each time."""
     sql = "select message from events where kind = 'vjob-suspending' and vjob = ? order by id"
     return [message for (message,) in ledger(cluster, sql, str(job))]
+
+
+def _failed_starts(cluster: Cluster, job: int) -> int:
+    """How many starts of a vjob failed."""
+    sql = "select count(*) from events where kind = 'start-failed' and vjob = ?"
+    return int(ledger(cluster, sql, str(job))[0][0])
 
 
 def _ended(cluster: Cluster, jobs: Sequence[int]) -> dict[int, float]:
@@ -153,6 +161,7 @@ def _table(sizes: Sequence[int], on: Outcome, off: Outcome) -> list[str]:
         lines.append(f"{label:24}{one:10.0f}{other:10.0f}{one / other:8.2f}")
     for kind in sorted(on.actions.keys() | off.actions.keys()):
         lines.append(f"{kind:24}{on.actions.get(kind, 0):10}{off.actions.get(kind, 0):10}")
+    lines.append(f"{'starts that failed':24}{on.failed_starts:10}{off.failed_starts:10}")
     # Of two of one size the one ahead begins first; when it ends is also a matter of how soon its guests boot.
     pairs = [(one, two) for one, two in combinations(range(len(sizes)), 2) if sizes[one] == sizes[two]]
     late = [sum(run.ended_s[one] > run.ended_s[two] for one, two in pairs) for run in (on, off)]
