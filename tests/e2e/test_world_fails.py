@@ -71,14 +71,14 @@ def end_vms(cluster: Cluster, job: int, node: str) -> None:
 @contextlib.contextmanager
 def fencing(cluster: Cluster) -> Iterator[Path]:
     """The engine has a program that cuts the power of nodes; yields the file in which it notes what it is told."""
-    program, notes = cluster.home("bob") / "fence", cluster.home("bob") / "fenced"
-    program.write_text('#!/bin/sh\necho "$@" >>/home/bob/fenced\n')
+    program, notes = (cluster.host_path("head", f"/etc/rmsplugin/{name}") for name in ("fence", "fenced"))
+    program.write_text('#!/bin/sh\necho "$@" >>/etc/rmsplugin/fenced\n')
     program.chmod(0o755)
     notes.write_text("")
     notes.chmod(0o666)
     settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = settings.read_text()
-    order = 'fence = ["/home/bob/fence", "--plug={node}", "--action=off"]'
+    order = 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'
     try:
         settings.write_text(before.replace("[nodes]\n", f"[nodes]\n{order}\n"))
         cluster.kill("head", "engine")
