@@ -177,6 +177,7 @@ def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(clust
         cluster.start("head", "slurmdbd")
     assert all(last_number(cluster, job) > 0 for job in low)
     finish(cluster, *low)
-    cluster.wait("accounting", lambda: cluster.sacct(high, "State")[0]["State"] == "COMPLETED", 120)
+    told = ("sacct", "-X", "-n", "-j", str(high), "-o", "State")
+    cluster.wait("accounting to catch up", lambda: "COMPLETED" in cluster.run(*told).out, 180)
     cluster.wait_nodes(120)
     nothing_left(cluster, [*low, high])
