@@ -1,0 +1,183 @@
+"""The world fails while the engine decides: daemons, nodes and VMs go, and nothing is lost or run twice (issue 8)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.queued import WHOLE, nothing_left, wait_rooms
+from e2e.rooms import Machine, count, finish, host_of, last_number, ledger, wait_number
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+
+#: What a node answers by.
+DAEMONS = ("libvirtd", "sshd", "slurmd")
+
+
+def tell(cluster: Cluster, node: str, name: str) -> None:
+    """Send a signal to all daemons by which the node answers."""
+    for daemon in DAEMONS:
+        result = cluster.manage("kill", node, daemon, "--signal", name)
+        assert result.code == 0, result.err
+
+
+def node_state(cluster: Cluster, node: str) -> str:
+    """What ``rmsplugin nodes`` says of it; empty while the engine does not answer."""
+    result = cluster.plugin("nodes", "--json")
+    found = json.loads(result.out)["nodes"] if result.code == 0 else []
+    return next((str(each["state"]) for each in found if each["name"] == node), "")
+
+
+def wait_node(cluster: Cluster, node: str, *, answers: bool) -> None:
+    """Wait until the engine sees that the node does not answer, or that it does."""
+
+    def there() -> bool:
+        state = node_state(cluster, node)
+        return bool(state) and (state not in ("unreachable", "gone")) is answers
+
+    what = f"{node} to answer" if answers else f"{node} to be unreachable"
+    cluster.wait(what, there, 180, lambda: node_state(cluster, node))
+
+
+def wait_losses(cluster: Cluster, job: int, losses: int) -> None:
+    """Wait until the vjob has begun again so many times."""
+
+    def there() -> bool:
+        return ledger(cluster, "select losses from vjobs where job_id = ?", job) == [(losses,)]
+
+    cluster.wait(f"{losses} losses of {job}", there, 180, lambda: cluster.describe(job))
+
+
+def unharmed(cluster: Cluster, job: int) -> None:
+    """It counts on where it was."""
+    vjob = cluster.vjob(job)
+    assert vjob is not None and (vjob["state"], vjob["losses"]) == ("running", 0)
+    wait_number(cluster, job, 2)
+
+
+def end_vms(cluster: Cluster, job: int, node: str) -> None:
+    """End the vjob's QEMU on the node as a power failure would: nobody there is asked."""
+    for pid, words in Machine(cluster).processes(node).items():
+        if words and "qemu-system" in words[0] and any(f"guest=vjob{job}-" in word for word in words):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def fencing(cluster: Cluster) -> Iterator[Path]:
+    """The engine has a program that cuts the power of nodes; yields the file in which it notes what it is told."""
+    program, notes = (cluster.host_path("head", f"/etc/rmsplugin/{name}") for name in ("fence", "fenced"))
+    program.write_text('#!/bin/sh\necho "$@" >>/etc/rmsplugin/fenced\n')
+    program.chmod(0o755)
+    notes.write_text("")
+    notes.chmod(0o666)
+    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
+    before = settings.read_text()
+    order = 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'
+    try:
+        settings.write_text(before.replace("[nodes]\n", f"[nodes]\n{order}\n"))
+        cluster.kill("head", "engine")
+        cluster.restart_engine()
+        yield notes
+    finally:
+        settings.write_text(before)
+        cluster.kill("head", "engine")
+        cluster.restart_engine()
+
+
+def test_a_vm_that_is_destroyed_begins_again_and_a_libvirtd_restarted_in_a_migration_harms_nobody(
+    cluster: Cluster,
+) -> None:
+    wait_rooms(cluster)
+    dies, moves = count(cluster), count(cluster)
+    for job in (dies, moves):
+        wait_number(cluster, job, 2)
+    cluster.ok("virsh", "destroy", f"vjob{dies}-0", host=host_of(cluster, dies))
+    source = host_of(cluster, moves)
+    cluster.ok("virsh", "migrate-setspeed", f"vjob{moves}-0", "8", host=source)
+    cluster.plugin("migrate", str(moves), "--no-wait")
+    cluster.wait_action(moves, "migrate")
+    assert cluster.manage("restart", source, "libvirtd").code == 0
+    wait_losses(cluster, dies, 1)
+    assert "lost" in cluster.events(dies)
+    wait_node(cluster, source, answers=True)
+    settled = "select count(*) from vms where job_id = ? and destination = ''"
+    cluster.wait("its migration to end", lambda: ledger(cluster, settled, moves) == [(1,)], 120)
+    assert cluster.qemus(moves) == [host_of(cluster, moves)]
+    unharmed(cluster, moves)
+    wait_number(cluster, dies, 1)
+    finish(cluster, moves)
+    finish(cluster, dies, losses=1)
+    nothing_left(cluster, [dies, moves])
+
+
+def test_a_silent_node_costs_nothing_and_a_dead_one_a_new_start_once_its_power_is_off(cluster: Cluster) -> None:
+    wait_rooms(cluster)
+    job = count(cluster)
+    wait_number(cluster, job, 2)
+    node = host_of(cluster, job)
+    with fencing(cluster) as notes:
+        tell(cluster, node, "STOP")
+        try:
+            wait_node(cluster, node, answers=False)
+            unharmed(cluster, job)
+        finally:
+            tell(cluster, node, "CONT")
+        wait_node(cluster, node, answers=True)
+        unharmed(cluster, job)
+        assert cluster.qemus(job) == [node]
+
+        tell(cluster, node, "KILL")
+        end_vms(cluster, job, node)
+        try:
+            wait_node(cluster, node, answers=False)
+            asked = cluster.plugin("node", "fence", node)
+            assert str(job) in asked.out + asked.err, "whose vjobs would begin again"
+            assert (cluster.vjob(job) or {})["losses"] == 0
+            assert notes.read_text() == "", "nothing was done without --yes"
+            assert cluster.plugin("node", "fence", node, "--yes").code == 0
+            assert notes.read_text() == f"--plug={node} --action=off\n"
+            assert node_state(cluster, node) == "gone"
+            wait_losses(cluster, job, 1)
+            cluster.wait_vjob(job, "running", timeout_s=180)
+            assert host_of(cluster, job) != node
+        finally:
+            for daemon in DAEMONS:
+                cluster.start(node, daemon)
+        assert cluster.plugin("node", "back", node).code == 0
+        wait_node(cluster, node, answers=True)
+    wait_number(cluster, job, 1)
+    finish(cluster, job, losses=1)
+    cluster.wait_nodes(120)
+    wait_rooms(cluster)
+    nothing_left(cluster, [job])
+
+
+def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(cluster: Cluster) -> None:
+    wait_rooms(cluster)
+    low = [count(cluster, *WHOLE) for _ in cluster.nodes]
+    for job in low:
+        wait_number(cluster, job, 1, timeout_s=300)
+    cluster.kill("head", "slurmdbd")
+    try:
+        high = cluster.sbatch("#!/bin/sh\necho here\n", *WHOLE, "-p", "urgent", user="bob")
+        saves = "select vm from actions where state = 'running' and kind = 'suspend'"
+        [[vm]] = cluster.wait("a suspend under way", lambda: ledger(cluster, saves), 180, every_s=0.02)
+        cluster.kill("head", "slurmctld")
+        cluster.start("head", "slurmctld")
+        assert cluster.wait_job(high, timeout_s=300)["JobState"] == "COMPLETED"
+        slept = next(job for job in low if vm == f"vjob{job}-0")
+        wait_number(cluster, slept, 2, timeout_s=300)
+    finally:
+        cluster.start("head", "slurmdbd")
+    assert all(last_number(cluster, job) > 0 for job in low)
+    finish(cluster, *low)
+    told = ("sacct", "-X", "-n", "-j", str(high), "-o", "State")
+    cluster.wait("accounting to catch up", lambda: "COMPLETED" in cluster.run(*told).out, 180)
+    cluster.wait_nodes(120)
+    nothing_left(cluster, [*low, high])
