@@ -34,7 +34,7 @@ def checkpoints(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("checkpoints")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothing_twice(cluster: Cluster) -> None:
     job = cluster.sbatch(SCRIPT, "-p", "urgent", "--ntasks=2", "--ntasks-per-node=1")
 
@@ -55,7 +55,7 @@ def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothi
     cluster.ok("kill", "-KILL", *pids, host=victim)
     cluster.wait("its return", lambda: (cluster.vjob(job) or {})["returns"] == 1, 120, lambda: cluster.describe(job))
     assert len(numbers()) < NUMBERS, "it was killed after its end: the test tests nothing"
-    fields = cluster.wait_job(job, timeout_s=180)
+    fields = cluster.wait_job(job, timeout_s=300)
     assert fields["JobState"] == "COMPLETED", cluster.describe(job)
     assert numbers() == list(range(1, NUMBERS + 1)), cluster.output(job)
     assert (cluster.home() / f"started.{job}").read_text() == "started\n"

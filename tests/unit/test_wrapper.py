@@ -57,6 +57,8 @@ class FakeEngine:
                 path = self.path.partition("?")[0].removeprefix("/v1/jobs/12/")
                 engine.requests.append((path, json.loads(body) if body else {}))
                 status, answer = 200, engine.access if path == "access" else {"ok": True}
+                if path == "attached":
+                    answer = {"state": "running", "returns": engine.access.get("returns", 0)}
                 if engine.refusal:
                     status, answer = engine.refusal[0], {"error": engine.refusal[1]}
                 data = json.dumps(answer).encode()
@@ -116,12 +118,7 @@ class Bench:
 
     def fresh(self) -> None:
         """Forget the job before."""
-        self.guest.run(
-            "cd /run/rmsplugin/job/ && for f in pid started; do test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; "
-            "rm -rf ./* ./.[a-z]* ; cd /run/rmsplugin/output && for f in *.relay *.reader; do "
-            "test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; rm -rf ./*; "
-            "exec /run/rmsplugin/bin/configure"
-        )
+        self.reset_guest()
         self.engine.requests.clear()
         self.engine.refusal = None
         self.engine.access = self.engine.running
@@ -129,6 +126,15 @@ class Bench:
         self.err.write_bytes(b"")
         for path in (self.out, self.err):
             os.chown(path, guestbox.UID, guestbox.UID)
+
+    def reset_guest(self) -> None:
+        """Let the guest be as it was before the script was started."""
+        self.guest.run(
+            "cd /run/rmsplugin/job/ && for f in pid started; do test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; "
+            "rm -rf ./* ./.[a-z]* ; cd /run/rmsplugin/output && for f in *.relay *.reader; do "
+            "test ! -s $f || kill -9 $(cat $f) 2>/dev/null; done; rm -rf ./*; "
+            "exec /run/rmsplugin/bin/configure"
+        )
 
     def script(self, text: str) -> None:
         (self.directory / "script").write_text(WRAPPER_LINE + text)
@@ -336,6 +342,39 @@ def test_a_requeue_in_the_middle_of_much_output(small: Bench, manner: str) -> No
         assert _digest(result) == _digest(MUCH_OUTPUT[-len(result) :])
     else:
         assert _digest(result) == _digest(MUCH_OUTPUT)
+
+
+@pytest.mark.parametrize("text", [MUCH, "#!/bin/sh\nseq 1 1000\necho end >&2\n"], ids=["more", "less"])
+def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Bench, text: str) -> None:
+    small.fresh()
+    small.script(MUCH)
+    process = small.start()
+    guestbox.wait_until(lambda: small.out.stat().st_size > 12 << 20, 30)
+    process.send_signal(signal.SIGSTOP)
+    # The VM goes back to when its script had just been started: here by another wrapper, which sees none of it.
+    if text is not MUCH:  # else the old connection stays as it is, and only the engine tells that it is of no use
+        for pid in small.guest.server_children():
+            os.kill(pid, signal.SIGKILL)
+    small.reset_guest()
+    small.script(text)
+    out, err, small.out, small.err = small.out, small.err, small.directory / "other", small.directory / "error"
+    for path in (small.out, small.err):
+        path.write_bytes(b"")
+        os.chown(path, guestbox.UID, guestbox.UID)
+    other = small.start()
+    guestbox.wait_until(lambda: small.out.stat().st_size > 1000)
+    other.kill()
+    other.wait()
+    small.out, small.err = out, err
+    small.engine.access = {**small.engine.running, "returns": 1, "returned": "it goes on from its checkpoint"}
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 0
+    assert b"rmsplugin: it goes on from its checkpoint\n" in small.err.read_bytes()
+    if text is MUCH:
+        assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+        assert small.err.read_bytes().endswith(b"end\n")
+    else:
+        assert MUCH_OUTPUT.startswith(small.out.read_bytes())
 
 
 def test_what_a_script_prints_before_it_kills_all_of_its_user_is_delivered(small: Bench) -> None:
