@@ -21,6 +21,8 @@ NEWEST = 2000
 _ONE_SIZE = 1.25
 #: Halvings of the interval that the slope is in, roughly: far more exact than a clock is.
 _STEPS = 80
+#: A sum of deviations that is greater by less than this is no worse.
+_AS_GOOD = 1 + 1e-9
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -150,7 +152,9 @@ def _least_deviations(samples: Sequence[Sample]) -> Line:
             high = low + width
         else:
             low = high - width
-    return Line(best(low)[1], low)
+    # Where nothing grows the section ends at a slope that is next to none.
+    slope = 0.0 if best(0.0)[0] <= best(low)[0] * _AS_GOOD else low
+    return Line(best(slope)[1], slope)
 
 
 def _rounded(value: float) -> float:

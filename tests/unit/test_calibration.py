@@ -100,6 +100,12 @@ def test_neither_number_is_below_zero() -> None:
     assert fitted("resume", falling).values()["resume_s_per_mib"] == 0.0
 
 
+def test_what_does_not_grow_with_the_memory_has_no_slope() -> None:
+    seconds = [18.9, 9.4, 44.6, 12.0, 18.8, 19.1, 30.2, 17.0, 18.8, 25.1, 18.7, 16.5]
+    samples = [Sample(each, 384 + 256 * (number % 3)) for number, each in enumerate(seconds)]
+    assert fitted("suspend", samples).values()["suspend_s_per_mib"] == 0.0
+
+
 def test_too_few_samples_keep_the_present_values() -> None:
     found = fitted("migrate", [Sample(1, 100 * i) for i in range(ENOUGH - 1)], {"migrate_s": 2.3456789})
     assert not found.is_fitted
