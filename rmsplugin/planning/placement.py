@@ -155,17 +155,34 @@ def build_or_explain(source: Configuration, problem: Replacement, sample: Mappin
     return plan if isinstance(plan, Unreachable) else Unreachable("the sample uses more nodes than there may be")
 
 
+def place_repaired(
+    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+) -> Placed | Unreachable:
+    """As ``place`` without a search: only what must move moves, or, where that is dearer, the sample is the target."""
+    problem = replacement(source, states, sample, shared_store)
+    incumbent = Incumbent(source)
+    _repair(problem, incumbent, None)
+    incumbent.offer(_named(problem, sample))
+    if incumbent.cost is None:
+        return build_or_explain(source, problem, sample)
+    return _placed(problem, incumbent, fewest_nodes(source, states, sample, None))
+
+
+def _placed(problem: Replacement, incumbent: Incumbent, fewest: Fewest) -> Placed:
+    """The best answer of all that were offered without a search."""
+    best, wait_mib = incumbent.best(), problem.wait_mib
+    bound = problem.fixed_cost + sum(keep(place, problem.classes, wait_mib).bound_mib for place in problem.places)
+    used = len(best.nodes)
+    return Placed(best.target, best.plan, min(bound, best.plan.cost), used, min(fewest.lower_bound, used))
+
+
 def place_sample(
     source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
 ) -> Placed | Unreachable:
     """The baseline of the papers: the decision's own sample configuration as the target (RR-6929, section 5.1)."""
     problem = replacement(source, states, sample, shared_store)
-    target = _named(problem, sample).target
-    plan = build_plan(source, target)
-    if isinstance(plan, Unreachable):
-        return plan
-    wait_mib = problem.wait_mib
-    bound = problem.fixed_cost + sum(keep(place, problem.classes, wait_mib).bound_mib for place in problem.places)
-    used = len(set(sample.values()))
-    fewest = fewest_nodes(source, states, sample, None)
-    return Placed(target, plan, min(bound, plan.cost), used, min(fewest.lower_bound, used))
+    incumbent = Incumbent(source)
+    incumbent.offer(Named(_named(problem, sample).target, frozenset()))
+    if incumbent.cost is None:
+        return build_or_explain(source, problem, sample)
+    return _placed(problem, incumbent, fewest_nodes(source, states, sample, None))

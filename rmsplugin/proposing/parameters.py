@@ -25,7 +25,8 @@ class ProposalParameters:
         policy: a name from ``rmsplugin.decision.policies.POLICIES``.
         decision: tunables of the policy.
         objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
-        heuristic: ``ffd``: take the decision's own First Fit Decreasing sample as the target, and search nothing.
+        heuristic: search nothing. ``ffd``: the decision's own First Fit Decreasing sample is the target; ``repair``:
+            only what must move moves, or, where that is dearer, the sample is the target.
         search: limits of the search for hosts (those of the decision are in ``decision``).
         durations: how long each kind of action takes, for the estimate of the makespan.
         previous: the hosts of the last proposal, node by VM name: a start for the search.
@@ -35,19 +36,19 @@ class ProposalParameters:
     policy: str
     decision: Parameters = field(default_factory=Parameters)
     objective: Objective = "cost"
-    heuristic: Literal["ffd"] | None = None
+    heuristic: Literal["ffd", "repair"] | None = None
     search: Search = field(default_factory=Search)
     durations: Durations = field(default_factory=Durations)
     previous: Mapping[str, str] | None = None
     shared_store: bool = False
 
     def without_solver(self) -> ProposalParameters:
-        """The same policy by First Fit Decreasing alone: cheap, and no solver that could hang or eat memory."""
+        """The same policy by heuristics alone: cheap, and no solver that could hang or eat memory."""
         return replace(
             self,
             policy=_WITHOUT_SOLVER.get(self.policy, self.policy),
             decision=replace(self.decision, exact_checks=0),
             objective="cost",
-            heuristic="ffd",
+            heuristic="repair",
             previous=None,
         )

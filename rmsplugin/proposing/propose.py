@@ -13,7 +13,7 @@ from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.planning.makespan import makespan
 from rmsplugin.planning.order import dependency_order
-from rmsplugin.planning.placement import Placed, place, place_sample
+from rmsplugin.planning.placement import Placed, place, place_repaired, place_sample
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -69,7 +69,8 @@ def propose(
 
 def _place(source: Configuration, decision: Decision, parameters: ProposalParameters) -> Placed | Unreachable:
     if parameters.heuristic is not None:
-        return place_sample(source, decision.states, decision.placement, parameters.shared_store)
+        quick = place_sample if parameters.heuristic == "ffd" else place_repaired
+        return quick(source, decision.states, decision.placement, parameters.shared_store)
     return place(
         source,
         decision.states,

@@ -58,7 +58,7 @@ def fell_back(proposed: Proposed) -> str:
     """Why; and it is an answer by First Fit Decreasing that says so."""
     assert isinstance(proposed.found, Proposal)
     assert proposed.found.fallback == proposed.failure
-    start = f"{proposed.failure}; First Fit Decreasing alone: ffd by "
+    start = f"{proposed.failure}; First Fit Decreasing alone: repair by "
     assert proposed.failure.startswith("the proposer ") and proposed.found.sentence.startswith(start)
     return proposed.failure.removeprefix("the proposer ")
 

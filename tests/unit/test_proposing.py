@@ -124,6 +124,16 @@ def test_an_order_that_contradicts_the_plan_is_a_value_too(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"])
+def test_without_solver_nothing_moves_that_need_not(policy: str) -> None:
+    """First Fit Decreasing would have the two vjobs, each of which fills its node, change places."""
+    vjobs = (VJob("p", (vm("p-0", 3, 3072),)), VJob("q", (vm("q-0", 3, 3000),)))
+    source = Configuration(NODES[:2], vjobs, {"p-0": running_on("n2"), "q-0": running_on("n1")})
+    found = proposed(source, ProposalParameters(policy).without_solver())
+    assert (found.plan.cost, list(found.plan.actions())) == (0, [])
+    assert check(source, found) == []
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"])
 def test_without_solver_none_is_started(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """First Fit Decreasing cannot place the vjobs that must run on the nodes that they fill."""
     asked: list[str] = []
