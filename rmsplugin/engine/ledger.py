@@ -24,7 +24,7 @@ from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.node_book import NodeBook
 from rmsplugin.engine.plans import Plans
-from rmsplugin.engine.rows import Action, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
+from rmsplugin.engine.rows import ActionRow, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState, check_transition
@@ -340,10 +340,10 @@ class Ledger:
         with self._write() as db:
             db.table("actions").update(action_id, outcome)
 
-    def actions(self, operation_id: int) -> list[Action]:
+    def actions(self, operation_id: int) -> list[ActionRow]:
         """Actions of an operation, in the order of their start."""
         rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
-        return [Action(**{**row, "state": Outcome(row["state"])}) for row in rows]
+        return [ActionRow(**{**row, "state": Outcome(row["state"])}) for row in rows]
 
     # -- stores, and saved states that were put aside ------------------------------------------------------------
 

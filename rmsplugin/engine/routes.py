@@ -20,7 +20,7 @@ from rmsplugin.model.vjob import VJobState
 
 T = TypeVar("T")
 
-Answer = dict[str, Any]
+Reply = dict[str, Any]
 
 _LAST_EXIT_CODE = 255
 _LAST_SIGNAL = 127
@@ -47,7 +47,7 @@ class Route:
 
     method: str
     path: str
-    answer: Callable[[Asked], Awaitable[Answer]]
+    answer: Callable[[Asked], Awaitable[Reply]]
     query: frozenset[str] = field(default_factory=frozenset)
     body: frozenset[str] = field(default_factory=frozenset)
     long: bool = False
@@ -108,12 +108,12 @@ class Routes:
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
-    async def _prolog(self, asked: Asked) -> Answer:
+    async def _prolog(self, asked: Asked) -> Reply:
         job_id, seconds = parsing.job_id(asked.path["id"]), asked.query.seconds("wait")
         await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
         first: list[int] = []
 
-        def enough(answer: Answer) -> bool:
+        def enough(answer: Reply) -> bool:
             # A start that was given up may be followed by another at once, for which Slurm runs a prolog of its own.
             first[:] = first or [answer["starts"]]
             return answer["state"] not in _COMING or answer["starts"] != first[0]
@@ -126,12 +126,12 @@ class Routes:
             enough,
         )
 
-    async def _epilog(self, asked: Asked) -> Answer:
+    async def _epilog(self, asked: Asked) -> Reply:
         job_id = parsing.job_id(asked.path["id"])
         await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
         return await self._do(asked, lambda: self._requests.state(job_id))
 
-    async def _room(self, asked: Asked) -> Answer:
+    async def _room(self, asked: Asked) -> Reply:
         room = parsing.job_id(asked.path["id"])
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
@@ -140,7 +140,7 @@ class Routes:
 
     # -- the wrapper, and who logs in ----------------------------------------------------------------------------
 
-    async def _access(self, asked: Asked) -> Answer:
+    async def _access(self, asked: Asked) -> Reply:
         name, seconds, wrapper = asked.vjob, asked.query.seconds("wait"), asked.query.flag("wrapper")
         asked.query.host("host")
         job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name), wrapper=wrapper)
@@ -153,11 +153,11 @@ class Routes:
             latest_only=wrapper,
         )
 
-    async def _started_script(self, asked: Asked) -> Answer:
+    async def _started_script(self, asked: Asked) -> Reply:
         name = asked.vjob
         return await self._do(asked, lambda: self._requests.started(asked.uid, name), wrapper=True)
 
-    async def _attached(self, asked: Asked) -> Answer:
+    async def _attached(self, asked: Asked) -> Reply:
         name = asked.vjob
         roster = self._requests.roster
         entry = roster.known(name)
@@ -165,7 +165,7 @@ class Routes:
             entry = await self._do(asked, lambda: roster.look_up(name), wrapper=True)
         return self._requests.attached(asked.uid, entry)
 
-    async def _finished(self, asked: Asked) -> Answer:
+    async def _finished(self, asked: Asked) -> Reply:
         name = asked.vjob
         code, signal = (
             asked.body.integer("exit_code", 0, _LAST_EXIT_CODE),
@@ -175,53 +175,53 @@ class Routes:
 
     # -- operations ----------------------------------------------------------------------------------------------
 
-    async def _suspend(self, asked: Asked) -> Answer:
+    async def _suspend(self, asked: Asked) -> Reply:
         name = asked.vjob
         return await self._begin(asked, lambda: self._requests.suspend(asked.uid, name))
 
-    async def _resume(self, asked: Asked) -> Answer:
+    async def _resume(self, asked: Asked) -> Reply:
         name, to = asked.vjob, asked.body.node("to")
         return await self._begin(asked, lambda: self._requests.resume(asked.uid, name, to))
 
-    async def _migrate(self, asked: Asked) -> Answer:
+    async def _migrate(self, asked: Asked) -> Reply:
         name, vm, to = asked.vjob, asked.body.vm("vm"), asked.body.node("to")
         return await self._begin(asked, lambda: self._requests.migrate(asked.uid, name, vm, to))
 
-    async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Answer:
+    async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Reply:
         return {"operation": (await self._do(asked, begin)).id}
 
-    async def _states(self, asked: Asked) -> Answer:
+    async def _states(self, asked: Asked) -> Reply:
         return {"states": await self._do(asked, lambda: self._requests.asides(asked.uid))}
 
-    async def _take_back(self, asked: Asked) -> Answer:
+    async def _take_back(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
         return await self._begin(asked, lambda: self._requests.take_back(asked.uid, number))
 
-    async def _drop_states(self, asked: Asked) -> Answer:
+    async def _drop_states(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
         return await self._do(asked, lambda: self._requests.drop_aside(asked.uid, number))
 
-    async def _new_store(self, asked: Asked) -> Answer:
+    async def _new_store(self, asked: Asked) -> Reply:
         store = asked.body.node("store")
         return await self._do(asked, lambda: self._requests.new_store(asked.uid, store))
 
-    async def _confirm(self, asked: Asked) -> Answer:
+    async def _confirm(self, asked: Asked) -> Reply:
         vjobs = asked.body.vjobs("vjobs")
         return {"confirmed": await self._do(asked, lambda: self._requests.confirm(asked.uid, vjobs))}
 
-    async def _node_gone(self, asked: Asked) -> Answer:
+    async def _node_gone(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
         return await self._do(asked, lambda: self._requests.node_gone(asked.uid, node))
 
-    async def _node_fence(self, asked: Asked) -> Answer:
+    async def _node_fence(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
         return await self._do(asked, lambda: self._requests.node_fence(asked.uid, node))
 
-    async def _node_back(self, asked: Asked) -> Answer:
+    async def _node_back(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
         return await self._do(asked, lambda: self._requests.node_back(asked.uid, node))
 
-    async def _operation(self, asked: Asked) -> Answer:
+    async def _operation(self, asked: Asked) -> Reply:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
         return await self._waits.until(
             ("operation", number),
@@ -233,46 +233,46 @@ class Routes:
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
-    async def _pause(self, asked: Asked) -> Answer:
+    async def _pause(self, asked: Asked) -> Reply:
         return await self._do(asked, lambda: self._requests.pause(asked.uid))
 
-    async def _unpause(self, asked: Asked) -> Answer:
+    async def _unpause(self, asked: Asked) -> Reply:
         return await self._do(asked, lambda: self._requests.unpause(asked.uid))
 
-    async def _plan(self, asked: Asked) -> Answer:
+    async def _plan(self, asked: Asked) -> Reply:
         dot = asked.query.flag("dot")
         preview = await self._previews.newest()
 
-        def show() -> Answer:
+        def show() -> Reply:
             return plan_views.preview_view(preview.found, preview.time, self._context.ledger.plans.pause, dot=dot)
 
         return await self._do(asked, show)
 
-    async def _cycles(self, asked: Asked) -> Answer:
+    async def _cycles(self, asked: Asked) -> Reply:
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
         return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._context, limit))}
 
-    async def _one_cycle(self, asked: Asked) -> Answer:
+    async def _one_cycle(self, asked: Asked) -> Reply:
         number = parsing.cycle_number(asked.path["number"])
         return await self._do(asked, lambda: plan_views.cycle_view(self._context, number))
 
-    async def _decisions(self, asked: Asked) -> Answer:
+    async def _decisions(self, asked: Asked) -> Reply:
         name = asked.vjob
         return {"decisions": await self._do(asked, lambda: plan_views.decision_views(self._context, name))}
 
     # -- lists ---------------------------------------------------------------------------------------------------
 
-    async def _vjobs(self, asked: Asked) -> Answer:
+    async def _vjobs(self, asked: Asked) -> Reply:
         ended = asked.query.flag("ended")
         return {"vjobs": await self._do(asked, lambda: views.vjob_views(self._context, ended=ended))}
 
-    async def _vms(self, asked: Asked) -> Answer:
+    async def _vms(self, asked: Asked) -> Reply:
         return {"vms": await self._do(asked, lambda: views.vm_views(self._context))}
 
-    async def _nodes(self, asked: Asked) -> Answer:
+    async def _nodes(self, asked: Asked) -> Reply:
         return {"nodes": await self._do(asked, lambda: views.node_views(self._context, self._cycle.seen))}
 
-    async def _events(self, asked: Asked) -> Answer:
+    async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
         vjob = asked.query.display_id("vjob")
@@ -282,10 +282,10 @@ class Routes:
 
         return {"events": await self._do(asked, read)}
 
-    async def _status(self, asked: Asked) -> Answer:
+    async def _status(self, asked: Asked) -> Reply:
         report = self._cycle.report
 
-        def look() -> Answer:
+        def look() -> Reply:
             pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
             return {"paused": plan_views.pause_view(pause), "last_plan": last}
 
@@ -303,5 +303,5 @@ class Routes:
 _COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})
 
 
-def _runs(answer: Answer) -> bool:
+def _runs(answer: Reply) -> bool:
     return bool(answer["state"] == VJobState.RUNNING)

@@ -115,7 +115,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ActionRow:
     """One of the five actions on one VM (and the copy of a state file that a remote resume needs)."""
 
     id: int

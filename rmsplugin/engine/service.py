@@ -21,7 +21,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.routes import Answer, Asked, Route, Routes
+from rmsplugin.engine.routes import Asked, Reply, Route, Routes
 from rmsplugin.engine.sealing import AnswerTooLargeError, CallerIdentity, seal_response, verify_request
 from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.waits import TooManyError, Waits
@@ -171,7 +171,7 @@ class Service:
         headers, method, path = request.headers, request.method, request.raw_path
         return await self._by_turns(request.remote, lambda: verify_request(headers, method, path, data))
 
-    async def _sealed(self, identity: CallerIdentity, status: int, body: Answer) -> web.Response:
+    async def _sealed(self, identity: CallerIdentity, status: int, body: Reply) -> web.Response:
         text = await self._by_turns(identity.uid, lambda: seal_response(identity, status, body))
         return _response(status, text, SEALED_TYPE, sealed=True)
 
@@ -182,7 +182,7 @@ class Service:
         except TimeoutError:
             raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
 
-    async def _answer(self, route: Route, request: web.Request, data: bytes, uid: int) -> tuple[int, Answer]:
+    async def _answer(self, route: Route, request: web.Request, data: bytes, uid: int) -> tuple[int, Reply]:
         transport = request.transport
         if transport is None:
             return 400, {"error": "the connection has ended"}
@@ -232,12 +232,12 @@ async def _read(request: web.Request) -> bytes:
         raise BadRequestError(f"the body cannot be read: {type(error).__name__}") from None
 
 
-async def _unknown(asked: Asked) -> Answer:
+async def _unknown(asked: Asked) -> Reply:
     raise NotFoundError("there is no such request in the engine's API (docs/protocols.md, section 2)")
 
 
-def _refuses_method(allowed: list[str]) -> Callable[[Asked], Awaitable[Answer]]:
-    async def answer(asked: Asked) -> Answer:
+def _refuses_method(allowed: list[str]) -> Callable[[Asked], Awaitable[Reply]]:
+    async def answer(asked: Asked) -> Reply:
         raise BadRequestError(f"this path takes {' or '.join(allowed)} only")
 
     return answer

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Answer, VMName
+from rmsplugin.node_agent.verbs import Agent, Reply, VMName
 
 _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -57,7 +57,7 @@ def _fail(error: AgentError) -> int:
     return 1
 
 
-def _report(answer: Answer) -> None:
+def _report(answer: Reply) -> None:
     print(json.dumps(answer), flush=True)
 
 
@@ -84,7 +84,7 @@ def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
         raise AgentError("failed", f"not a command of the node agent: {error}") from None
 
 
-def _run(peer: bool, config_path: str | None, words: list[str]) -> Answer:
+def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     verb, *rest = words or [""]
     shared = rest[-1:] == ["--shared"]
     if shared:
@@ -113,27 +113,27 @@ def _take_checkpoint(rest: list[str]) -> int:
     return number
 
 
-def _send(agent: Agent, rest: list[str], options: Options) -> Answer:
+def _send(agent: Agent, rest: list[str], options: Options) -> Reply:
     from rmsplugin.node_agent import transfer  # here: the other verbs start faster without it
 
     vm, digest = VMName(rest[0]), (_size(rest[2]), _blake2b(rest[3]))
     return transfer.send(agent, vm, _node(rest[1]), digest, _report, options.checkpoint)
 
 
-def _reach(agent: Agent, rest: list[str]) -> Answer:
+def _reach(agent: Agent, rest: list[str]) -> Reply:
     from rmsplugin.node_agent import transfer
 
     return transfer.reach(agent, _node(rest[0]))
 
 
-def _receive(agent: Agent, rest: list[str], options: Options) -> Answer:
+def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
     from rmsplugin.node_agent import transfer
 
     return transfer.receive(agent, VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), options.checkpoint)
 
 
 #: Verb and number of words after it -> the call.
-_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Answer]] = {
+_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0])),
     ("put-seed", 1): lambda agent, rest, options: agent.put_seed(VMName(rest[0])),
     ("make-overlay", 2): lambda agent, rest, options: agent.make_overlay(VMName(rest[0]), rest[1]),

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from rmsplugin.node_agent import compression, files
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Answer, Report, VMName, incoming_path, lock_state
+from rmsplugin.node_agent.verbs import Agent, Reply, Report, VMName, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
 
@@ -32,7 +32,7 @@ except libvirt.libvirtError as error:
 """
 
 
-def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Answer:
+def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Reply:
     """Copy the final file, of this size and digest, to the other node's store."""
     size, blake2b = digest
     final, _ = agent.state_paths(vm, False, checkpoint)
@@ -55,7 +55,7 @@ def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: R
     return _answer(node, output, errors)
 
 
-def reach(agent: Agent, node: str) -> Answer:
+def reach(agent: Agent, node: str) -> Reply:
     """Try the other node's agent and its libvirt from here; what is wrong with each, or nothing."""
     uri = agent.config.migrate_uri.replace("{node}", node)
     wrong = _attempt([*_ssh(agent), node, "space"])
@@ -113,7 +113,7 @@ def _pour(path: Path, pipe: IO[bytes], report: Report) -> None:
             pulse.beat(done)
 
 
-def _answer(node: str, output: bytes, errors: bytes) -> Answer:
+def _answer(node: str, output: bytes, errors: bytes) -> Reply:
     try:
         answer: Any = json.loads(output.splitlines()[-1])
         if "error" not in answer:
@@ -125,7 +125,7 @@ def _answer(node: str, output: bytes, errors: bytes) -> Answer:
     raise AgentError(kind if kind in ("no_space", "corrupt", "exists") else "failed", f"{node}: {message}")
 
 
-def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int = 0) -> Answer:
+def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int = 0) -> Reply:
     """Take the state that ``send`` brings on standard input; nothing happens if it is here already.
 
     Another node calls this, and must not be able to take away what is here: another state of the VM is left alone,

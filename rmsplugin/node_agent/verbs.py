@@ -17,8 +17,8 @@ from rmsplugin.node_agent import compression, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 
-Answer = dict[str, Any]
-Report = Callable[[Answer], None]
+Reply = dict[str, Any]
+Report = Callable[[Reply], None]
 
 _CONFIG_LIMIT_BYTES = 64 * 1024
 _SEED_LIMIT_BYTES = 4 << 20
@@ -61,7 +61,7 @@ class Agent:
         files.make_private(directory, _STORE_MODE)
         return directory
 
-    def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Answer:
+    def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Reply:
         """Set up the store; one that has a marker keeps it. ``expected``: a state that must be there to be seen."""
         directory = self._config.store_of(shared)
         if shared and not directory.is_dir():
@@ -80,7 +80,7 @@ class Agent:
         """What the settings say."""
         return self._config
 
-    def put_config(self, vm: VMName) -> Answer:
+    def put_config(self, vm: VMName) -> Reply:
         """Standard input becomes the VM's configuration; its console log is made here too, so that it is private."""
         content = _standard_input(_CONFIG_LIMIT_BYTES)
         directory = self._vm_dir()
@@ -91,7 +91,7 @@ class Agent:
                 files.create(console).close()
         return {"bytes": len(content)}
 
-    def put_seed(self, vm: VMName) -> Answer:
+    def put_seed(self, vm: VMName) -> Reply:
         """Standard input becomes the VM's seed ISO."""
         content = _standard_input(_SEED_LIMIT_BYTES)
         directory = self._vm_dir()
@@ -99,7 +99,7 @@ class Agent:
             files.write_whole(directory / f"{vm.name}.iso", content)
         return {"bytes": len(content)}
 
-    def make_overlay(self, vm: VMName, base: str) -> Answer:
+    def make_overlay(self, vm: VMName, base: str) -> Reply:
         """An overlay on a base that the settings name."""
         import subprocess  # here: the other verbs start faster without it
 
@@ -119,14 +119,14 @@ class Agent:
                 files.sync_directory(directory)
         return {}
 
-    def drop_config(self, vm: VMName) -> Answer:
+    def drop_config(self, vm: VMName) -> Reply:
         """Remove everything in the VMs' directory that is this VM's, rotated console logs included."""
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
             files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
         return {}
 
-    def stat(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Answer:
+    def stat(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
         """What there is of the VM's state."""
         final, partial = self.state_paths(vm, shared, checkpoint)
         final_bytes, partial_bytes = files.size_of(final), files.size_of(partial)
@@ -138,7 +138,7 @@ class Agent:
             "free_bytes": files.free_bytes(final.parent),
         }
 
-    def seal(self, vm: VMName, shared: bool, report: Report, checkpoint: int = 0) -> Answer:
+    def seal(self, vm: VMName, shared: bool, report: Report, checkpoint: int = 0) -> Reply:
         """Have the partial file on disk, digest it and give it its final name, all in one reading.
 
         Asked again, when the answer did not reach the engine, it digests the final file.
@@ -159,7 +159,7 @@ class Agent:
             files.sync_directory(final.parent)
         return {"bytes": size, "blake2b": blake2b}
 
-    def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Answer:
+    def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Reply:
         """Read the final file."""
         final, _ = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, shared=True):
@@ -167,14 +167,14 @@ class Agent:
             compression.require_program(final)
         return {}
 
-    def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Answer:
+    def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
         """Remove final and partial file, and what a copy that broke off has left."""
         final, partial = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm):
             files.remove(final, partial, incoming_path(final))
         return {}
 
-    def use_checkpoint(self, vm: VMName, number: int, shared: bool) -> Answer:
+    def use_checkpoint(self, vm: VMName, number: int, shared: bool) -> Reply:
         """Make a checkpoint the VM's state, by a second name of the same file; nothing happens if it is already."""
         final, _ = self.state_paths(vm, shared)
         source, _ = self.state_paths(vm, shared, number)
@@ -189,7 +189,7 @@ class Agent:
             files.sync_directory(final.parent)
         return {}
 
-    def list_files(self, shared: bool) -> Answer:
+    def list_files(self, shared: bool) -> Reply:
         """All VMs that there are files of; a VM of which a console log or a half-written file is left counts too."""
         names = [path.name for path in self.store(shared).iterdir()]
         configs = {path.name.partition(".")[0] for path in self._vm_dir().iterdir()}
@@ -199,28 +199,28 @@ class Agent:
             "configs": _vms(configs),
         }
 
-    def space(self, shared: bool) -> Answer:
+    def space(self, shared: bool) -> Reply:
         """Room in the store, and its marker; nothing is made."""
         directory = self._config.store_of(shared)
         there = next(path for path in (directory, *directory.parents) if path.is_dir())
         return {"free_bytes": files.free_bytes(there), "marker": store.marker_of(directory)}
 
-    def put_aside(self, vm: VMName, number: int, shared: bool) -> Answer:
+    def put_aside(self, vm: VMName, number: int, shared: bool) -> Reply:
         """Give state and disk of the VM names by which nothing uses or drops them; what is not there is left out."""
         return self._rename(vm, [(plain, aside) for plain, aside in self._aside_paths(vm, number, shared)], shared)
 
-    def take_back(self, vm: VMName, number: int, shared: bool) -> Answer:
+    def take_back(self, vm: VMName, number: int, shared: bool) -> Reply:
         """Undo ``put_aside``."""
         return self._rename(vm, [(aside, plain) for plain, aside in self._aside_paths(vm, number, shared)], shared)
 
-    def drop_aside(self, vm: VMName, number: int, shared: bool) -> Answer:
+    def drop_aside(self, vm: VMName, number: int, shared: bool) -> Reply:
         """Remove what ``put_aside`` left."""
         paths = self._aside_paths(vm, number, shared)
         with files.lock(self.store(shared), vm.identity):
             files.remove(*(aside for _, aside in paths))
         return {}
 
-    def verify_aside(self, vm: VMName, number: int, size: int, blake2b: str, shared: bool) -> Answer:
+    def verify_aside(self, vm: VMName, number: int, size: int, blake2b: str, shared: bool) -> Reply:
         """Read the state that was put aside."""
         _, aside = self._aside_paths(vm, number, shared)[0]
         with files.lock(aside.parent, vm.identity, shared=True):
@@ -233,7 +233,7 @@ class Agent:
         plain = [state, *(self._vm_dir() / f"{vm.name}.{kind}" for kind in ("qcow2", "iso"))]
         return [(path, path.with_name(f"aside-{number}.{path.name}")) for path in plain]
 
-    def _rename(self, vm: VMName, pairs: list[tuple[Path, Path]], shared: bool) -> Answer:
+    def _rename(self, vm: VMName, pairs: list[tuple[Path, Path]], shared: bool) -> Reply:
         with files.lock(self.store(shared), vm.identity):
             if all(files.size_of(path) is None for pair in pairs for path in pair):
                 raise AgentError("not_found", f"no state of {vm.name}")
@@ -246,7 +246,7 @@ class Agent:
                 files.sync_directory(source.parent)
         return {"state": files.size_of(pairs[0][1]) is not None}
 
-    def check(self) -> Answer:
+    def check(self) -> Reply:
         """Describe the node without changing it."""
         config = self._config
         return {
@@ -296,7 +296,7 @@ def _vms(names: Any) -> list[str]:
     return sorted(name for name in names if parse_vm_name(name))
 
 
-def _describe(path: Path) -> Answer:
+def _describe(path: Path) -> Reply:
     try:
         status = path.stat()
     except OSError:
