@@ -47,8 +47,8 @@ class SteadyClock:
     def ahead_s(self) -> float:
         """By how much it is ahead of the host's clock; negative: behind it."""
         with self._lock:
-            self._look()
-            return self._time - self._wall()
+            wall = self._look()
+            return self._time - wall
 
     def problem(self) -> str:
         """What is to be said of the host's clock; empty if nothing is."""
@@ -58,19 +58,25 @@ class SteadyClock:
         how = f"set {'back' if ahead_s > 0 else 'forward'} by about {abs(ahead_s) / 60:.0f} minutes"
         return f"the clock of this host was {how}: the engine goes by its own, and takes the new time over slowly"
 
-    def _look(self) -> None:
-        monotonic = self._monotonic()
+    def _look(self) -> float:
+        """Go on to now. Returns the host's time."""
+        before, wall, monotonic = self._monotonic(), self._wall(), self._monotonic()
         passed = max(0.0, monotonic - self._last)
         self._last = monotonic
-        expected, wall = self._time + passed, self._wall()
-        if abs(wall - expected) <= _RATE * passed:
+        expected = self._time + passed
+        # Who is kept waiting between two readings, on a busy machine, has seen no jump.
+        if abs(wall - expected) <= _RATE * passed + (monotonic - before):
             self._time = max(self._time, wall)
         else:
             self._time = expected + (_RATE if wall > expected else -_RATE) * passed
+        return wall
 
 
 def of_the_rms(snapshot: RmsSnapshot, ahead_s: float) -> RmsSnapshot:
-    """The snapshot with its times brought to a clock that is ahead of the RMS's; 0 stays what it means: none."""
+    """The snapshot with its times brought to a clock that is ahead of the RMS's; 0 stays what it means: none.
+
+    Times of submission stay as they are: they are the order of the queue, and each may be read with another difference.
+    """
     shift = round(ahead_s)
     if not shift:
         return snapshot
@@ -83,7 +89,6 @@ def of_the_rms(snapshot: RmsSnapshot, ahead_s: float) -> RmsSnapshot:
         jobs=tuple(
             replace(
                 job,
-                submit_time=moved(job.submit_time),
                 start_time=moved(job.start_time),
                 end_time=moved(job.end_time),
                 preempt_time=moved(job.preempt_time),

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rmsplugin.adapters.rms.base import RmsReservation, RmsSnapshot
+from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsReservation, RmsSnapshot
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.steady_clock import SteadyClock, of_the_rms
 
@@ -105,3 +105,25 @@ def test_a_periodic_act_is_repeated() -> None:
     periodic.start()
     assert all(acted.acquire(timeout=10) for _ in range(3))
     periodic.close()
+
+
+def test_who_is_kept_waiting_while_it_looks_sees_no_jump() -> None:
+    now = [1000.0]
+
+    def wall() -> float:
+        now[0] += 3.0  # the thread has its turn again only then
+        return now[0] + 1e6
+
+    clock = SteadyClock(wall=wall, monotonic=lambda: now[0])
+    for _ in range(3):
+        assert round(clock.ahead_s()) == 0
+
+
+def test_the_order_of_the_queue_is_slurms_whatever_the_clock_does() -> None:
+    job = RmsJob(
+        *("7", 7, "vjob", "alice", 1000, "count", JobState.PENDING, "PENDING", "Licenses", False, True, False),
+        *(1, 96, 1, 5000, True, (), "", 0),
+        start_time=6000,
+    )
+    [moved] = of_the_rms(RmsSnapshot(jobs=(job,)), 300.0).jobs
+    assert (moved.submit_time, moved.start_time) == (5000, 6300)
