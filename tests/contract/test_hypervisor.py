@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -820,10 +821,14 @@ def test_unreachable_hypervisor(world: World, fault: str) -> None:
         lambda: world.hypervisor.boot(A, spec("vjob9005-0"), timeout_s=5),
         lambda: world.hypervisor.abort_job(A, VM),
     ]
-    with getattr(world, fault)(A):
-        for call in calls:
-            with at_most(SLACK_S), pytest.raises(UnavailableError):
-                call()
+
+    def is_given_up(call: Callable[[], object]) -> None:
+        with at_most(SLACK_S), pytest.raises(UnavailableError):
+            call()
+
+    with getattr(world, fault)(A), ThreadPoolExecutor(len(calls)) as pool:
+        for each in [pool.submit(is_given_up, call) for call in calls]:
+            each.result()
         assert world.hypervisor.list_vms(B) == {}
     eventually(lambda: power(world, A) is VMPower.RUNNING)
 
