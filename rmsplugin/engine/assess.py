@@ -166,9 +166,11 @@ class _Assessor:
         vms = self._vms[vjob.job_id]
         step = self._steps.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
+        # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
+        ended = vjob.finished or (job is not None and job.state is JobState.ENDED)
         return VJobFacts(
             name=vjob.display_id,
-            vms=tuple(self._vm(vjob, vm, step, preemptible) for vm in vms),
+            vms=tuple(self._vm(vjob, vm, step, preemptible, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, step),
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
@@ -178,13 +180,13 @@ class _Assessor:
             state_s=max(0.0, self._seen.taken - vjob.state_since),
         )
 
-    def _vm(self, vjob: VJobRow, vm: VMRow, step: Step | None, preemptible: bool) -> VMFacts:
+    def _vm(self, vjob: VJobRow, vm: VMRow, step: Step | None, preemptible: bool, ended: bool) -> VMFacts:
         overhead_mib = self._context.settings.nodes.memory_overhead_mib
         cpus = observed_cpus(self._context, vjob, vm) if preemptible else None
         holds = frozenset({vm.host, vm.destination} - {""})
         location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
         ends = "" if step is None and vjob.state in _GOES else vm.destination or vm.host
-        will_hold = _promised(step, vm.name, ends)
+        will_hold = frozenset() if ended else _promised(step, vm.name, ends)
         return VMFacts(VM(vm.name, vm_demand(vjob.geometry, overhead_mib, cpus)), location, holds, will_hold)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,10 @@ def running(world: World, count: int, **options: object) -> list[int]:
         world.until(job, S.RUNNING)
         world.context.ledger.update_vjob(job, script_started=True)
     return jobs
+
+
+def known(world: World) -> set[int]:
+    return {vjob.job_id for vjob in world.context.ledger.vjobs()}
 
 
 def states(world: World, jobs: list[int]) -> list[VJobState]:
@@ -101,6 +106,25 @@ def test_with_nothing_changed_the_next_cycles_do_nothing(world: World) -> None:
         world.tick(60)
     assert len(world.context.ledger.plans.plans(100)) == plans
     assert world.context.ledger._rows("select * from decisions") == decisions
+
+
+def test_nobody_passes_the_head_of_the_queue_because_of_a_start_that_is_pointless(world: World) -> None:
+    """Its job has no time limit, but has ended: what it holds comes back soon, and the head has its turn then."""
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
+    released = threading.Event()
+    world.hypervisor.hook_next("boot", Point.DURING, lambda: released.wait(20))
+    pointless = world.submit(vms=1, cpus=2)
+    while pointless not in known(world) or world.state(pointless) is not S.STARTING:
+        world.cycle_beside()
+    world.rms.cancel(pointless)
+    large = world.submit(vms=3, cpus=2)
+    small = world.submit(vms=1, cpus=2, time_limit_s=10_000.0)
+    for _ in range(4):
+        world.cycle_beside()
+        assert world.state(small) is S.WAITING
+    released.set()
+    world.until(large, S.RUNNING)
+    assert world.state(small) is S.WAITING
 
 
 def test_where_the_admin_has_not_switched_it_on_nothing_is_suspended_and_nothing_is_moved(world: World) -> None:
