@@ -32,6 +32,7 @@ from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.single import ENGINE
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.configuration import Configuration
@@ -232,7 +233,7 @@ class Cycle:
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
             require_answers(self._context, self._context.ledger.vms(vjob.job_id))
-            self._placing.resume(seen, vjob, "", reason, "engine")
+            self._placing.resume(seen, vjob, "", reason, ENGINE)
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
             self._context.rms.suspend(vjob.job_id)

@@ -241,41 +241,46 @@ class LibvirtHypervisor:
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """See ``base.Hypervisor``."""
-        before = self._find(node, name)
-        if before is None:
-            raise NotFoundError(f"no VM {name} on {node}")
-        if before is VMPower.POSTCOPY_FAILED:
-            raise OperationFailedError(f"{name} on {node} cannot be saved: {_HALF}")
         parameters = {libvirt.VIR_DOMAIN_SAVE_PARAM_FILE: path}
-        call = self._link(node).start(
-            f"saving {name}", lambda conn: bool(conn.lookupByName(name).saveParams(parameters, 0))
+        self._write_state(
+            node, name, f"saving {name}", lambda domain: domain.saveParams(parameters, 0), timeout_s, progress
         )
-        try:
-            self._watch(call, node, name, timeout_s, progress)
-        except RmspluginError:
-            self._keep_running(node, name, before)
-            raise
 
     def checkpoint(
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
         """See ``base.Hypervisor``."""
-        before = self._find(node, name)
-        if before is None:
-            raise NotFoundError(f"no VM {name} on {node}")
         xml = self._query(node, f"describing {name}", lambda conn: str(conn.lookupByName(name).XMLDesc(0)))
         if has_disks(xml):
             # libvirt would make an overlay of each disk, and another one with each further checkpoint.
             raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
         # Not live: then it is written once, and takes no more room than the memory in use.
-        call = self._link(node).start(
+        snapshot, flags = snapshot_xml(path), libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
+        self._write_state(
+            node,
+            name,
             f"making a checkpoint of {name}",
-            lambda conn: bool(
-                conn.lookupByName(name).snapshotCreateXML(
-                    snapshot_xml(path), libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
-                )
-            ),
+            lambda domain: domain.snapshotCreateXML(snapshot, flags),
+            timeout_s,
+            progress,
         )
+
+    def _write_state(
+        self,
+        node: str,
+        name: str,
+        what: str,
+        write: Callable[[libvirt.virDomain], object],
+        timeout_s: float,
+        progress: Progress | None,
+    ) -> None:
+        """Have the VM's state written to a file; after a failure the VM is as it was."""
+        before = self._find(node, name)
+        if before is None:
+            raise NotFoundError(f"no VM {name} on {node}")
+        if before is VMPower.POSTCOPY_FAILED:
+            raise OperationFailedError(f"{name} on {node} cannot be saved: {_HALF}")
+        call = self._link(node).start(what, lambda conn: bool(write(conn.lookupByName(name))))
         try:
             self._watch(call, node, name, timeout_s, progress)
         except RmspluginError:
