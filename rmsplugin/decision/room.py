@@ -7,6 +7,7 @@ that count processors, and be used on nodes with CPUs and memory.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.packing.first_fit import FirstFit
 
 Item = TypeVar("Item")
+
+_Nodes = tuple[frozenset[str] | None, frozenset[str]]  # those that a vjob may use, those that it may not
 
 
 class Room(Protocol[Item]):
@@ -110,24 +113,42 @@ class Site:
 
 
 class NodeRoom:
-    """Room on nodes with CPUs and memory; ``members`` are in queue order, after those that are pinned."""
+    """Room on nodes with CPUs and memory: ``pinned`` members and packed ones, both in queue order."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.members: list[VJob] = []
+        self.pinned: list[VJob] = []
+        self.packed: list[VJob] = []
         self.placement: dict[str, str] = {}
         self._packing = FirstFit.on(site.configuration.nodes)
         self._free = self._packing.total_free
+        self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
         self._ahead: NodeRoom | None = None
-        self._ahead_count = 0  # so many members, of those not pinned, are in it
+        self._ahead_count = 0  # so many packed members are in it
+
+    @property
+    def members(self) -> list[VJob]:
+        """Whoever runs in it: those that are pinned, then those that are packed."""
+        return [*self.pinned, *self.packed]
+
+    def behind(self, vjob: VJob) -> list[VJob]:
+        """The members behind a vjob in the queue."""
+        return [*self._after(self.pinned, vjob), *self._after(self.packed, vjob)]
+
+    def _after(self, members: list[VJob], vjob: VJob) -> list[VJob]:
+        return members[bisect_right(members, self.site.position[vjob.name], key=self._position) :]
+
+    def _position(self, vjob: VJob) -> int:
+        return self.site.position[vjob.name]
 
     def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
         """Take what a vjob's VMs demand where they are, whether or not there is room."""
         for vm in vjob.vms:
             self._packing.take(vm, placement[vm.name])
         self._free = self._packing.total_free
+        self._free_on = {}
         self.placement.update(placement)
-        self.members.append(vjob)
+        self.pinned.append(vjob)
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""
@@ -140,17 +161,15 @@ class NodeRoom:
         if placed is None:
             return False
         self._free -= demand
+        self._free_on = {}
         self.placement.update(placed)
-        self.members.append(vjob)
+        self.packed.append(vjob)
         return True
 
     def add(self, item: VJob) -> bool:
         """Take one more if all fit together, packed from scratch in queue order; otherwise change nothing."""
-        pinned = self.site.pinned
-        if item.name not in pinned:
-            last = next((member for member in reversed(self.members) if member.name not in pinned), None)
-            if last is None or self.site.position[last.name] < self.site.position[item.name]:
-                return self.append(item)
+        if item.name not in self.site.pinned and not self._after(self.packed, item):
+            return self.append(item)
         found = None if self.site.effort.is_spent else self.insert(item)
         if found is None:
             return False
@@ -167,7 +186,7 @@ class NodeRoom:
         loosened = {name: nodes for name, nodes in pinned.items() if name not in optional}
         if item.name in pinned or len(loosened) < len(pinned):
             room = NodeRoom(replace(self.site, pinned=loosened))
-            for member in self.members:
+            for member in self.pinned:
                 if member.name in loosened:
                     room.reserve(member, loosened[member.name])
             left = self.site.in_order([item, *(member for member in self.members if member.name not in loosened)])
@@ -178,7 +197,7 @@ class NodeRoom:
             if not ahead.append(item):
                 return None
             self._ahead = None  # with the item in it, it is no longer what is ahead in this room, but in the new one
-            left = [member for member in self.members if member.name not in pinned][count:]
+            left = self.packed[count:]
             room = ahead._copy()
             room._ahead, room._ahead_count = ahead, count + 1
         dropped = []
@@ -191,7 +210,8 @@ class NodeRoom:
 
     def _copy(self) -> NodeRoom:
         copy = object.__new__(NodeRoom)
-        copy.__dict__.update(self.__dict__, members=list(self.members), placement=dict(self.placement))
+        members = {"pinned": list(self.pinned), "packed": list(self.packed)}
+        copy.__dict__.update(self.__dict__, placement=dict(self.placement), **members)
         copy._packing = deepcopy(self._packing)
         return copy
 
@@ -200,16 +220,13 @@ class NodeRoom:
 
         It is kept for the next one, so that a walk along the queue packs nothing twice.
         """
-        position, pinned = self.site.position, self.site.pinned
-        loose = [member for member in self.members if member.name not in pinned]
-        count, until = self._ahead_count, position[vjob.name]
-        if self._ahead is None or (count and position[loose[count - 1].name] > until):
-            self._ahead, count = self.site.pack([m for m in self.members if m.name in pinned]), 0
+        until = bisect_left(self.packed, self.site.position[vjob.name], key=self._position)
+        if self._ahead is None or self._ahead_count > until:
+            self._ahead, self._ahead_count = self.site.pack(self.pinned), 0
             assert self._ahead is not None, "what is pinned is not packed"
-        while count < len(loose) and position[loose[count].name] < until:
-            self._ahead.append(loose[count])
-            count += 1
-        self._ahead_count = count
+        for member in self.packed[self._ahead_count : until]:
+            self._ahead.append(member)
+        self._ahead_count = until
         return self._ahead
 
     def fits_behind(self, vjob: VJob) -> bool:
@@ -239,9 +256,13 @@ class NodeRoom:
 
     def free_for(self, vjob: VJob) -> Resources:
         """What is free on all the nodes together that a vjob may use."""
-        if vjob.nodes is not None:
-            return self._left(name for name in vjob.nodes if vjob.allows(name))
-        return self._free - self._left(vjob.exclude)
+        if vjob.nodes is None and not vjob.exclude:
+            return self._free
+        nodes = (vjob.nodes, vjob.exclude)
+        if nodes not in self._free_on:
+            allowed = (name for name in self.site.up if vjob.allows(name))
+            self._free_on[nodes] = self._packing.total_free_on(allowed)
+        return self._free_on[nodes]
 
     def largest_free_for(self, vjob: VJob) -> Resources:
         """The most CPUs and the most memory free on any node that a vjob may use, not necessarily the same one."""
@@ -249,8 +270,3 @@ class NodeRoom:
             return self._packing.largest_free
         free = [self._packing.free(name) for name in self.site.up if vjob.allows(name)]
         return Resources(max(0.0, *(each.cpus for each in free)), max(0, *(each.memory_mib for each in free)))
-
-    def _left(self, names: Iterable[str]) -> Resources:
-        """What is left of these nodes; an overloaded node has nothing left, which is not the others' debt."""
-        left = (self._packing.free(name) for name in set(names))
-        return sum((Resources(max(0.0, each.cpus), max(0, each.memory_mib)) for each in left), NOTHING)

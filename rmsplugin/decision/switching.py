@@ -59,8 +59,7 @@ class Round:
                 self._consider(vjob)
 
     def _consider(self, vjob: VJob) -> None:
-        position = self.room.site.position
-        behind = [each for each in self.room.members if position[each.name] > position[vjob.name]]
+        behind = self.room.behind(vjob)
         candidates = [each for each in behind if each.preemptible and each.name not in self.protected]
         if not candidates:
             if self.room.add(vjob):

@@ -83,7 +83,7 @@ class _Assessor:
         self._unclean = {node for node, _ in context.ledger.nodes.left_behind()}
         self._resting = context.ledger.failures.resting()
         self._failures = context.ledger.failures.of_vjobs()
-        self._jobs = {job.job_id: job for job in seen.rms.jobs if job.split}
+        self._jobs = seen.jobs
         self._steps: dict[str, Step] = {}
         for step in context.ledger.plans.open_steps():
             known = self._steps.get(step.vjob)

@@ -77,7 +77,7 @@ class Checkpointing:
 
     def _may(self, seen: Observation, vjob: VJobRow, vms: Collection[VMRow]) -> bool:
         """Whether one can be taken now: the vjob runs, settled, and all its VMs are seen where they should be."""
-        job = next((job for job in seen.rms.jobs if job.job_id == vjob.job_id and job.split), None)
+        job = seen.jobs.get(vjob.job_id)
         return (
             self._interval_s(vjob) > 0
             and vjob.state is VJobState.RUNNING

@@ -37,6 +37,7 @@ from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState, parse_vm_name
+from rmsplugin.turns import uncollected
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Cycle:
 
     def run(self) -> CycleReport:
         """One cycle. What goes wrong is in the report; the next cycle tries again."""
-        with self.lock:
+        with self.lock, uncollected():
             return self._run_reported()
 
     def _run_reported(self) -> CycleReport:
@@ -295,7 +296,7 @@ class Cycle:
             RefusedError: the next cycle would decide nothing.
             UnavailableError: the RMS does not answer, or the engine ends.
         """
-        with self.lock:
+        with self.lock, uncollected():
             seen = observe(self._context)
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")

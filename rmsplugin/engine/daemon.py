@@ -36,6 +36,7 @@ from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
+from rmsplugin.turns import take_short_turns
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ _LOOK_S = 0.1
 def main(settings: Settings) -> int:
     """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code."""
     _log_to_stderr()
+    take_short_turns()
     try:
         state_dir = prepare_state_dir(settings)
         lock = _only_one(state_dir)

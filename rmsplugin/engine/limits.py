@@ -20,8 +20,7 @@ class Limits:
 
     def look(self, seen: Observation) -> None:
         """Notice whose jobs have ended (or are back in the queue) since the last cycle."""
-        jobs = [job for job in seen.rms.jobs if job.split]
-        now = {job.job_id: job.user for job in jobs if job.completing or job.state in _UNDER_WAY}
+        now = {job_id: job.user for job_id, job in seen.jobs.items() if job.completing or job.state in _UNDER_WAY}
         for job_id in self._under_way.keys() - now.keys():
             self._eased[self._under_way[job_id]] = seen.taken
         self._under_way = now

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rmsplugin.adapters.hypervisor.base import VMInfo, VMStatistics
-from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
 from rmsplugin.engine.steady_clock import of_the_rms
@@ -42,9 +43,22 @@ class Observation:
     #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
     allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
 
+    @cached_property
+    def jobs(self) -> dict[int, RmsJob]:
+        """The jobs of all partitions by id, without elements of arrays that have no id of their own yet."""
+        return {job.job_id: job for job in self.rms.jobs if job.split}
+
+    @cached_property
+    def _nodes_of(self) -> dict[str, list[str]]:
+        nodes: dict[str, list[str]] = {}
+        for node, vms in self.vms.items():
+            for vm in vms:
+                nodes.setdefault(vm, []).append(node)
+        return nodes
+
     def where(self, vm: str) -> list[str]:
         """Nodes on which the VM was seen."""
-        return [node for node, vms in self.vms.items() if vm in vms]
+        return self._nodes_of.get(vm, [])
 
 
 @dataclass(frozen=True, slots=True)

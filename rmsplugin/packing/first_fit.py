@@ -106,6 +106,15 @@ class FirstFit:
         """What is left of all nodes together; what is overdrawn on one is not missing on another."""
         return _resources(self._cpus.clip(0).sum(), self._memory.clip(0).sum())
 
+    def total_free_on(self, nodes: Iterable[str]) -> Resources:
+        """What is left of some nodes together; an overloaded one has nothing left, and is not the others' debt.
+
+        Raises:
+            KeyError: there is no such node, or it is not up.
+        """
+        some = [self._index[node] for node in nodes]
+        return _resources(self._cpus[some].clip(0).sum(), self._memory[some].clip(0).sum())
+
     @property
     def largest_free(self) -> Resources:
         """The most CPUs and the most memory left on any node, not necessarily the same one."""

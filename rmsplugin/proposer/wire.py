@@ -6,17 +6,16 @@ account, so a pickle opens no door; the digest tells a whole message from what a
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import pickle
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.turns import uncollected
 
 _MARK = b"RMSP"
 _DIGEST_BYTES = 16
@@ -68,7 +67,7 @@ class GarbageError(Exception):
 
 def encode(message: Message) -> bytes:
     """One frame."""
-    with _no_collection():
+    with uncollected():
         data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _HEADER.pack(_MARK, len(data), _digest(data)) + data
 
@@ -108,7 +107,7 @@ class Decoder:
         if _digest(data) != digest:
             raise GarbageError("a frame with another digest than its own")
         try:
-            with _no_collection():
+            with uncollected():
                 message = pickle.loads(data)
         except Exception as error:
             raise GarbageError(f"a message that cannot be read: {error}") from None
@@ -135,22 +134,6 @@ def receive(decoder: Decoder, read: Callable[[int], bytes]) -> Message | None:
             raise GarbageError("the stream ends in a frame")
         decoder.feed(data)
     return message
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collect no garbage meanwhile.
-
-    Pickling lets other threads have their turn, a collection does not: a message of 30,000 VMs sets off so many that an
-    engine's other threads would wait for 150 ms at a time. What is made here has no cycles.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _digest(data: bytes) -> bytes:

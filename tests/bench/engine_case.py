@@ -19,6 +19,7 @@ from bench.measure import median
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.turns import take_short_turns
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
@@ -29,6 +30,7 @@ _ACTION_S = 0.5
 
 def main(nodes: int, running: int, waiting: int, cycles: int) -> dict[str, Any]:
     """Measure all rows of the table."""
+    take_short_turns()  # as the daemon does
     base_mib = _memory_mib()
     with tempfile.TemporaryDirectory() as directory:
         site = LargeSite(Path(directory), nodes, running, waiting)

@@ -1,7 +1,8 @@
-"""What thousands of waiting vjobs would multiply: questions to Slurm, and transactions."""
+"""What thousands of waiting vjobs would multiply: questions to Slurm, transactions, and collections of garbage."""
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from scenarios.world import World
@@ -45,4 +46,29 @@ def test_jobs_that_come_together_and_their_reasons_are_recorded_together(tmp_pat
     world.tick()
     assert world.cycle.report.waiting == 2 * WAITING
     assert told == [WAITING, WAITING]
+    world.close()
+
+
+def test_no_garbage_is_collected_in_a_cycle_or_a_preview_while_requests_wait(tmp_path: Path) -> None:
+    world = crowded(tmp_path)
+    collections: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    most = gc.get_threshold()
+    gc.callbacks.append(note)
+    try:
+        for look in (world.cycle.run, world.cycle.preview):
+            gc.set_threshold(50)
+            look()
+            gc.disable()  # what comes after it is not asked about
+            gc.set_threshold(*most)
+            assert collections.count("start") <= 2, "one before it and one after it, at most"
+            collections.clear()
+            gc.enable()
+    finally:
+        gc.set_threshold(*most)
+        gc.enable()
+        gc.callbacks.remove(note)
     world.close()

@@ -1,0 +1,80 @@
+"""Room: what is free, and who is behind whom, after every change."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from unit.queues import Queue, nodes
+
+from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import WAITING, VJob
+from rmsplugin.model.resources import NOTHING, Resources
+
+ALLOWED = (None, frozenset({"n1", "n3"}), frozenset({"n2", "n3", "n4"}))
+EXCLUDED = (frozenset[str](), frozenset({"n3"}), frozenset({"n1", "n2"}))
+
+
+def queue(seed: int) -> list[VJob]:
+    """Vjobs of one or two VMs with all combinations of nodes that they may and may not use."""
+    dice = random.Random(seed)
+    made = Queue(*nodes(4, cpus=4))
+    for number in range(24):
+        size = {
+            "cpus": dice.choice((0.5, 1, 1.5)),
+            "memory_mib": dice.choice((256, 512, 1024)),
+            "vms": dice.choice((1, 2)),
+        }
+        made.add(f"v{number}", **size, nodes=dice.choice(ALLOWED), exclude=dice.choice(EXCLUDED))
+    return made.vjobs
+
+
+def site(vjobs: list[VJob], pinned: int) -> Site:
+    waiting = {vm.name: WAITING for vjob in vjobs for vm in vjob.vms}
+    places = {vjob.name: {vm.name: "n4" for vm in vjob.vms} for vjob in vjobs[:: len(vjobs) // pinned][:pinned]}
+    return Site(Configuration(tuple(nodes(4, cpus=4)), tuple(vjobs), waiting), places)
+
+
+def free(room: NodeRoom, vjob: VJob) -> Resources:
+    """What is free for a vjob, summed up node by node from where the members are."""
+    left = {name: node.capacity for name, node in room.site.up.items()}
+    for member in room.members:
+        for vm in member.vms:
+            left[room.placement[vm.name]] -= vm.demand
+    some = [Resources(max(0.0, left[name].cpus), max(0, left[name].memory_mib)) for name in left if vjob.allows(name)]
+    return sum(some, NOTHING)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_free_for_a_vjob_is_the_sum_over_its_nodes_after_every_change(seed: int) -> None:
+    vjobs = queue(seed)
+    places = site(vjobs, pinned=2)
+    room = places.pack([vjob for vjob in vjobs if vjob.name in places.pinned])
+    assert room is not None
+    order = [vjob for vjob in vjobs if vjob.name not in places.pinned]
+    random.Random(seed).shuffle(order)
+    changes = 0
+    for vjob in order:
+        changes += room.add(vjob)
+        for each in vjobs:
+            assert room.free_for(each) == free(room, each)
+            assert room.behind(each) == [m for m in room.members if vjobs.index(m) > vjobs.index(each)]
+    assert changes > 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_ahead_of_a_vjob_is_what_would_be_packed_before_it(seed: int) -> None:
+    vjobs = queue(seed)
+    places = site(vjobs, pinned=2)
+    room = places.pack([vjob for vjob in vjobs if vjob.name in places.pinned])
+    assert room is not None
+    for vjob in vjobs[1::2]:
+        room.add(vjob)
+    asked = list(vjobs)
+    random.Random(seed).shuffle(asked)
+    for vjob in asked:
+        before = [m for m in room.members if m.name in places.pinned or vjobs.index(m) < vjobs.index(vjob)]
+        packed = places.pack(before)
+        assert packed is not None
+        assert room.ahead_of(vjob).placement == packed.placement
