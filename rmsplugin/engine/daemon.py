@@ -36,7 +36,7 @@ from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
-from rmsplugin.turns import take_short_turns
+from rmsplugin.turns import keep_for_good, take_short_turns
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ def main(settings: Settings) -> int:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
     try:
-        asyncio.run(Daemon(settings, state_dir).run())
+        daemon = Daemon(settings, state_dir)
+        keep_for_good()
+        asyncio.run(daemon.run())
     except LedgerError as error:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
