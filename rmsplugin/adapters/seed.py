@@ -64,4 +64,6 @@ def _user(seed: Seed) -> dict[str, Any]:
         "ssh_authorized_keys": [seed.root_authorized_key],
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": seed.host_private_key, "ed25519_public": seed.host_public_key},
+        # A kernel that panics resets the machine, which ends the VM: it would stand still for ever.
+        "bootcmd": [["sh", "-c", "echo -1 >/proc/sys/kernel/panic"]],
     }

@@ -35,9 +35,9 @@ from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState, parse_vm_name
-from rmsplugin.turns import uncollected
 
 log = logging.getLogger(__name__)
 

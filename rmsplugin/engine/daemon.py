@@ -34,9 +34,9 @@ from rmsplugin.engine.service import Service
 from rmsplugin.engine.steady_clock import SteadyClock
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
+from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
-from rmsplugin.turns import keep_for_good, take_short_turns
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _LOOK_S = 0.1
 def main(settings: Settings) -> int:
     """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code."""
     _log_to_stderr()
-    take_short_turns()
+    switch_threads_often()
     try:
         state_dir = prepare_state_dir(settings)
         lock = _only_one(state_dir)

@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
-from rmsplugin.turns import uncollected
 
 _MARK = b"RMSP"
 _DIGEST_BYTES = 16

@@ -18,8 +18,8 @@ from bench.large_site import WIDE, LargeSite
 from bench.measure import median
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.turns import keep_for_good, take_short_turns
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
@@ -30,7 +30,7 @@ _ACTION_S = 0.5
 
 def main(nodes: int, running: int, waiting: int, cycles: int) -> dict[str, Any]:
     """Measure all rows of the table."""
-    take_short_turns()  # as the daemon does
+    switch_threads_often()  # as the daemon does
     base_mib = _memory_mib()
     with tempfile.TemporaryDirectory() as directory:
         site = LargeSite(Path(directory), nodes, running, waiting)

@@ -90,30 +90,42 @@ def fencing(cluster: Cluster) -> Iterator[Path]:
         cluster.restart_engine()
 
 
-def test_a_vm_that_is_destroyed_begins_again_and_a_libvirtd_restarted_in_a_migration_harms_nobody(
+def panic(cluster: Cluster, job: int) -> None:
+    """Let the kernel of the vjob's guest panic."""
+    ((address,),) = ledger(cluster, "select address from vms where job_id = ?", job)
+    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ServerAliveInterval=2")
+    ssh = ("ssh", "-i", "/var/lib/rmsplugin/guest_root_key", *(word for each in options for word in ("-o", each)))
+    # The guest has no time to answer.
+    assert cluster.run(*ssh, f"root@{address}", "echo c >/proc/sysrq-trigger").code != 0
+
+
+def test_vms_that_are_destroyed_or_panic_begin_again_and_a_libvirtd_restarted_in_a_migration_harms_nobody(
     cluster: Cluster,
 ) -> None:
     wait_rooms(cluster)
-    dies, moves = count(cluster), count(cluster)
-    for job in (dies, moves):
+    dies, panics, moves = count(cluster), count(cluster), count(cluster)
+    for job in (dies, panics, moves):
         wait_number(cluster, job, 2)
     cluster.ok("virsh", "destroy", f"vjob{dies}-0", host=host_of(cluster, dies))
+    panic(cluster, panics)
     source = host_of(cluster, moves)
     cluster.ok("virsh", "migrate-setspeed", f"vjob{moves}-0", "8", host=source)
     cluster.plugin("migrate", str(moves), "--no-wait")
     cluster.wait_action(moves, "migrate")
     assert cluster.manage("restart", source, "libvirtd").code == 0
-    wait_losses(cluster, dies, 1)
-    assert "lost" in cluster.events(dies)
+    for job in (dies, panics):
+        wait_losses(cluster, job, 1)
+        assert "lost" in cluster.events(job)
     wait_node(cluster, source, answers=True)
     settled = "select count(*) from vms where job_id = ? and destination = ''"
     cluster.wait("its migration to end", lambda: ledger(cluster, settled, moves) == [(1,)], 120)
     assert cluster.qemus(moves) == [host_of(cluster, moves)]
     unharmed(cluster, moves)
-    wait_number(cluster, dies, 1)
     finish(cluster, moves)
-    finish(cluster, dies, losses=1)
-    nothing_left(cluster, [dies, moves])
+    for job in (dies, panics):
+        wait_number(cluster, job, 1)
+        finish(cluster, job, losses=1)
+    nothing_left(cluster, [dies, panics, moves])
 
 
 def test_a_silent_node_costs_nothing_and_a_dead_one_a_new_start_once_its_power_is_off(cluster: Cluster) -> None:

@@ -20,6 +20,9 @@ _BALLOON_PERIOD_S = 5
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+#: A kernel that panics resets the machine at once, which ends the VM (on_reboot): it would stand still for ever. A disk
+#: image has its own command line, and is told by its seed.
+_CMDLINE = "console=ttyS0 panic=-1"
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
@@ -149,7 +152,7 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
     if isinstance(spec.image, KernelImage):
         _find(domain, "os/kernel").text = spec.image.kernel
         _find(domain, "os/initrd").text = spec.image.initrd
-        _find(domain, "os/cmdline").text = f"console=ttyS0 {spec.image.cmdline}".strip()
+        _find(domain, "os/cmdline").text = f"{_CMDLINE} {spec.image.cmdline}".strip()
     else:
         _find(domain, "devices/disk/target[@dev='vda']/../source").set("file", spec.image.overlay)
         _find(domain, "devices/disk/target[@dev='vdb']/../source").set("file", spec.image.seed)

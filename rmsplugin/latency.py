@@ -1,4 +1,4 @@
-"""Turns: what keeps threads that compute from keeping those waiting that have somebody to answer."""
+"""Latency: what lets a thread that has somebody to answer go on while others compute."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: For so long a thread computes while another one waits. Python's default is five times that, and an answer takes some
-#: ten turns: each read of a socket and each row of the ledger ends one.
-_TURN_S = 0.001
+#: For so long a thread computes while another one waits. Python's default is five times that, and a request waits some
+#: ten times: after each read of a socket, and each row of the ledger.
+_SWITCH_S = 0.001
 
 
-def take_short_turns() -> None:
-    """Let the threads of this process take turns so often that an answer does not wait for those that compute."""
-    sys.setswitchinterval(_TURN_S)
+def switch_threads_often() -> None:
+    """Let no thread of this process that computes keep another one waiting for longer than a millisecond at a time."""
+    sys.setswitchinterval(_SWITCH_S)
 
 
 def keep_for_good() -> None:
@@ -27,7 +27,7 @@ def keep_for_good() -> None:
 def uncollected() -> Iterator[None]:
     """Collect no garbage meanwhile; whatever has no cycles is freed at once all the same.
 
-    Threads take turns in Python, but not in a collection: it looks at every object that there is. On a site of 5,000
+    Threads of Python alternate, but not in a collection: it looks at every object that there is. On a site of 5,000
     VMs and 20,000 waiting vjobs all others would wait for 200 ms, several times a cycle.
     """
     was_enabled = gc.isenabled()
