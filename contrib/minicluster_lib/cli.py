@@ -52,38 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    up = commands.add_parser("up", parents=[common], help="make and start the cluster")
-    up.add_argument("--nodes", type=int, default=3, help="number of nodes (default: %(default)s)")
-    up.add_argument(
-        "--fronts", type=int, default=1, help="number of fronts, which run the wrappers (default: %(default)s)"
-    )
-    up.add_argument(
-        "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
-    )
-    up.add_argument(
-        "--room-idle-s",
-        type=float,
-        default=5.0,
-        help="an elastic room without VMs is given back after so long (default: %(default)s)",
-    )
-    up.add_argument(
-        "--demand-window-s",
-        type=float,
-        default=60.0,
-        help="the CPU demand of a VM falls when nothing more was seen for so long (default: %(default)s)",
-    )
-    up.add_argument(
-        "--grace-s",
-        type=int,
-        default=60,
-        help="how long a room may live once Slurm wants it back (default: %(default)s)",
-    )
-    up.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: %(default)s)")
-    up.add_argument(
-        "--memory", type=int, default=2048, metavar="MIB", help="memory of each node (default: %(default)s)"
-    )
-    up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
-    up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
+    _add_up(commands.add_parser("up", parents=[common], help="make and start the cluster"))
 
     down = commands.add_parser("down", parents=[common], help="end the cluster and remove its directory")
     down.add_argument("--keep-logs", action="store_true", help="leave DIR/log")
@@ -118,6 +87,40 @@ def _parser() -> argparse.ArgumentParser:
         "refresh", parents=[common], help="copy lua/ and hooks/ of the repository anew, restart what uses them"
     )
     return parser
+
+
+def _add_up(up: argparse.ArgumentParser) -> None:
+    up.add_argument("--nodes", type=int, default=3, help="number of nodes (default: %(default)s)")
+    up.add_argument(
+        "--fronts", type=int, default=1, help="number of fronts, which run the wrappers (default: %(default)s)"
+    )
+    up.add_argument(
+        "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
+    )
+    up.add_argument(
+        "--room-idle-s",
+        type=float,
+        default=5.0,
+        help="an elastic room without VMs is given back after so long (default: %(default)s)",
+    )
+    up.add_argument(
+        "--demand-window-s",
+        type=float,
+        default=60.0,
+        help="the CPU demand of a VM falls when nothing more was seen for so long (default: %(default)s)",
+    )
+    up.add_argument(
+        "--grace-s",
+        type=int,
+        default=60,
+        help="how long a room may live once Slurm wants it back (default: %(default)s)",
+    )
+    up.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: %(default)s)")
+    up.add_argument(
+        "--memory", type=int, default=2048, metavar="MIB", help="memory of each node (default: %(default)s)"
+    )
+    up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
+    up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.engine.stores import Stores
-from rmsplugin.settings import KernelImage as KernelImageSettings
 from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import KernelImage as KernelImageSettings
 
 
 @dataclass(frozen=True, slots=True)

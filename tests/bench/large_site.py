@@ -14,7 +14,8 @@ from typing import Any
 
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.hypervisor.base import KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms

@@ -22,7 +22,8 @@ import in_head
 import pytest
 
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
-from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor, SimulatedState
+from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
@@ -849,10 +850,10 @@ def test_silence_does_not_pile_up_threads(world: World) -> None:
         before = threading.active_count()
         for _ in range(20):
             with contextlib.suppress(UnavailableError):
-                world.hypervisor._link(A)._connect_timeout_s = 0.1  # type: ignore[attr-defined]
+                world.hypervisor._nodes.link(A)._connect_timeout_s = 0.1  # type: ignore[attr-defined]
                 world.hypervisor.list_vms(A)
         assert threading.active_count() <= before
-    world.hypervisor._link(A)._connect_timeout_s = 2  # type: ignore[attr-defined]
+    world.hypervisor._nodes.link(A)._connect_timeout_s = 2  # type: ignore[attr-defined]
     eventually(lambda: world.hypervisor.list_vms(A) == {})
 
 

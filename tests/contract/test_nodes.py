@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes import ssh
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes

@@ -40,7 +40,7 @@ class Watch:
         self._dead: set[tuple[str, int]] = set()  # VMs that were killed, and in which boot
         self._wrap("boot", self._boots)
         self._wrap("kill_vm", self._dies)
-        self._wrap("crash_node", lambda node: [self._dies(vm) for vm in list(world.hypervisor._guests[node])])
+        self._wrap("crash_node", lambda node: [self._dies(vm) for vm in list(world.hypervisor.machines.vms[node])])
 
     def _wrap(self, method: str, before: Callable[..., object]) -> None:
         act = getattr(self._world.hypervisor, method)
@@ -90,7 +90,7 @@ class Watch:
         return bool(vms) and boot in self.begun.get(vjob.job_id, ()) and all(self._power(vm.name) for vm in vms)
 
     def _power(self, vm: str) -> list[str]:
-        guests = self._world.hypervisor._guests
+        guests = self._world.hypervisor.machines.vms
         return [node for node, vms in guests.items() if vm in vms and vms[vm].power is VMPower.RUNNING]
 
     # -- at any time ---------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Watch:
         """All that holds at any time."""
         world = self._world
         assert world.hypervisor.violations == []
-        for node, vms in world.hypervisor._guests.items():
+        for node, vms in world.hypervisor.machines.vms.items():
             used = sum(guest.spec.memory_mib for guest in vms.values())
             assert used <= world.sizes[node][1], f"I3: {used} MiB on {node}"
             for vm in vms:
@@ -122,7 +122,7 @@ class Watch:
                 for (_, path), found in world.files._files.items()
                 if path.startswith(f"{world.context.store}/{vm.name}.state") and found.complete and found.intact
             ]
-            newest = world.hypervisor._serials.get(vm.name, 0)
+            newest = world.hypervisor.serials.get(vm.name, 0)
             assert any(found.serial == newest for found in states), f"I2: {vm.name} is nowhere, and has no saved state"
 
     def look_when_settled(self) -> None:

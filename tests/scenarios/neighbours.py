@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rmsplugin.adapters.hypervisor.simulated import Point, SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.errors import UnavailableError
 
 #: What a hypervisor does in two halves, so that its connection can break in between.
@@ -104,8 +105,10 @@ class Neighbours:
             try:
                 act(*words, **options)
             finally:  # there was nothing to be done that could break off
-                self._hypervisor._hooks[:] = [hook for hook in self._hypervisor._hooks if hook[3] is not broken]
-                if (method, vm) in self._hypervisor._pending:
+                self._hypervisor.faults.hooks[:] = [
+                    hook for hook in self._hypervisor.faults.hooks if hook[3] is not broken
+                ]
+                if (method, vm) in self._hypervisor.pending:
                     self.broken_off[vm] = self._clock()
             return
         act(*words, **options)

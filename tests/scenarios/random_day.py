@@ -103,7 +103,7 @@ class Day:
         self._dice = Random(seed)
         options = {"rooms": "elastic", "room_idle_s": 60} if seed % 2 else {}
         self.world = InterleavedWorld(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
-        self.world.hypervisor._durations_s = dict(_DURATIONS_S)
+        self.world.hypervisor.durations_s = dict(_DURATIONS_S)
         self.world.happens = self._next_at_once
         self.world.looks = lambda: self.watch.look()
         if not solver:
@@ -187,7 +187,7 @@ class Day:
         """All trouble ends; all that was not cancelled runs and ends."""
         world = self.world
         world.neighbours.silence = None
-        world.hypervisor._failures.clear()
+        world.hypervisor.faults.failures.clear()
         world.life._kill_at = None
         for node in world.sizes:
             self._revive(node)

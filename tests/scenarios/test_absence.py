@@ -215,8 +215,8 @@ def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(wor
         world.context.ledger.update_vm(vm.name, destination=other)
     else:  # a migration that was believed to have failed
         world.context.ledger.touch(vm.name, other)
-    carried = world.hypervisor._guests[vm.host].pop(vm.name)
-    world.hypervisor._guests[other][vm.name] = carried
+    carried = world.hypervisor.machines.vms[vm.host].pop(vm.name)
+    world.hypervisor.machines.vms[other][vm.name] = carried
     ticks(world, 12)
     assert world.state(job) is S.RUNNING
     assert world.hypervisor.where(vm.name) == [other]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import GRACE_S, NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import RefusedError

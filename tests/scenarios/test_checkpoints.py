@@ -13,7 +13,7 @@ from scenarios.test_operations import events, powers, running
 from scenarios.world import KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.checkpoints import Checkpoint
 from rmsplugin.engine.gone import record_gone
 from rmsplugin.engine.rows import OperationKind

@@ -11,7 +11,7 @@ from scenarios.test_fencing import calls, ticks_until, with_fence
 from scenarios.test_node_gone import host, running, sleeping, ticks
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import OperationKind, RoomReport

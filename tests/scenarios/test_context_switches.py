@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
@@ -148,7 +148,7 @@ def test_a_start_that_needs_room_waits_for_the_suspends_that_make_it(world: Worl
     """Nodes are full of memory: until each is saved the arrivals have not begun (I3, the checks of the world)."""
     low = running(world, 3, memory_mib=FULL_MIB)
     world.pass_time(400)
-    world.hypervisor._durations_s["save"] = 30.0
+    world.hypervisor.durations_s["save"] = 30.0
     high = world.submit(vms=3, cpus=2, memory_mib=FULL_MIB, partition="urgent")
     world.until(high, S.RUNNING)
     assert states(world, low) == [S.SLEEPING] * 3

@@ -9,7 +9,7 @@ import pytest
 from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.rows import OperationKind
@@ -305,7 +305,7 @@ def test_a_vm_that_stands_still_is_not_idle(world: World, demands: Demands) -> N
     look(world, demands, 4)
     node = host(world, vm)
     for power in (VMPower.PAUSED, VMPower.RUNNING) * 4:
-        world.hypervisor._become(node, vm, power)
+        world.hypervisor.machines.become(node, vm, power)
         look(world, demands)
     assert demands.cpus(vm) == 1.5
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import KilledError, World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
@@ -47,7 +47,7 @@ def live_a_whole_life(world: World, kill_at: int | None, *, failing: bool = Fals
     world.ask(job, K.MIGRATE)
     world.until(job, S.RUNNING)
     check_running(world, job)
-    assert first.dead or not world.hypervisor._failures, "all that was to fail did"
+    assert first.dead or not world.hypervisor.faults.failures, "all that was to fail did"
     world.rms.finish(job)
     world.until(job, S.TERMINATED)
     assert world.leftovers() == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.engine.task import CancelledError
 from rmsplugin.errors import OperationFailedError, RmspluginError

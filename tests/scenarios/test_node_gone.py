@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind, RoomReport

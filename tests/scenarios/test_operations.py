@@ -10,7 +10,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated import Point
+from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.engine.task import CancelledError

@@ -313,7 +313,7 @@ def test_states_are_taken_back_and_the_vjob_goes_on_from_there(world: World) -> 
     assert (vjob.state, vjob.losses, vjob.script_started, vjob.taking_back) == (S.SLEEPING, 0, True, 0)
     assert world.context.ledger.asides() == []
     booted = len([call for call in world.hypervisor.calls if call[0] == "boot"])
-    world.hypervisor._serials.clear()  # the saves of the later life are no truth any more
+    world.hypervisor.serials.clear()  # the saves of the later life are no truth any more
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     assert len([call for call in world.hypervisor.calls if call[0] == "boot"]) == booted

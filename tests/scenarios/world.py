@@ -11,7 +11,8 @@ from typing import Any
 from scenarios.neighbours import Neighbours
 
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
-from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
@@ -329,7 +330,7 @@ class World:
 
     def settle(self, *vms: str) -> None:
         """What nobody waits for any more in the hypervisor (for these VMs, or all) ends without the engine."""
-        for vm in [vm for _, vm in list(self.hypervisor._pending) if not vms or vm in vms]:
+        for vm in [vm for _, vm in list(self.hypervisor.pending) if not vms or vm in vms]:
             self.settled += 1
             self.hypervisor.settle(vm, succeed=self.settled % 2 == 0)
 

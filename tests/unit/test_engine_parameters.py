@@ -17,8 +17,9 @@ from rmsplugin.planning.makespan import Duration, Durations
 from rmsplugin.planning.placement import Objective
 from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters
-from rmsplugin.settings import Decision, Planning, Settings
-from rmsplugin.settings import Durations as Section
+from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import Decision, Planning
+from rmsplugin.settings.sections import Durations as Section
 
 SLURM = RmsSnapshot(jobs=())
 

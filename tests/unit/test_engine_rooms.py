@@ -18,7 +18,8 @@ from rmsplugin.adapters.rms.base import (
     RmsSnapshot,
 )
 from rmsplugin.engine.rooms import HostUse, Room, RoomState, find_rooms, plan_rooms
-from rmsplugin.settings import Hosts, Settings
+from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import Hosts
 
 NOW = 1_000_000.0
 SETTINGS = Settings.model_validate(

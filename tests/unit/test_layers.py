@@ -21,11 +21,11 @@ ALLOWED = {
     "assessment": {"model"},
     "calibration": {"model"},
     "proposing": {"model", "packing", "decision", "planning"},
-    "proposer": {"model", "proposing"},
+    "proposer": {"model", "proposing", "latency"},
     "adapters": {"model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("adapters", "settings", "client", "calibration"),
+        *("adapters", "settings", "client", "calibration", "latency"),
     },
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
@@ -47,6 +47,7 @@ ALLOWED = {
     "room_hook": {"client"},
     "instance": {"model"},
     "settings": {"model"},
+    "latency": set(),
     "errors": set(),
 }
 

@@ -11,7 +11,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.planning.makespan import Duration, Durations, makespan
 from rmsplugin.planning.order import dependency_order
 from rmsplugin.planning.plan import Plan
-from rmsplugin.settings import Durations as Section
+from rmsplugin.settings.sections import Durations as Section
 
 
 def vm(name: str, memory_mib: int) -> VM:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.errors import SettingsError
-from rmsplugin.settings import DEFAULT_PATH, KernelImage, Qcow2Image, find_line, load, settings_path, slurm_time_s
+from rmsplugin.settings import DEFAULT_PATH, find_line, load, settings_path
+from rmsplugin.settings.sections import KernelImage, Qcow2Image, slurm_time_s
 
 VALID = """\
 [engine]

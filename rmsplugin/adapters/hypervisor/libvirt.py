@@ -21,16 +21,13 @@ from rmsplugin.adapters.hypervisor.base import (
 )
 from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, has_disks, snapshot_xml, with_paths_of
 from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state
-from rmsplugin.adapters.hypervisor.libvirt_link import Call, Link, start_event_loop
+from rmsplugin.adapters.hypervisor.libvirt_link import Call, start_event_loop
+from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import (
     JobProgress,
-    exists,
     job_progress,
     offered_domain_type,
     offered_machines,
-    operation,
-    power,
-    statistics,
     version,
 )
 from rmsplugin.errors import (
@@ -41,7 +38,6 @@ from rmsplugin.errors import (
     TimedOutError,
     UnavailableError,
 )
-from rmsplugin.model.vjob import parse_vm_name
 
 T = TypeVar("T")
 
@@ -98,16 +94,13 @@ class LibvirtHypervisor:
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of the calls that take no ``timeout_s``.
         """
-        self._uri_template = uri_template
+        self._nodes = LibvirtNodes(uri_template, connect_timeout_s, call_timeout_s)
         self._migrate_uri_template = migrate_uri_template
         self._domain_type = domain_type
         self._machine_type = machine_type
         self._cpu_model = cpu_model
         self._migrate_tls = migrate_tls
         self._migrate_converge = migrate_converge
-        self._connect_timeout_s = connect_timeout_s
-        self._call_timeout_s = call_timeout_s
-        self._links: dict[str, Link] = {}
         self._detected: dict[str, Literal["kvm", "qemu"]] = {}
         self._lock = threading.Lock()
         start_event_loop()
@@ -124,79 +117,30 @@ class LibvirtHypervisor:
             versions = f"QEMU {version(conn.getVersion())}, libvirt {version(conn.getLibVersion())}"
             return cpus, memory_kib // 1024, versions, conn.getCapabilities()
 
-        cpus, memory_mib, versions, capabilities = self._query(node, "describing the host", ask)
+        cpus, memory_mib, versions, capabilities = self._nodes.query(node, "describing the host", ask)
         kind = self._chosen(offered_domain_type(capabilities))
         return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Hypervisor``."""
-        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-
-        def ask(conn: libvirt.virConnect) -> dict[str, tuple[str, int, int]]:
-            records = conn.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, flags)
-            return {
-                domain.name(): (domain.UUIDString(), values["state.state"], values["state.reason"])
-                for domain, values in records
-                if parse_vm_name(domain.name())
-            }
-
-        states = self._query(node, "listing VMs", ask)
-        jobs = self._jobs(node, list(states))
-        return {
-            name: _info(node, name, uuid, power(state, reason, jobs[name]), jobs[name])
-            for name, (uuid, state, reason) in sorted(states.items())
-            if exists(state)
-        }
+        return self._nodes.list_vms(node)
 
     def has_vm(self, node: str, name: str) -> bool:
         """See ``base.Hypervisor``."""
-        return self._find(node, name) is not None
-
-    def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
-        """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
-
-        A VM that something has locked keeps the question waiting for up to 30 s. It must not keep the whole node
-        waiting: no answer means that something is under way, and that is what the answer would have said.
-        """
-        jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
-
-        def ask(conn: libvirt.virConnect) -> None:
-            for name in names:
-                try:
-                    jobs[name] = operation(conn.lookupByName(name))
-                except libvirt.libvirtError as error:
-                    if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
-                        jobs[name] = None
-
-        if names:
-            try:
-                self._link(node).call("listing jobs", ask, self._call_timeout_s)
-            except TimedOutError:
-                return dict(jobs)
-        return jobs
+        return self._nodes.find(node, name) is not None
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Hypervisor``."""
-        wanted = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
-        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-
-        def ask(conn: libvirt.virConnect) -> dict[str, VMStatistics]:
-            return {
-                domain.name(): statistics(values)
-                for domain, values in conn.getAllDomainStats(wanted, flags)
-                if parse_vm_name(domain.name())
-            }
-
-        return dict(sorted(self._query(node, "reading statistics", ask).items()))
+        return self._nodes.statistics(node)
 
     # Actions.
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
-        if self._find(node, spec.name) is not None:
+        if self._nodes.find(node, spec.name) is not None:
             return
         xml = self._xml(spec, Machine(self._domain_type_of(node), self._machine_type, self._cpu_model))
-        call = self._link(node).start(f"booting {spec.name}", lambda conn: bool(conn.createXML(xml, 0)))
+        call = self._nodes.link(node).start(f"booting {spec.name}", lambda conn: bool(conn.createXML(xml, 0)))
         try:
             self._wait(call, timeout_s)
         except RmspluginError:
@@ -213,8 +157,8 @@ class LibvirtHypervisor:
                 if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
                     raise
 
-        self._link(node).call(f"stopping {name}", destroy, timeout_s)
-        if self._find(node, name) is not None:
+        self._nodes.link(node).call(f"stopping {name}", destroy, timeout_s)
+        if self._nodes.find(node, name) is not None:
             raise OperationFailedError(f"{name} on {node} was stopped, and is still there")
 
     def pause(self, node: str, name: str, *, timeout_s: float) -> None:
@@ -225,11 +169,11 @@ class LibvirtHypervisor:
             if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
                 domain.suspend()
 
-        self._link(node).call(f"pausing {name}", suspend, timeout_s)
+        self._nodes.link(node).call(f"pausing {name}", suspend, timeout_s)
 
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
-        if self._find(node, name) is VMPower.POSTCOPY_FAILED:
+        if self._nodes.find(node, name) is VMPower.POSTCOPY_FAILED:
             raise OperationFailedError(f"{name} on {node} cannot run: {_HALF}")
 
         def resume(conn: libvirt.virConnect) -> None:
@@ -237,7 +181,7 @@ class LibvirtHypervisor:
             if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
                 domain.resume()
 
-        self._link(node).call(f"unpausing {name}", resume, timeout_s)
+        self._nodes.link(node).call(f"unpausing {name}", resume, timeout_s)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """See ``base.Hypervisor``."""
@@ -250,7 +194,7 @@ class LibvirtHypervisor:
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
         """See ``base.Hypervisor``."""
-        xml = self._query(node, f"describing {name}", lambda conn: str(conn.lookupByName(name).XMLDesc(0)))
+        xml = self._nodes.query(node, f"describing {name}", lambda conn: str(conn.lookupByName(name).XMLDesc(0)))
         if has_disks(xml):
             # libvirt would make an overlay of each disk, and another one with each further checkpoint.
             raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
@@ -275,12 +219,12 @@ class LibvirtHypervisor:
         progress: Progress | None,
     ) -> None:
         """Have the VM's state written to a file; after a failure the VM is as it was."""
-        before = self._find(node, name)
+        before = self._nodes.find(node, name)
         if before is None:
             raise NotFoundError(f"no VM {name} on {node}")
         if before is VMPower.POSTCOPY_FAILED:
             raise OperationFailedError(f"{name} on {node} cannot be saved: {_HALF}")
-        call = self._link(node).start(what, lambda conn: bool(write(conn.lookupByName(name))))
+        call = self._nodes.link(node).start(what, lambda conn: bool(write(conn.lookupByName(name))))
         try:
             self._watch(call, node, name, timeout_s, progress)
         except RmspluginError:
@@ -289,7 +233,7 @@ class LibvirtHypervisor:
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
-        found = self._find(node, spec.name)
+        found = self._nodes.find(node, spec.name)
         if found is VMPower.INCOMING:
             raise OperationFailedError(f"{spec.name} is being restored on {node} already")
         if found is not None:
@@ -299,7 +243,7 @@ class LibvirtHypervisor:
             xml = with_paths_of(saved_xml, spec)
         except ValueError as error:
             raise CorruptStateError(f"{path} on {node}: {error}") from None
-        call = self._link(node).start(
+        call = self._nodes.link(node).start(
             f"restoring {spec.name}", lambda conn: bool(conn.restoreFlags(path, xml, libvirt.VIR_DOMAIN_SAVE_PAUSED))
         )
         try:
@@ -315,7 +259,7 @@ class LibvirtHypervisor:
     ) -> None:
         """See ``base.Hypervisor``."""
         # Asked first, also because a destination that does not answer is found out cheaply.
-        there, before = self._find(destination, name), self._find(source, name)
+        there, before = self._nodes.find(destination, name), self._nodes.find(source, name)
         if before is None:
             if there is None:
                 raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
@@ -334,7 +278,7 @@ class LibvirtHypervisor:
         uri = self._migrate_uri_template.format(node=destination)
         # Left to itself, libvirt asks the destination for its host name, which others need not be able to resolve.
         parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
-        call = self._link(source).start(
+        call = self._nodes.link(source).start(
             f"migrating {name} to {destination}",
             lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
         )
@@ -346,7 +290,7 @@ class LibvirtHypervisor:
             if self._is_gone(destination, name):
                 self._keep_running(source, name, before)
             raise
-        if self._find(destination, name) is not before or self._find(source, name) is not None:
+        if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
 
     def abort_job(self, node: str, name: str) -> None:
@@ -360,14 +304,11 @@ class LibvirtHypervisor:
                 if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
                     raise
 
-        self._query(node, f"aborting the job of {name}", abort)
+        self._nodes.query(node, f"aborting the job of {name}", abort)
 
     def close(self) -> None:
         """See ``base.Hypervisor``."""
-        with self._lock:
-            links, self._links = list(self._links.values()), {}
-        for link in links:
-            link.close()
+        self._nodes.close()
 
     # How an action is waited for.
 
@@ -398,9 +339,9 @@ class LibvirtHypervisor:
             if progress is None and not postcopy:
                 continue
             try:
-                seen = self._query(node, f"asking how far {name} is", lambda conn: job_progress(conn, name))
+                seen = self._nodes.query(node, f"asking how far {name} is", lambda conn: job_progress(conn, name))
                 if postcopy and (seen.iteration >= _POSTCOPY_ITERATION or time.monotonic() >= switch_at):
-                    self._query(
+                    self._nodes.query(
                         node, f"sending {name} away", lambda conn: conn.lookupByName(name).migrateStartPostCopy(0)
                     )
                     postcopy = False
@@ -423,7 +364,7 @@ class LibvirtHypervisor:
     def _require_whole(self, node: str, name: str, error: RmspluginError) -> None:
         """After a failed migration: raise OperationFailedError if it had gone over to post-copy and broke off."""
         try:
-            if self._find(node, name) is not VMPower.POSTCOPY_FAILED:
+            if self._nodes.find(node, name) is not VMPower.POSTCOPY_FAILED:
                 return
         except RmspluginError:
             return  # Nobody answers; the failure itself is told.
@@ -432,16 +373,16 @@ class LibvirtHypervisor:
     def _keep_running(self, node: str, name: str, before: VMPower) -> None:
         """After a failure: let a VM that ran before run on. libvirt does that itself, nearly always."""
         try:
-            now = self._find(node, name)
+            now = self._nodes.find(node, name)
             if before is VMPower.RUNNING and now is VMPower.PAUSED:
-                self.unpause(node, name, timeout_s=self._call_timeout_s)
+                self.unpause(node, name, timeout_s=self._nodes.call_timeout_s)
         except RmspluginError:
             return  # The failure itself is what the caller has to know; the engine looks at the VM in any case.
 
     def _is_gone(self, node: str, name: str) -> bool:
         """Whether the VM certainly does not exist on the node."""
         try:
-            return self._find(node, name) is None
+            return self._nodes.find(node, name) is None
         except RmspluginError:
             return False
 
@@ -451,8 +392,8 @@ class LibvirtHypervisor:
         try:
             while True:
                 ended = call.wait(0)
-                if self._find(node, name) is not None:
-                    self.stop(node, name, timeout_s=self._call_timeout_s)
+                if self._nodes.find(node, name) is not None:
+                    self.stop(node, name, timeout_s=self._nodes.call_timeout_s)
                 if ended or time.monotonic() > deadline:
                     return
                 call.wait(_POLL_S)
@@ -461,24 +402,9 @@ class LibvirtHypervisor:
 
     # What else is asked of a node.
 
-    def _find(self, node: str, name: str) -> VMPower | None:
-        """The VM's power; None if it does not exist. Raises UnavailableError."""
-
-        def ask(conn: libvirt.virConnect) -> VMPower | None:
-            try:
-                domain = conn.lookupByName(name)
-                state, reason = domain.state()
-                return power(state, reason, operation(domain)) if exists(state) else None
-            except libvirt.libvirtError as error:
-                if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
-                    return None
-                raise
-
-        return self._query(node, f"looking for {name}", ask)
-
     def _saved_xml(self, node: str, spec: VMSpec, path: str, timeout_s: float) -> str:
         flags = libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE
-        call = self._link(node).start(
+        call = self._nodes.link(node).start(
             f"reading the state of {spec.name}", lambda conn: str(conn.saveImageGetXMLDesc(path, flags))
         )
         try:
@@ -501,7 +427,7 @@ class LibvirtHypervisor:
         with self._lock:
             known = self._detected.get(node)
         if known is None:
-            offered = self._query(
+            offered = self._nodes.query(
                 node, "reading capabilities", lambda conn: offered_domain_type(conn.getCapabilities())
             )
             known = self._chosen(offered)
@@ -514,23 +440,9 @@ class LibvirtHypervisor:
             return self._domain_type
         return "kvm" if offered == "kvm" else "qemu"
 
-    def _query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:
-        return self._link(node).query(what, function, self._call_timeout_s)
-
-    def _link(self, node: str) -> Link:
-        with self._lock:
-            if node not in self._links:
-                self._links[node] = Link(node, self._uri_template.format(node=node), self._connect_timeout_s)
-            return self._links[node]
-
 
 #: What is wrong with a VM that is POSTCOPY_FAILED.
 _HALF = "its post-copy migration broke off, and one half of its memory is on each side"
-
-
-def _info(node: str, name: str, uuid: str, now: VMPower, under_way: int | None) -> VMInfo:
-    # libvirt keeps the job of a migration that broke off in post-copy, and nothing is under way in it.
-    return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.POSTCOPY_FAILED)
 
 
 def _tell(progress: Progress | None, seen: JobProgress) -> None:

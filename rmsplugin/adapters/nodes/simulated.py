@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmsplugin.adapters.hypervisor.base import Progress
-from rmsplugin.adapters.hypervisor.simulated import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
 from rmsplugin.errors import (
     CorruptStateError,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.slurm_records import preempt_type
-from rmsplugin.settings import Settings, slurm_time_s
+from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import slurm_time_s
 
 SITE_FILE = "/etc/rmsplugin/site.lua"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
-from rmsplugin.settings import KernelImage, Settings
+from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import KernelImage
 
 
 @dataclass(frozen=True, slots=True)

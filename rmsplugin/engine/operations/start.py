@@ -15,7 +15,7 @@ from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
 from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.settings import Qcow2Image
+from rmsplugin.settings.sections import Qcow2Image
 
 
 def start(task: Task) -> None:

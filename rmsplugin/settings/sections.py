@@ -1,33 +1,27 @@
-"""Settings: one TOML file, every key documented here, unknown keys refused with their line.
-
-The file holds no secret (keys lie in files of their own), so that wrapper, hooks and commands of all users can read it.
-"""
+"""The sections of the settings: every key with its default, its bounds and its description."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from rmsplugin.errors import SettingsError
 from rmsplugin.model.durations import DEFAULTS
-
-DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
 
 Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
 NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A section of the file."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Engine(_Section):
+class Engine(Section):
     """The engine itself."""
 
     state_dir: Path = Field(Path("/var/lib/rmsplugin"), description="ledger and keys; owned by engine.user, mode 0700")
@@ -55,7 +49,7 @@ class Engine(_Section):
     )
 
 
-class Slurm(_Section):
+class Slurm(Section):
     """The resource management system."""
 
     partitions: tuple[str, ...] = Field(..., min_length=1, description="the vjob partitions, as in job_submit.lua")
@@ -83,7 +77,7 @@ class Slurm(_Section):
     )
 
 
-class Partition(_Section):
+class Partition(Section):
     """A vjob partition: a section for each of slurm.partitions."""
 
     hosts: str = Field(..., min_length=1, description="the Slurm partition whose nodes are its VM hosts")
@@ -95,7 +89,7 @@ class Partition(_Section):
     )
 
 
-class Hosts(_Section):
+class Hosts(Section):
     """How the nodes of a hosts partition are borrowed from Slurm; without a section, the defaults count."""
 
     rooms: Literal["hold", "elastic"] = Field(
@@ -129,7 +123,7 @@ class Hosts(_Section):
         return slurm_time_s(self.room_time_limit)
 
 
-class Hypervisor(_Section):
+class Hypervisor(Section):
     """libvirt on the nodes."""
 
     uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
@@ -157,7 +151,7 @@ class Hypervisor(_Section):
     stop_timeout_s: Seconds = Field(30.0, description="bound of one stop")
 
 
-class Nodes(_Section):
+class Nodes(Section):
     """Files and capacity of the nodes."""
 
     agent_user: str = Field("root", description="account of the node agent (rmsplugin-node, an ssh forced command)")
@@ -218,7 +212,7 @@ class Nodes(_Section):
         return self
 
 
-class Network(_Section):
+class Network(Section):
     """The guests' network."""
 
     bridge: str = Field(
@@ -276,7 +270,7 @@ _DurationS = Annotated[float, Field(ge=0, le=86400)]
 _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 
 
-class Decision(_Section):
+class Decision(Section):
     """How the engine decides which vjobs run."""
 
     policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"] = Field(
@@ -293,7 +287,7 @@ class Decision(_Section):
     )
 
 
-class Planning(_Section):
+class Planning(Section):
     """How the engine searches for the plan of a context switch."""
 
     limit_s: Annotated[float, Field(ge=1, le=3600)] = Field(
@@ -307,7 +301,7 @@ class Planning(_Section):
     )
 
 
-class Durations(_Section):
+class Durations(Section):
     """How long each action on a VM takes by itself: a constant, and for some an amount for each MiB of the VM's memory.
 
     For decisions, which weigh what a context switch costs, and for the estimate of how long a plan takes.
@@ -340,7 +334,7 @@ class Durations(_Section):
     )
 
 
-class Tokens(_Section):
+class Tokens(Section):
     """How many VMs context switches act on at the same time; the defaults suit nodes with one SSD and 10 GbE."""
 
     boots: int = Field(8, ge=1, le=1000, description="VMs that boot on a node")
@@ -355,7 +349,7 @@ class Tokens(_Section):
 _MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
 
 
-class Mount(_Section):
+class Mount(Section):
     """A file system that every guest mounts."""
 
     source: _MountWord = Field(..., description="what mount(8) takes, e.g. 10.0.0.1:/home")
@@ -366,7 +360,7 @@ class Mount(_Section):
     )
 
 
-class Guest(_Section):
+class Guest(Section):
     """What all guests share."""
 
     mounts: tuple[Mount, ...] = Field(
@@ -374,7 +368,7 @@ class Guest(_Section):
     )
 
 
-class KernelImage(_Section):
+class KernelImage(Section):
     """A guest booted directly from a kernel and an initrd."""
 
     kind: Literal["kernel"]
@@ -383,7 +377,7 @@ class KernelImage(_Section):
     cmdline: str = Field("", description="added to the kernel's command line")
 
 
-class Qcow2Image(_Section):
+class Qcow2Image(Section):
     """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
 
     kind: Literal["qcow2"]
@@ -391,117 +385,3 @@ class Qcow2Image(_Section):
 
 
 Image = Annotated[KernelImage | Qcow2Image, Field(discriminator="kind")]
-
-
-class Settings(_Section):
-    """The whole file."""
-
-    engine: Engine = Engine()  # type: ignore[call-arg]
-    slurm: Slurm
-    partition: dict[str, Partition] = Field(default_factory=dict)
-    hosts: dict[str, Hosts] = Field(default_factory=dict)
-    hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
-    nodes: Nodes = Nodes()  # type: ignore[call-arg]
-    network: Network
-    decision: Decision = Decision()  # type: ignore[call-arg]
-    planning: Planning = Planning()  # type: ignore[call-arg]
-    durations: Durations = Durations()  # type: ignore[call-arg]
-    tokens: Tokens = Tokens()  # type: ignore[call-arg]
-    guest: Guest = Guest()  # type: ignore[call-arg]
-    image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
-
-    @model_validator(mode="after")
-    def _has_default_image(self) -> Settings:
-        if "default" not in self.image:
-            raise ValueError("needs an image named `default`: add a section [image.default]")
-        return self
-
-    @model_validator(mode="after")
-    def _has_hosts_of_partitions(self) -> Settings:
-        for name in self.slurm.partitions:
-            if name not in self.partition:
-                raise ValueError(
-                    f"vjob partition {name} has no VM hosts: add a section [partition.{name}] with hosts = "
-                    '"NAME OF A SLURM PARTITION"'
-                )
-        for name in self.partition.keys() - set(self.slurm.partitions):
-            raise ValueError(f"[partition.{name}] is none of slurm.partitions: add it there, or remove the section")
-        for name in self.hosts.keys() - {each.hosts for each in self.partition.values()}:
-            raise ValueError(f"[hosts.{name}] is the `hosts` of no [partition.NAME]: name it there, or remove it")
-        return self
-
-    def hosts_of(self, name: str) -> Hosts:
-        """How the nodes of a hosts partition are borrowed; the defaults if the file has no section for it."""
-        return self.hosts.get(name) or Hosts()  # type: ignore[call-arg]
-
-    @property
-    def hosts_partitions(self) -> tuple[str, ...]:
-        """The hosts partitions, each once, in the order of the vjob partitions."""
-        return tuple(dict.fromkeys(self.partition[name].hosts for name in self.slurm.partitions))
-
-
-def settings_path(argument: str | None = None) -> Path:
-    """The file to read: the argument, else $RMSPLUGIN_CONFIG, else the default."""
-    return Path(argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH)
-
-
-def load(path: Path) -> Settings:
-    """Read and check the file.
-
-    Raises:
-        SettingsError: one line for each fault, with file and line.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}; name another file with --config or $RMSPLUGIN_CONFIG") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: not UTF-8 text") from None
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: {error}") from None
-    try:
-        return Settings.model_validate(data)
-    except ValidationError as error:
-        lines = [_explain(path, text, dict(fault)) for fault in error.errors()]
-        raise SettingsError("\n".join(lines)) from None
-
-
-def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
-    # The tag that pydantic puts into the location of a discriminated union is no key of the file.
-    loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
-    # A fault between two sections is of no key: its message begins with the section.
-    section = re.match(r"Value error, \[(\w+)\.([^\]]+)\]", str(fault["msg"])) if not loc else None
-    line = find_line(text, list(section.groups()) if section else loc)
-    key = ".".join(str(part) for part in loc) or "settings"
-    known = {"extra_forbidden": "unknown key", "missing": "is required"}
-    message = known.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
-    return f"{path}:{line}: {key}: {message}"
-
-
-def find_line(text: str, loc: list[Any]) -> int:
-    """Line (from 1) where the deepest part of ``loc`` that the file has is written; 1 when it has none of it.
-
-    tomllib gives no positions, so this walks the headers and keys of the text itself.
-    """
-    wanted = [str(part) for part in loc]
-    best_line, best_depth = 1, 0
-    table: list[str] = []
-    counts: dict[str, int] = {}
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        if header := re.match(r"^(\[\[?)\s*([^\[\]]+?)\s*\]\]?", line):
-            table = [part.strip().strip("\"'") for part in header[2].split(".")]
-            if header[1] == "[[":
-                name = ".".join(table)
-                counts[name] = counts.get(name, -1) + 1
-                table = [*table, str(counts[name])]
-            here = table
-        elif pair := re.match(r"^([A-Za-z0-9_.\"'-]+?)\s*=", line):
-            here = [*table, *(part.strip("\"'") for part in pair[1].split("."))]
-        else:
-            continue
-        if here == wanted[: len(here)] and len(here) > best_depth:
-            best_line, best_depth = number, len(here)
-    return best_line

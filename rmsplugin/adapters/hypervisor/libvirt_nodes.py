@@ -1,0 +1,130 @@
+"""What libvirt is asked about its nodes: which VMs there are, how they are, and what is being done to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import libvirt
+
+from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.hypervisor.libvirt_link import Link
+from rmsplugin.adapters.hypervisor.libvirt_values import exists, operation, power, statistics
+from rmsplugin.errors import TimedOutError
+from rmsplugin.model.vjob import parse_vm_name
+
+T = TypeVar("T")
+
+
+class LibvirtNodes:
+    """The libvirtd of each node, to which a connection is made when it is needed."""
+
+    def __init__(self, uri_template: str, connect_timeout_s: float, call_timeout_s: float) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            uri_template: how we reach the libvirtd of ``{node}``.
+            connect_timeout_s: bound of a connection.
+            call_timeout_s: bound of a question.
+        """
+        self.call_timeout_s = call_timeout_s
+        self._uri_template = uri_template
+        self._connect_timeout_s = connect_timeout_s
+        self._links: dict[str, Link] = {}
+        self._lock = threading.Lock()
+
+    def link(self, node: str) -> Link:
+        """The way to the libvirtd of a node."""
+        with self._lock:
+            if node not in self._links:
+                self._links[node] = Link(node, self._uri_template.format(node=node), self._connect_timeout_s)
+            return self._links[node]
+
+    def query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:
+        """Ask something that changes nothing; ``what`` is for errors. Raises as ``Link.query`` does."""
+        return self.link(node).query(what, function, self.call_timeout_s)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()
+
+    def find(self, node: str, name: str) -> VMPower | None:
+        """The VM's power; None if it does not exist. Raises UnavailableError."""
+
+        def ask(conn: libvirt.virConnect) -> VMPower | None:
+            try:
+                domain = conn.lookupByName(name)
+                state, reason = domain.state()
+                return power(state, reason, operation(domain)) if exists(state) else None
+            except libvirt.libvirtError as error:
+                if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    return None
+                raise
+
+        return self.query(node, f"looking for {name}", ask)
+
+    def list_vms(self, node: str) -> dict[str, VMInfo]:
+        """See ``base.Hypervisor.list_vms``."""
+        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+
+        def ask(conn: libvirt.virConnect) -> dict[str, tuple[str, int, int]]:
+            records = conn.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, flags)
+            return {
+                domain.name(): (domain.UUIDString(), values["state.state"], values["state.reason"])
+                for domain, values in records
+                if parse_vm_name(domain.name())
+            }
+
+        states = self.query(node, "listing VMs", ask)
+        jobs = self._jobs(node, list(states))
+        return {
+            name: _info(node, name, uuid, power(state, reason, jobs[name]), jobs[name])
+            for name, (uuid, state, reason) in sorted(states.items())
+            if exists(state)
+        }
+
+    def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
+        """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
+
+        A VM that something has locked keeps the question waiting for up to 30 s. It must not keep the whole node
+        waiting: no answer means that something is under way, and that is what the answer would have said.
+        """
+        jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
+
+        def ask(conn: libvirt.virConnect) -> None:
+            for name in names:
+                try:
+                    jobs[name] = operation(conn.lookupByName(name))
+                except libvirt.libvirtError as error:
+                    if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                        jobs[name] = None
+
+        if names:
+            try:
+                self.link(node).call("listing jobs", ask, self.call_timeout_s)
+            except TimedOutError:
+                return dict(jobs)
+        return jobs
+
+    def statistics(self, node: str) -> dict[str, VMStatistics]:
+        """See ``base.Hypervisor.statistics``."""
+        wanted = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
+        flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+
+        def ask(conn: libvirt.virConnect) -> dict[str, VMStatistics]:
+            return {
+                domain.name(): statistics(values)
+                for domain, values in conn.getAllDomainStats(wanted, flags)
+                if parse_vm_name(domain.name())
+            }
+
+        return dict(sorted(self.query(node, "reading statistics", ask).items()))
+
+
+def _info(node: str, name: str, uuid: str, now: VMPower, under_way: int | None) -> VMInfo:
+    # libvirt keeps the job of a migration that broke off in post-copy, and nothing is under way in it.
+    return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.POSTCOPY_FAILED)

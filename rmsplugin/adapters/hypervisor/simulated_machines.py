@@ -1,0 +1,123 @@
+"""Simulated machines: who is on which node of a cluster in memory, and what their CPUs count."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rmsplugin.adapters.hypervisor.base import VMPower, VMSpec
+from rmsplugin.errors import NotFoundError, OperationFailedError
+
+
+class InvariantBreachedError(AssertionError):
+    """The engine asked for something that must never happen."""
+
+
+@dataclass(slots=True)
+class SimulatedVM:
+    """A VM on a node, in whatever state."""
+
+    spec: VMSpec
+    power: VMPower
+    job_running: bool = False
+    cpu_time_ns: float = 0.0
+    vcpu_delay_ns: float = 0.0
+
+    def refuse_half(self) -> None:
+        """Raise OperationFailedError if only a part of it is here."""
+        if self.power is VMPower.POSTCOPY_FAILED:
+            raise OperationFailedError(f"{self.spec.name} is only half there: its post-copy migration broke off")
+
+    def refuse_busy(self) -> None:
+        """Raise OperationFailedError while something is being done to it."""
+        if self.job_running:
+            raise OperationFailedError(f"another action on {self.spec.name} is under way")
+
+
+class SimulatedMachines:
+    """All VMs of all nodes. Whoever changes them holds ``lock``."""
+
+    def __init__(self, nodes: Mapping[str, tuple[int, int]], clock: Callable[[], float]) -> None:
+        """Nodes without VMs: name -> (CPUs, memory in MiB)."""
+        self.capacity = dict(nodes)
+        self.vms: dict[str, dict[str, SimulatedVM]] = {node: {} for node in nodes}
+        self.violations: list[str] = []
+        self.lock = threading.RLock()
+        self._clock = clock
+        self._counted_at = dict.fromkeys(nodes, clock())
+        self._demands: dict[str, float] = {}  # CPUs, by VM
+
+    def where(self, vm: str) -> list[str]:
+        """The nodes where the VM exists in any form."""
+        with self.lock:
+            return [node for node, vms in self.vms.items() if vm in vms]
+
+    def on(self, node: str, vm: str) -> SimulatedVM:
+        """The VM on the node.
+
+        Raises:
+            NotFoundError: it is not there.
+        """
+        found = self.vms[node].get(vm)
+        if found is None:
+            raise NotFoundError(f"no VM {vm} on {node}")
+        return found
+
+    def place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
+        """A VM comes to the node.
+
+        Raises:
+            InvariantBreachedError: it is elsewhere (I1), or the node has not the memory (I3).
+        """
+        elsewhere = [other for other in self.where(spec.name) if other != moving_from]
+        if elsewhere:
+            self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")
+        capacity_mib = self.capacity[node][1]
+        free_mib = capacity_mib - sum(vm.spec.memory_mib for vm in self.vms[node].values())
+        if spec.memory_mib > free_mib:
+            self.breach(f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free")
+        self.vms[node][spec.name] = SimulatedVM(spec, VMPower.INCOMING, job_running=True)
+
+    def stand_still(self, node: str, vm: str) -> VMPower:
+        """Something is being done to a VM that does not run meanwhile. Returns how it was before."""
+        self.count(node)
+        found = self.on(node, vm)
+        before, found.power, found.job_running = found.power, VMPower.PAUSED, True
+        return before
+
+    def become(self, node: str, vm: str, power: VMPower) -> None:
+        """Nothing is being done to the VM any more, and this is how it is then."""
+        self.count(node)
+        found = self.vms[node].get(vm)
+        if found is not None:
+            found.power, found.job_running = power, False
+
+    def remove(self, node: str, vm: str) -> None:
+        """The VM leaves the node, or ends there."""
+        self.count(node)
+        self.vms[node].pop(vm, None)
+
+    def set_demand(self, vm: str, cpus: float) -> None:
+        """Let the VM want so many CPUs from now on; see ``SimulatedHypervisor.set_demand``."""
+        with self.lock:
+            for node in self.where(vm):
+                self.count(node)
+            self._demands[vm] = cpus
+
+    def count(self, node: str) -> None:
+        """Bring the counters of the node up to date: to be called before anything that changes who runs there."""
+        now = self._clock()
+        passed_ns = max(0.0, now - self._counted_at[node]) * 1e9
+        self._counted_at[node] = now
+        running = [vm for vm in self.vms[node].values() if vm.power is VMPower.RUNNING]
+        wanted = {vm.spec.name: min(self._demands.get(vm.spec.name, 0.0), vm.spec.cpus) for vm in running}
+        share = min(1.0, self.capacity[node][0] / (sum(wanted.values()) or 1.0))
+        for vm in running:
+            vm.cpu_time_ns += passed_ns * wanted[vm.spec.name] * share
+            vm.vcpu_delay_ns += passed_ns * wanted[vm.spec.name] * (1 - share)
+
+    def breach(self, what: str) -> None:
+        """Note a breach of an invariant, and raise InvariantBreachedError."""
+        self.violations.append(what)
+        raise InvariantBreachedError(what)

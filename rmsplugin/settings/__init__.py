@@ -1,0 +1,148 @@
+"""Settings: one TOML file, every key documented here, unknown keys refused with their line.
+
+The file holds no secret (keys lie in files of their own), so that wrapper, hooks and commands of all users can read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from rmsplugin.errors import SettingsError
+from rmsplugin.settings.sections import (
+    Decision,
+    Durations,
+    Engine,
+    Guest,
+    Hosts,
+    Hypervisor,
+    Image,
+    Network,
+    Nodes,
+    Partition,
+    Planning,
+    Section,
+    Slurm,
+    Tokens,
+)
+
+DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
+
+
+class Settings(Section):
+    """The whole file."""
+
+    engine: Engine = Engine()  # type: ignore[call-arg]
+    slurm: Slurm
+    partition: dict[str, Partition] = Field(default_factory=dict)
+    hosts: dict[str, Hosts] = Field(default_factory=dict)
+    hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
+    nodes: Nodes = Nodes()  # type: ignore[call-arg]
+    network: Network
+    decision: Decision = Decision()  # type: ignore[call-arg]
+    planning: Planning = Planning()  # type: ignore[call-arg]
+    durations: Durations = Durations()  # type: ignore[call-arg]
+    tokens: Tokens = Tokens()  # type: ignore[call-arg]
+    guest: Guest = Guest()  # type: ignore[call-arg]
+    image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
+
+    @model_validator(mode="after")
+    def _has_default_image(self) -> Settings:
+        if "default" not in self.image:
+            raise ValueError("needs an image named `default`: add a section [image.default]")
+        return self
+
+    @model_validator(mode="after")
+    def _has_hosts_of_partitions(self) -> Settings:
+        for name in self.slurm.partitions:
+            if name not in self.partition:
+                raise ValueError(
+                    f"vjob partition {name} has no VM hosts: add a section [partition.{name}] with hosts = "
+                    '"NAME OF A SLURM PARTITION"'
+                )
+        for name in self.partition.keys() - set(self.slurm.partitions):
+            raise ValueError(f"[partition.{name}] is none of slurm.partitions: add it there, or remove the section")
+        for name in self.hosts.keys() - {each.hosts for each in self.partition.values()}:
+            raise ValueError(f"[hosts.{name}] is the `hosts` of no [partition.NAME]: name it there, or remove it")
+        return self
+
+    def hosts_of(self, name: str) -> Hosts:
+        """How the nodes of a hosts partition are borrowed; the defaults if the file has no section for it."""
+        return self.hosts.get(name) or Hosts()  # type: ignore[call-arg]
+
+    @property
+    def hosts_partitions(self) -> tuple[str, ...]:
+        """The hosts partitions, each once, in the order of the vjob partitions."""
+        return tuple(dict.fromkeys(self.partition[name].hosts for name in self.slurm.partitions))
+
+
+def settings_path(argument: str | None = None) -> Path:
+    """The file to read: the argument, else $RMSPLUGIN_CONFIG, else the default."""
+    return Path(argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH)
+
+
+def load(path: Path) -> Settings:
+    """Read and check the file.
+
+    Raises:
+        SettingsError: one line for each fault, with file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}; name another file with --config or $RMSPLUGIN_CONFIG") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: not UTF-8 text") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        lines = [_explain(path, text, dict(fault)) for fault in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
+    # The tag that pydantic puts into the location of a discriminated union is no key of the file.
+    loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
+    # A fault between two sections is of no key: its message begins with the section.
+    section = re.match(r"Value error, \[(\w+)\.([^\]]+)\]", str(fault["msg"])) if not loc else None
+    line = find_line(text, list(section.groups()) if section else loc)
+    key = ".".join(str(part) for part in loc) or "settings"
+    known = {"extra_forbidden": "unknown key", "missing": "is required"}
+    message = known.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+    return f"{path}:{line}: {key}: {message}"
+
+
+def find_line(text: str, loc: list[Any]) -> int:
+    """Line (from 1) where the deepest part of ``loc`` that the file has is written; 1 when it has none of it.
+
+    tomllib gives no positions, so this walks the headers and keys of the text itself.
+    """
+    wanted = [str(part) for part in loc]
+    best_line, best_depth = 1, 0
+    table: list[str] = []
+    counts: dict[str, int] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if header := re.match(r"^(\[\[?)\s*([^\[\]]+?)\s*\]\]?", line):
+            table = [part.strip().strip("\"'") for part in header[2].split(".")]
+            if header[1] == "[[":
+                name = ".".join(table)
+                counts[name] = counts.get(name, -1) + 1
+                table = [*table, str(counts[name])]
+            here = table
+        elif pair := re.match(r"^([A-Za-z0-9_.\"'-]+?)\s*=", line):
+            here = [*table, *(part.strip("\"'") for part in pair[1].split("."))]
+        else:
+            continue
+        if here == wanted[: len(here)] and len(here) > best_depth:
+            best_line, best_depth = number, len(here)
+    return best_line
