@@ -65,7 +65,7 @@ def spread(cluster: Cluster, *cpus: int) -> tuple[list[int], list[str]]:
     homes: list[str] = []
     for each in cpus:
         job = count(cluster, "-c", str(each), *(["-x", ",".join(homes)] if homes else []))
-        homes.append(cluster.wait(f"a node for {job}", lambda job=job: host_of(cluster, job), 60))
+        homes.append(cluster.wait(f"a node for {job}", lambda job=job: host_of(cluster, job), 120))
         jobs.append(job)
     for job in jobs:
         wait_number(cluster, job)
