@@ -28,6 +28,7 @@ from rmsplugin.planning.levels import bound_levels, search_levels
 from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
+from rmsplugin.planning.settle import settle
 from rmsplugin.planning.spread import spread
 
 Objective = Literal["cost", "nodes"]
@@ -96,6 +97,8 @@ def place(
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
     if incumbent.cost > bound:
+        bound = max(bound, _settle(problem, incumbent, budget, shared_store))
+    if incumbent.cost > bound:
         bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
     best = incumbent.best()
     return Placed(
@@ -124,6 +127,14 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
         named = _named(problem, hosts)
         if is_viable(problem, counts_of(problem, named.target, named.early)):
             incumbent.offer(named)
+
+
+def _settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
+    """The exact search, which answers what is small before a solver is started; a bound."""
+    part = budget.part(_FIRST_SHARE)
+    bound = settle(problem, incumbent, part, shared_store)
+    budget.give_back(part)
+    return bound
 
 
 def _widen(
