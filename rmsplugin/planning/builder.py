@@ -12,7 +12,7 @@ from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.small import best_order
 
 #: Candidates that the exact search looks at for each target, some 8 microseconds each.
-_WORK = 5_000
+_WORK = 3000
 
 
 def build_plan(

@@ -7,11 +7,12 @@ Each try builds a whole schedule and is given up as soon as it cannot become the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rmsplugin.planning.bypass import break_cycles
-from rmsplugin.planning.moves import Moves
-from rmsplugin.planning.pools import Ranking, Schedule, Steering
+from rmsplugin.planning.moves import NOWHERE, Moves
+from rmsplugin.planning.pools import ASLEEP, Ranking, Schedule, Steering, Way
 
 #: How much all tries together may look at (``Schedule.work``): so much, and so much for each arrival.
 _WORK = 8000
@@ -19,6 +20,12 @@ _WORK_EACH = 25
 
 #: With small plans this ends first.
 _MOST_TRIES = 150
+
+#: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
+_FEW_MOVERS = 20
+
+#: Pivots tried for each of them.
+_PIVOTS = 2
 
 
 def cheapest(
@@ -34,6 +41,7 @@ def cheapest(
     search = _Search(moves, Ranking(moves, early), effort)
     search.orders()
     search.early_bypasses()
+    search.other_bypasses()
     cost = -1
     while search.best.cost != cost:
         cost = search.best.cost
@@ -98,6 +106,47 @@ class _Search:
         while self.best.used_ways != self.best.steering.ways:
             if not self._try(replace(self.best.steering, ways=dict(self.best.used_ways))):
                 break
+
+    def other_bypasses(self) -> None:
+        """Where few VMs migrate, try each as the one to bypass, and leave out each bypass; as long as that helps."""
+        if not self.best.used_ways:
+            return
+        moves = self._moves
+        movers = [unit for unit in moves.units if moves.origin[unit] != NOWHERE]
+        if len(movers) > _FEW_MOVERS:
+            return
+        # Beginning anew, from no bypass at all, finds plans with fewer of them than the greedy's.
+        starts: list[dict[int, Way]] = [dict(self.best.used_ways), {}]
+        for start in starts:
+            ways, improved = start, True
+            while improved:
+                improved = False
+                for changed in self._neighbours(ways, movers):
+                    if self._try(replace(self.best.steering, ways=changed)):
+                        ways, improved = changed, True
+                        break
+
+    def _neighbours(self, ways: dict[int, Way], movers: list[int]) -> Iterator[dict[int, Way]]:
+        for unit in ways:
+            yield {other: way for other, way in ways.items() if other != unit}
+        for unit in sorted(movers, key=lambda unit: (self._moves.memory[unit], unit)):
+            for way in (*self._pivots(unit), ASLEEP):
+                if ways.get(unit) != way and (way is not ASLEEP or self._moves.vjobs[unit].preemptible):
+                    yield {**ways, unit: way}
+
+    def _pivots(self, unit: int) -> list[Way]:
+        """The nodes with the least room that is enough at the start."""
+        moves = self._moves
+        apart = (moves.origin[unit], moves.destination[unit])
+        rooms = sorted(
+            (free, node)
+            for node, free in enumerate(moves.free)
+            if free >= moves.memory[unit]
+            and moves.up[node]
+            and node not in apart
+            and moves.vjobs[unit].allows(moves.names[node])
+        )
+        return [Way(node) for _, node in rooms[:_PIVOTS]]
 
     def caps(self) -> None:
         """Hold back the dear actions of each pool in turn; what helps is kept."""

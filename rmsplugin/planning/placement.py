@@ -28,7 +28,7 @@ from rmsplugin.planning.levels import bound_levels, search_levels
 from rmsplugin.planning.neighbourhood import improve_by_blocks
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
-from rmsplugin.planning.settle import settle
+from rmsplugin.planning.settle import reorder, settle
 from rmsplugin.planning.spread import spread
 
 Objective = Literal["cost", "nodes"]
@@ -100,6 +100,8 @@ def place(
         bound = max(bound, _settle(problem, incumbent, budget, shared_store))
     if incumbent.cost > bound:
         bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
+    if incumbent.cost > bound:
+        reorder(incumbent, budget)
     best = incumbent.best()
     return Placed(
         target=best.target,

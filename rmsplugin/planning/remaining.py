@@ -35,10 +35,10 @@ class Remaining:
 
     def of(self, state: State, elapsed: int, *, is_start: bool = False) -> int:
         """Of a state after pools that cost ``elapsed`` together; NEVER if nothing leads on."""
-        switch = self._switch
+        switch, kinds = self._switch, self._switch.kinds
         free = switch.free(state.positions)
         first = switch.departures_price if is_start else 0
-        leavers: dict[int, list[_Leaver]] = defaultdict(list)
+        leavers: list[list[_Leaver]] = [[] for _ in free]
         if is_start:
             for node, memory in enumerate(switch.given_back_mib):
                 free[node] -= memory
@@ -49,20 +49,20 @@ class Remaining:
         pending = []
         for kind, position in zip(switch.kind_of, state.positions, strict=True):
             least = switch.least(kind, position)
-            if position < len(free):
-                memory = switch.kinds[kind].memory_mib
+            if position < switch.asleep:
+                memory = kinds[kind].memory_mib
                 leavers[position].append((max(first, memory * UNIT), memory))
             if least:
                 pending.append((kind, position, least))
-                ends = switch.kinds[kind].ends
+                ends = kinds[kind].ends
                 if len(ends) == 1:
                     coming[next(iter(ends))].append(kind)
             elif switch.capacity is not None:
                 staying[position].append(kind)
         total = sum(local_cost(each) * UNIT + 1 for each in switch.departures) if is_start else 0
         total += self._pending(pending, free, leavers, elapsed)
-        for node, kinds in staying.items():
-            pairs = self._must_leave(node, tuple(kinds), tuple(coming[node]))
+        for node, stay in staying.items():
+            pairs = self._must_leave(node, tuple(stay), tuple(coming[node]))
             if pairs is not None:
                 total += min((count * (elapsed + 1) + memory * UNIT for count, memory in pairs), default=NEVER)
         return min(total, NEVER)
@@ -71,7 +71,7 @@ class Remaining:
         self,
         pending: Sequence[tuple[int, int, int]],
         free: Sequence[int],
-        leavers: dict[int, list[_Leaver]],
+        leavers: Sequence[Sequence[_Leaver]],
         elapsed: int,
     ) -> int:
         """What guests pay that have to arrive: of each its kind, its position and what it costs by itself."""

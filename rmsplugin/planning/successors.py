@@ -11,6 +11,9 @@ from typing import NamedTuple, Protocol
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.switch import NEVER, UNIT, Hop, Option, State, Switch
 
+#: How much is looked at before that is told.
+_REPORTED = 256
+
 
 class Following(NamedTuple):
     """A state that a pool leads to, the cost of all pools so far, and what all actions so far cost."""
@@ -173,6 +176,11 @@ class _Pools:
             first: of the guest's choices the first that may be taken: equal guests choose in order.
         """
         self.looked_at += 1
+        if self.looked_at >= _REPORTED:
+            self._limits.count(self.looked_at)
+            self.looked_at = 0
+        if self._limits.interrupted:
+            return
         least = bound + self._rest[at]
         if least > self._limits.threshold:
             self._limits.leave_out(least)

@@ -75,27 +75,21 @@ class Switch:
     most_nodes: int | None = None
     most_suspended: tuple[int, int] | None = None  # guests that may be suspended on the way; None: any number
     shared_store: bool = False
+    asleep: int = field(init=False)  # added to a node's number for an image there; the one after all nodes is shared
+    waiting: int = field(init=False)  # the position of a VM that was not started yet
     start: State = field(init=False)
     kind_of: list[int] = field(init=False)  # by guest
     twins: list[list[int]] = field(init=False)  # by node: those before it that are equal while they are empty
+    _least: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     _options: dict[tuple[int, int], list[Option]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Sort the guests by kind and position: equal ones are next to each other."""
         self.guests = sorted(self.guests, key=lambda guest: (guest[0], guest[1], guest[2].name))
+        self.asleep, self.waiting = len(self.names), 2 * len(self.names) + 1
         self.kind_of = [kind for kind, _, _ in self.guests]
         self.start = State(tuple(position for _, position, _ in self.guests))
         self.twins = self._twins()
-
-    @property
-    def asleep(self) -> int:
-        """What is added to a node's number for an image there; the number after all nodes is shared storage."""
-        return len(self.names)
-
-    @property
-    def waiting(self) -> int:
-        """The position of a VM that was not started yet."""
-        return 2 * len(self.names) + 1
 
     def _twins(self) -> list[list[int]]:
         by_key: dict[object, list[int]] = {}
@@ -112,6 +106,12 @@ class Switch:
 
     def least(self, kind: int, position: int) -> int:
         """What a guest still has to pay by itself at least; 0 if it may end where it is."""
+        found = self._least.get((kind, position))
+        if found is None:
+            found = self._least[kind, position] = self._pays(kind, position)
+        return found
+
+    def _pays(self, kind: int, position: int) -> int:
         of, memory = self.kinds[kind], self.kinds[kind].memory_mib * UNIT
         if position < len(self.names):
             return 0 if position in of.ends else memory + 1
@@ -154,10 +154,10 @@ class Switch:
 
     def free(self, positions: Sequence[int]) -> list[int]:
         """The memory that is free on each node, once the departures have ended."""
-        free = list(self.free_mib)
+        free, kinds, nodes = list(self.free_mib), self.kinds, self.asleep
         for kind, position in zip(self.kind_of, positions, strict=True):
-            if position < len(free):
-                free[position] -= self.kinds[kind].memory_mib
+            if position < nodes:
+                free[position] -= kinds[kind].memory_mib
         return free
 
     # -- ends ----------------------------------------------------------------------------------------------------
