@@ -286,3 +286,15 @@ def test_a_proposal_for_another_configuration_is_refused() -> None:
     assert check(changed(n2=replace(NODES[1], capacity=Resources(3, 4096))), proposed()) == [
         "the fingerprint is of another configuration, or of another plan"
     ]
+
+
+def test_an_order_in_which_an_arrival_does_not_wait_for_the_memory_it_takes_is_refused() -> None:
+    full = Node("n1", Resources(2, 1024))
+    gone, comes = VM("x-0", Resources(1, 1024)), VM("y-0", Resources(1, 1024))
+    vjobs = (VJob("y", (comes,)), VJob("x", (gone,)))
+    source = Configuration((full,), vjobs, {"x-0": running_on("n1"), "y-0": WAITING})
+    proposal = propose(source, ProposalParameters("rjsp"))
+    assert isinstance(proposal, Proposal) and proposal.order.needs == ((), (0,))
+    assert check(source, proposal) == []
+    hasty = replace(proposal, order=replace(proposal.order, needs=((), ())))
+    assert any("n1 has not the memory for y-0 if" in fault for fault in check(source, hasty))
