@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from rmsplugin.model.action import ActionKind
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VMState, running_on
+from rmsplugin.model.elements import running_on
 from rmsplugin.packing.budget import Budget
 from rmsplugin.planning.exact import Found, cheapest
 from rmsplugin.planning.incumbent import Incumbent, Reached
 from rmsplugin.planning.moves import Moves, moves_between
-from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement
-from rmsplugin.planning.small import best_order, plan_of, switch_to_any, worth
+from rmsplugin.planning.small import best_order, is_small, plan_of, switch_to_any, worth
 from rmsplugin.planning.switch import UNIT
 
 #: What looking at one candidate costs, in steps: about 4 microseconds.
@@ -36,10 +36,12 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
     """
     source = incumbent.source
-    moves = moves_between(source, incumbent.best().target)
-    switch = switch_to_any(moves, problem, incumbent.most_nodes, shared_store) if isinstance(moves, Moves) else None
-    if switch is None:
+    if not is_small(source, problem):
         return 0
+    moves = moves_between(source, incumbent.best().target)
+    if isinstance(moves, Unreachable):
+        raise AssertionError(f"the incumbent has a plan: {moves.explanation}")
+    switch = switch_to_any(moves, problem, incumbent.most_nodes, shared_store)
 
     most_suspended = suspended(source, incumbent.best().plan)
 
@@ -61,9 +63,7 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
     search((0, 0), _AWAKE_SHARE)
     if most_suspended != (0, 0):
         search(most_suspended, _AWAKE_SHARE)
-    bound = search(None, 1.0).bound // UNIT
-    is_whole = not any(location.state is VMState.RUNNING for location in problem.fixed.values())
-    return bound if is_whole else 0
+    return search(None, 1.0).bound // UNIT
 
 
 def reorder(incumbent: Incumbent, budget: Budget) -> None:

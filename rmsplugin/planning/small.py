@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -117,7 +118,8 @@ def switch_to(moves: Moves) -> Switch | None:
     guests = _Guests(source, moves.names, _pivots(moves))
     for each in arrivals:
         guests.add(moves.actions[each].vm, frozenset({moves.destination[each]}))
-    stayers = [(vm, here) for vm, here in _stayers(moves) if here in guests.nodes(source.vjob_by_vm[vm.name])]
+    able = ((vm, here) for vm, here in _stayers(moves) if here in guests.nodes(source.vjob_by_vm[vm.name]))
+    stayers = list(itertools.islice(able, _MOST_GUESTS + 1))
     if len(arrivals) + len(stayers) <= _MOST_GUESTS:
         for vm, here in stayers:
             guests.add(vm, frozenset({here}))
@@ -142,12 +144,22 @@ def _stayers(moves: Moves) -> Iterator[tuple[VM, int]]:
             yield moves.source.vm_by_name[name], number[location.node or ""]
 
 
-def switch_to_any(moves: Moves, problem: Replacement, most_nodes: int | None, shared_store: bool) -> Switch | None:
-    """The switch to whatever target is viable. None: there are too many guests, or some are where nothing may be.
+def is_small(source: Configuration, problem: Replacement) -> bool:
+    """Whether all targets can be searched: few VMs, all of which may go anywhere, and none where nothing can be."""
+    if sum(problem.totals()) > _MOST_GUESTS:
+        return False
+    there = {SHARED, None, *(place.node.name for place in problem.places)}
+    free = [location for name, location in source.locations.items() if name not in problem.fixed]
+    pinned = any(location.state is VMState.RUNNING for location in problem.fixed.values())
+    return not pinned and all(location.node in there for location in free)
+
+
+def switch_to_any(moves: Moves, problem: Replacement, most_nodes: int | None, shared_store: bool) -> Switch:
+    """The switch to whatever target is viable.
 
     Args:
         moves: to one of the targets; the departures are those of all.
-        problem: which targets there are.
+        problem: which targets there are; it is small.
         most_nodes: on how many nodes VMs may run in the end.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
     """
@@ -158,9 +170,6 @@ def switch_to_any(moves: Moves, problem: Replacement, most_nodes: int | None, sh
     for at, place in enumerate(problem.places):
         members += [(name, k, places[at]) for k, names in place.residents.items() for name in names]
         members += [(name, k, None) for (k, _), names in place.images.items() for name in names]
-    known = {SHARED, None, *(place.node.name for place in problem.places)}
-    if len(members) > _MOST_GUESTS or any(source.locations[name].node not in known for name, _, _ in members):
-        return None
     takes = [
         frozenset(places[at] for at, place in enumerate(problem.places) if place.takes and each.may_go(at))
         for each in problem.classes
