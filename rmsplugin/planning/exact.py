@@ -17,8 +17,8 @@ from rmsplugin.planning.remaining import Remaining
 from rmsplugin.planning.successors import Following, following
 from rmsplugin.planning.switch import NEVER, Hop, State, Switch
 
-#: A threshold rises by this share at least, so that few of them are needed.
-_RISE = 0.15
+#: A threshold rises by this share at least, so that few of them are needed: 4 % looks at three times as much.
+_RISE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
