@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.admission import Draft, admit, settle, staying, where_it_is
+from rmsplugin.decision.admission import Draft, admit, settle
+from rmsplugin.decision.near import loose, near, placement_near, room_for, staying, to_suspend_instead
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, seconds, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.decision.switching import Round, exempt_for_s
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, VMState, running_on, sleeping_on
+from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
 
@@ -103,10 +104,10 @@ def _once(
         for vjob in draft.others:
             if vjob.name not in running:
                 draft.stays_out(vjob, Reason(ReasonCode.UNSETTLED, words, {"rounds": parameters.rounds}))
-        return draft.decision("mixed", room.placement)
+        return draft.decision("mixed", placement_near(room))
     walk = Round(draft, room, parameters)
     walk.walk()
-    return draft.decision("mixed", walk.room.placement)
+    return draft.decision("mixed", placement_near(walk.room))
 
 
 def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
@@ -120,38 +121,46 @@ def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
 
 
 def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
-    """The room of what runs now: all of it if it packs or is viable as it is, else who must run and then the queue."""
-    configuration = draft.configuration
+    """The room of what runs now: all of it if that can stay, else who must run and then the head of the queue."""
     running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
-    room = Site(configuration, staying(configuration), effort=draft.effort).pack(running)
+    site = Site(draft.configuration, staying(draft.configuration), effort=draft.effort)
+    room = site.pack(running)
     if room is not None:
         return room
+    found = near(site, running, parameters.search_near)
+    if found is None:
+        return _as_many_as_possible(draft, parameters)
+    instead = to_suspend_instead(site, running, frozenset(vjob.name for vjob in draft.musts))
+    if not instead or found.pays_for(instead):
+        return found.room
+    rest = near(site, [vjob for vjob in running if vjob not in instead])
+    if rest is None:
+        return found.room
+    for vjob in instead:
+        words = f"would keep its room if {found.moved_mib} MiB migrated, which costs more than to suspend and resume it"
+        draft.stays_out(vjob, Reason(ReasonCode.DOES_NOT_PAY, words, {"moved_mib": found.moved_mib}))
+    return rest.room
+
+
+def _as_many_as_possible(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
+    """Not all of what runs can stay: who must, and the others from the head of the queue as far as there is room."""
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted
-    room = admitted.site.pack(running) or _as_it_is(admitted.site, running)
-    if room is not None:
-        return room
-    for vjob in draft.others:
-        if draft.is_running(vjob) and not admitted.add(vjob):
-            draft.stays_out(vjob, no_room(vjob, admitted))
-    return admitted
-
-
-def _as_it_is(site: Site, vjobs: list[VJob]) -> NodeRoom | None:
-    """Keep everything where it runs: First Fit Decreasing may fail where the present placement does not.
-
-    None if that is not viable, or a VM is on a node that it should leave.
-    """
-    configuration = site.configuration
-    hosts = [(vjob, configuration.locations[vm.name]) for vjob in vjobs for vm in vjob.vms]
-    for vjob, location in hosts:
-        if vjob.name in site.in_place:
-            continue
-        if location.state is VMState.RUNNING and not (location.node in site.up and vjob.allows(location.node)):
-            return None
-    if any(name in site.up for name in configuration.overloaded()):
-        return None
-    whole = {vjob.name for vjob, _ in hosts} - {v.name for v, at in hosts if at.state is not VMState.RUNNING}
-    pinned = {vjob.name: where_it_is(site, vjob) for vjob in vjobs if vjob.name in whole}
-    return replace(site, pinned={**site.pinned, **pinned}).pack(vjobs)
+    site, room = loose(admitted.site), admitted
+    others = [vjob for vjob in draft.others if draft.is_running(vjob)]
+    stay, go = 0, len(others) + 1
+    while go - stay > 1:  # a search by halves: where fewer have no room, more hardly ever have
+        middle = (stay + go) // 2
+        trial = room_for(site, [*draft.musts, *others[:middle]])
+        if trial is None:
+            go = middle
+        else:
+            stay, room = middle, trial
+    for vjob in others[stay:]:
+        more = room_for(site, [*room.members, vjob])
+        if more is None:
+            draft.stays_out(vjob, no_room(vjob, room))
+        else:
+            room = more
+    return room

@@ -15,6 +15,7 @@ from rmsplugin.decision import worth
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
+from rmsplugin.decision.near import loose, near
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
 from rmsplugin.decision.result import Numbers, Reason, ReasonCode
@@ -77,7 +78,20 @@ class Round:
             if answer is None:
                 return
             refusal = answer
-        self.draft.stays_out(vjob, refusal if self.reservation else self._become_head(vjob, refusal))
+        if self.reservation is None:
+            if self._starts_near(vjob):
+                return
+            refusal = self._become_head(vjob, refusal)
+        self.draft.stays_out(vjob, refusal)
+
+    def _starts_near(self, vjob: VJob) -> bool:
+        """Start one beside all that run, if few migrations make room for it."""
+        found = near(loose(self.room.site), [*self.room.members, vjob])
+        if found is None or not found.pays_for([vjob]):
+            return False
+        self.room = found.room
+        self.draft.runs(vjob, fits(vjob, how=f"which fit once {found.moved_mib} MiB have migrated"))
+        return True
 
     # -- the head of the queue, and those behind it --------------------------------------------------------------------
 
@@ -143,7 +157,7 @@ class Round:
         permit = refusal or self._beside_head(vjob)
         if permit.code not in _STARTS:
             return permit
-        self.room = room
+        self.room, victims = self._spared(room, victims)
         if victims:
             whom = names(victims)
             permit = Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom})
@@ -152,6 +166,16 @@ class Round:
             words = f"its room is needed by {vjob.name}, which is ahead of it"
             self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
         return None
+
+    def _spared(self, room: NodeRoom, victims: list[VJob]) -> tuple[NodeRoom, list[VJob]]:
+        """Who of the victims can stay all the same if some migrate: a room with them in it, and the others."""
+        spared: list[VJob] = []
+        for victim in victims:
+            found = near(loose(room.site), [*room.members, victim])
+            if found is not None and found.pays_for([*spared, victim]):
+                room = found.room
+                spared.append(victim)
+        return room, [victim for victim in victims if victim not in spared]
 
     def _place(self, vjob: VJob, candidates: list[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
         """Find room for one, and who of those behind it finds none then: in queue order, so that the last give way."""
