@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.exact import repack
 from rmsplugin.decision.near import staying
@@ -26,6 +26,10 @@ class Draft:
     reasons: dict[str, Reason] = field(default_factory=dict)
     musts: list[VJob] = field(default_factory=list)
     others: list[VJob] = field(default_factory=list)
+
+    def copy(self) -> Draft:
+        """The same so far, to go on with on trial."""
+        return replace(self, states=dict(self.states), reasons=dict(self.reasons))
 
     def set(self, vjob: VJob, state: VJobState, reason: Reason) -> None:
         """Decide one vjob."""

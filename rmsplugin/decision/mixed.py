@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.admission import Draft, admit, settle
-from rmsplugin.decision.near import loose, near, placement_near, room_for, staying, to_suspend_instead
+from rmsplugin.decision.admission import Draft, settle
+from rmsplugin.decision.keeping import Kept, keep_running
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import no_room, seconds, sentence
+from rmsplugin.decision.reasons import seconds, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import Effort, NodeRoom, Site
+from rmsplugin.decision.room import Effort
 from rmsplugin.decision.switching import Round, exempt_for_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, running_on, sleeping_on
@@ -36,7 +36,10 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
     original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
     before: Mapping[str, VJobState] = original
     reasons: dict[str, Reason] = {}
-    current, effort = configuration, Effort(parameters.packed_vms)
+    current, effort = (
+        configuration,
+        Effort(parameters.packed_vms, parameters.exact_checks, parameters.search),
+    )
     for _ in range(parameters.rounds):
         decision = _once(current, parameters, effort)
         if isinstance(decision, Infeasible):
@@ -91,10 +94,10 @@ def _once(
 ) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
     draft = settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
-    room = _kept(draft, parameters)
-    if isinstance(room, Infeasible):
-        return room
-    running = {vjob.name for vjob in room.members}
+    kept = keep_running(draft, parameters)
+    if isinstance(kept, Infeasible):
+        return kept
+    running = {vjob.name for vjob in kept.room.members}
     for vjob in draft.others:
         if vjob.name in running:
             words = "runs, and nobody ahead of it may take its room"
@@ -104,10 +107,20 @@ def _once(
         for vjob in draft.others:
             if vjob.name not in running:
                 draft.stays_out(vjob, Reason(ReasonCode.UNSETTLED, words, {"rounds": parameters.rounds}))
-        return draft.decision("mixed", placement_near(room))
-    walk = Round(draft, room, parameters)
+        return draft.decision("mixed", (kept.near or kept.room).placement)
+    return _started(draft, kept, parameters)
+
+
+def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
+    """Let the ready ones start; if that asks for too many migrations, only beside those that run where these are."""
+    walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
-    return draft.decision("mixed", placement_near(walk.room))
+    placement = walk.placement()
+    if placement is None and kept.near is not None:
+        walk = Round(draft.copy(), kept.near, parameters, kept.moved_mib, near_only=True)
+        walk.walk()
+        placement = walk.placement()
+    return walk.draft.decision("mixed", placement or walk.room.placement)
 
 
 def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
@@ -118,49 +131,3 @@ def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
         return None
     words = f"was started or resumed {seconds(vjob.state_s)} ago, exempt from suspension for {seconds(left_s)} more"
     return Reason(ReasonCode.EXEMPT, words, {"exempt_s": left_s})
-
-
-def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
-    """The room of what runs now: all of it if that can stay, else who must run and then the head of the queue."""
-    running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
-    site = Site(draft.configuration, staying(draft.configuration), effort=draft.effort)
-    room = site.pack(running)
-    if room is not None:
-        return room
-    found = near(site, running, parameters.search_near)
-    if found is None:
-        return _as_many_as_possible(draft, parameters)
-    instead = to_suspend_instead(site, running, frozenset(vjob.name for vjob in draft.musts))
-    if not instead or found.pays_for(instead):
-        return found.room
-    rest = near(site, [vjob for vjob in running if vjob not in instead])
-    if rest is None:
-        return found.room
-    for vjob in instead:
-        words = f"would keep its room if {found.moved_mib} MiB migrated, which costs more than to suspend and resume it"
-        draft.stays_out(vjob, Reason(ReasonCode.DOES_NOT_PAY, words, {"moved_mib": found.moved_mib}))
-    return rest.room
-
-
-def _as_many_as_possible(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
-    """Not all of what runs can stay: who must, and the others from the head of the queue as far as there is room."""
-    admitted = admit(draft, parameters)
-    if isinstance(admitted, Infeasible):
-        return admitted
-    site, room = loose(admitted.site), admitted
-    others = [vjob for vjob in draft.others if draft.is_running(vjob)]
-    stay, go = 0, len(others) + 1
-    while go - stay > 1:  # a search by halves: where fewer have no room, more hardly ever have
-        middle = (stay + go) // 2
-        trial = room_for(site, [*draft.musts, *others[:middle]])
-        if trial is None:
-            go = middle
-        else:
-            stay, room = middle, trial
-    for vjob in others[stay:]:
-        more = room_for(site, [*room.members, vjob])
-        if more is None:
-            draft.stays_out(vjob, no_room(vjob, room))
-        else:
-            room = more
-    return room

@@ -9,7 +9,6 @@ from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
@@ -22,9 +21,10 @@ class Near:
     room: NodeRoom
     moved_mib: int  # memory of the running VMs that migrate, and of the saved states that are copied
 
-    def pays_for(self, vjobs: Iterable[VJob]) -> bool:
-        """Whether no more memory moves for these to run than if they were suspended, and resumed where they were."""
-        return self.moved_mib <= 2 * sum(vjob.demand.memory_mib for vjob in vjobs)
+
+def price_mib(vjobs: Iterable[VJob]) -> int:
+    """What may move at most so that these run: as much as to suspend them, and to resume them where they were."""
+    return 2 * sum(vjob.demand.memory_mib for vjob in vjobs)
 
 
 def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Near | None:
@@ -68,15 +68,6 @@ def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
     return None if found is None else found.room
 
 
-def placement_near(room: NodeRoom) -> Mapping[str, str]:
-    """Where the VMs of a room can be, near where they are; where the room has them, if no such place is found."""
-    configuration = room.site.configuration
-    if not any(configuration.state(vjob) is VJobState.RUNNING for vjob in room.packed):
-        return room.placement  # who runs is pinned near where it is
-    found = near(loose(room.site), room.members)
-    return room.placement if found is None else found.room.placement
-
-
 def loose(site: Site) -> Site:
     """The same site with only those pinned that may be nowhere else, or that no packing finds a place."""
     fixed = staying(site.configuration).keys() | site.in_place
@@ -110,36 +101,3 @@ def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node
         for vm, node in places.items():
             taken[node] = taken.get(node, NOTHING) + vm_by_name[vm].demand
     return [replace(node, capacity=node.capacity - taken.get(node.name, NOTHING)) for node in site.up.values()]
-
-
-def to_suspend_instead(site: Site, vjobs: Iterable[VJob], spared: frozenset[str]) -> list[VJob] | None:
-    """Who would be suspended, from the end of the queue, if nobody migrated; None if that does not do.
-
-    Args:
-        site: the nodes, and who is pinned.
-        vjobs: who runs.
-        spared: names of those that may not be suspended.
-    """
-    running = [vjob for vjob in site.in_order(vjobs) if vjob.name not in site.pinned]
-    left = {node.name: node.capacity for node in nodes_left(site, site.pinned)}
-    places = {vjob.name: [(vm, site.configuration.locations[vm.name]) for vm in vjob.vms] for vjob in running}
-    for vjob in running:
-        for vm, at in places[vjob.name]:
-            if at.node in left:
-                left[at.node] -= vm.demand
-    gone = []
-    for vjob in reversed(running):
-        here = places[vjob.name]
-        stays = all(
-            at.state is VMState.RUNNING and at.node in left and vjob.allows(at.node) and left[at.node].holds(NOTHING)
-            for _, at in here
-        )
-        if stays:
-            continue
-        if vjob.name in spared:
-            return None
-        gone.append(vjob)
-        for vm, at in here:
-            if at.node in left:
-                left[at.node] += vm.demand
-    return gone

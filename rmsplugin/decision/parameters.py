@@ -84,11 +84,6 @@ class Parameters:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
     @property
-    def search_near(self) -> Search | None:
-        """Half of the limits, for the question whether all that run can keep running; None: no solver is started."""
-        return self.search.part(0.5) if self.exact_checks else None
-
-    @property
     def search_of_one_check(self) -> Search:
-        """The share of the other half that one exact check gets."""
-        return self.search.part(0.5 / max(1, self.exact_checks))
+        """The share of the limits that one exact check gets."""
+        return self.search.part(1 / max(1, self.exact_checks))

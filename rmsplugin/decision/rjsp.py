@@ -59,7 +59,7 @@ def _select(
         else:
             room = found
             draft.runs(vjob, fits(vjob, ReasonCode.FITS_EXACTLY, "which only an exact packing fits beside those ahead"))
-    near_now = None if exact_checks is None else near(loose(room.site), room.members, parameters.search_near)
+    near_now = None if exact_checks is None else near(loose(room.site), room.members, parameters.search.part(0.5))
     return draft.decision(name, room.placement if near_now is None else near_now.room.placement)
 
 

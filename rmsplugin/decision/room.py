@@ -47,7 +47,7 @@ class Effort:
 
     left: float = math.inf  # so many VMs may be placed on trial
     checks: int = 0  # so many times a solver may be started, where First Fit and best fit fail
-    search: Search = field(default_factory=Search)  # the limits of one such check
+    search: Search = field(default_factory=Search)  # what is left of the limits of all such checks
 
     @property
     def is_spent(self) -> bool:
@@ -55,10 +55,11 @@ class Effort:
         return self.left <= 0
 
     def next_check(self) -> Search | None:
-        """The limits of one more check, which is taken off; None if there are no more."""
+        """The limits of one more check, half of what is left of them; None if there are no more checks."""
         if self.checks <= 0:
             return None
         self.checks -= 1
+        self.search = self.search.part(0.5)
         return self.search
 
 

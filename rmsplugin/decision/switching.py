@@ -8,19 +8,20 @@ queue: it gets a reservation, and those behind it may not delay it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.decision import worth
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
-from rmsplugin.decision.near import loose, near
+from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
 from rmsplugin.decision.result import Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.vjob import VJobState
 
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
@@ -40,6 +41,8 @@ class Round:
     draft: Draft
     room: NodeRoom
     parameters: Parameters
+    worth_mib: int  # so much memory may move for those that run and start so far
+    near_only: bool = False  # whoever starts does so beside those that run, most of them where they are
     reservation: Reservation[VJob] | None = None
     protected: frozenset[str] = field(init=False)
 
@@ -62,10 +65,12 @@ class Round:
     def _consider(self, vjob: VJob) -> None:
         behind = self.room.behind(vjob)
         candidates = [each for each in behind if each.preemptible and each.name not in self.protected]
-        if not candidates:
-            if self.room.add(vjob):
+        fits_beside = self.room.append(vjob) if self.near_only else not candidates and self.room.add(vjob)
+        if fits_beside or not candidates:
+            if fits_beside:
                 permit = self._beside_head(vjob)
                 if permit.code in _STARTS:
+                    self.worth_mib += price_mib([vjob])
                     self.draft.runs(vjob, permit)
                 else:
                     self.room.discard(vjob)
@@ -86,12 +91,27 @@ class Round:
 
     def _starts_near(self, vjob: VJob) -> bool:
         """Start one beside all that run, if few migrations make room for it."""
-        found = near(loose(self.room.site), [*self.room.members, vjob])
-        if found is None or not found.pays_for([vjob]):
+        if not self._take_near(vjob):
             return False
-        self.room = found.room
-        self.draft.runs(vjob, fits(vjob, how=f"which fit once {found.moved_mib} MiB have migrated"))
+        self.draft.runs(vjob, fits(vjob, how="which fit beside those that run, after few migrations"))
         return True
+
+    def _take_near(self, vjob: VJob, gone: Sequence[VJob] = ()) -> bool:
+        """Find room for one more by migrations, if they are worth it; ``gone`` makes way."""
+        worth_mib = self.worth_mib + price_mib([vjob])
+        found = near(loose(self.room.site), [*(each for each in self.room.members if each not in gone), vjob])
+        if found is None or found.moved_mib > worth_mib:
+            return False
+        self.room, self.worth_mib = found.room, worth_mib
+        return True
+
+    def placement(self) -> Mapping[str, str] | None:
+        """Where all that runs can be, near where it is; None if no such place is found, or too much would move."""
+        state = self.draft.configuration.state
+        if not any(state(vjob) is VJobState.RUNNING for vjob in self.room.packed):
+            return self.room.placement  # who runs is pinned near where it is
+        found = near(loose(self.room.site), self.room.members)
+        return found.room.placement if found is not None and found.moved_mib <= self.worth_mib else None
 
     # -- the head of the queue, and those behind it --------------------------------------------------------------------
 
@@ -157,7 +177,13 @@ class Round:
         permit = refusal or self._beside_head(vjob)
         if permit.code not in _STARTS:
             return permit
-        self.room, victims = self._spared(room, victims)
+        if self.near_only:
+            if not self._take_near(vjob, victims):
+                return no_room(vjob, self.room, "free unless more memory migrates than it is worth")
+        else:
+            self.room = room
+            self.worth_mib += price_mib([vjob])
+        victims = [victim for victim in victims if not self._take_near(victim)]
         if victims:
             whom = names(victims)
             permit = Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom})
@@ -166,16 +192,6 @@ class Round:
             words = f"its room is needed by {vjob.name}, which is ahead of it"
             self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
         return None
-
-    def _spared(self, room: NodeRoom, victims: list[VJob]) -> tuple[NodeRoom, list[VJob]]:
-        """Who of the victims can stay all the same if some migrate: a room with them in it, and the others."""
-        spared: list[VJob] = []
-        for victim in victims:
-            found = near(loose(room.site), [*room.members, victim])
-            if found is not None and found.pays_for([*spared, victim]):
-                room = found.room
-                spared.append(victim)
-        return room, [victim for victim in victims if victim not in spared]
 
     def _place(self, vjob: VJob, candidates: list[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
         """Find room for one, and who of those behind it finds none then: in queue order, so that the last give way."""
