@@ -106,7 +106,7 @@ def _as_many_as_fit(draft: Draft, parameters: Parameters) -> Kept | Infeasible:
         else:
             stay, room = middle, trial
     for vjob in others[stay:]:
-        more = room_for(site, [*room.members, vjob])
+        more = None if draft.effort.is_spent else room_for(site, [*room.members, vjob])
         if more is None:
             draft.stays_out(vjob, no_room(vjob, room))
         else:

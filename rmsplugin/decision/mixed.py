@@ -116,7 +116,7 @@ def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
     walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
     placement = walk.placement()
-    if placement is None and kept.near is not None:
+    if placement is None and kept.near is not None and not draft.effort.is_spent:
         walk = Round(draft.copy(), kept.near, parameters, kept.moved_mib, near_only=True)
         walk.walk()
         placement = walk.placement()

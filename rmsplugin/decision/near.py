@@ -40,7 +40,7 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Nea
     """
     members, effort = list(vjobs), site.effort
     loose = [vjob for vjob in members if vjob.name not in site.pinned]
-    if effort.is_spent or not site.capacity.holds(sum((site.demands[vjob.name] for vjob in loose), NOTHING)):
+    if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in loose), NOTHING)):
         return None
     effort.left -= sum(len(vjob.vms) for vjob in loose)
     locations = site.configuration.locations

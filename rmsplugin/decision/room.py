@@ -56,7 +56,7 @@ class Effort:
 
     def next_check(self) -> Search | None:
         """The limits of one more check, half of what is left of them; None if there are no more checks."""
-        if self.checks <= 0:
+        if self.checks <= 0 or self.is_spent:
             return None
         self.checks -= 1
         self.search = self.search.part(0.5)

@@ -98,6 +98,8 @@ class Round:
 
     def _take_near(self, vjob: VJob, gone: Sequence[VJob] = ()) -> bool:
         """Find room for one more by migrations, if they are worth it; ``gone`` makes way."""
+        if self.room.site.effort.is_spent:
+            return False
         worth_mib = self.worth_mib + price_mib([vjob])
         found = near(loose(self.room.site), [*(each for each in self.room.members if each not in gone), vjob])
         if found is None or found.moved_mib > worth_mib:

@@ -189,6 +189,7 @@ class _Program:
         model = cp_model.CpModel()
         hosted: dict[tuple[_Class, int], cp_model.IntVar] = {}
         kept = []
+        total = sum(len(members) for members in self._members.values())
         for k, members in self._members.items():
             here = _count(node for _, node in members)
             for node in self._usable(k):
@@ -197,7 +198,7 @@ class _Program:
                 if here.get(node, 0):
                     stays = model.new_int_var(0, here[node], "")
                     model.add(stays <= variable)
-                    kept.append((k[1] + 1) * stays)  # of equal memory, as few VMs as possible
+                    kept.append((k[1] * (total + 1) + 1) * stays)  # of equal memory, as few VMs as possible
             model.add(sum(hosted[k, node] for node in self._usable(k)) == len(members))
         for node in self._nodes:
             there = [(k, hosted[k, node]) for k in self._members if (k, node) in hosted]

@@ -64,7 +64,7 @@ def running(nodes: int, full: int, seed: int, sizes: Sequence[int] = RR6929_SIZE
     hosted: list[tuple[Resources, str]] = []
     for node in cluster:
         left = Resources(2, 4096 * full // 100)
-        for size in chance.choices(sizes, k=24):
+        for size in [*chance.choices(sizes, k=24), *[128] * 16]:
             demand = Resources(chance.choice((0.05, 0.05, 1)), size)
             if left.holds(demand):
                 left -= demand

@@ -1,4 +1,4 @@
-"""A reference for small changes: the target that moves the least memory from the current hosts, everybody who ran stays.
+"""A reference for small changes: the target that moves the least memory from where all is; who ran stays.
 
 One integer program over all nodes (CP-SAT), which shares no code with the planner's.
 """
