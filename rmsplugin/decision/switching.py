@@ -51,10 +51,11 @@ class Round:
 
     def walk(self) -> None:
         """Decide every vjob that was left to the policy and does not run in ``room`` yet, head first."""
-        running = {vjob.name for vjob in self.room.members}
+        settled = {vjob.name for vjob in self.room.members}
+        settled |= {name for name, why in self.draft.reasons.items() if why.code is ReasonCode.DOES_NOT_PAY}
         effort = self.room.site.effort
         for vjob in self.draft.others:
-            if vjob.name in running:
+            if vjob.name in settled:
                 continue
             if effort.is_spent and vjob.name not in self.draft.reasons:
                 words = "is not considered in this cycle, which has tried as many packings as it may"
