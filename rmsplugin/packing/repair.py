@@ -57,29 +57,29 @@ class Repair:
         self._nodes = [node for node in nodes if node.state is NodeState.UP and _is_sound(node)]
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
         sizes = [(node.capacity.centi_cpus, node.capacity.memory_mib) for node in self._nodes]
-        self._capacity: _Ints = np.array(sizes, dtype=np.int64).reshape(-1, 2)
-        self._free = self._capacity.copy()
+        self.capacity: _Ints = np.array(sizes, dtype=np.int64).reshape(-1, 2)
+        self._free = self.capacity.copy()
         self._current = current
         self._masks: dict[_Rule, npt.NDArray[np.bool_]] = {}
-        self._on: list[list[Item]] = [[] for _ in self._nodes]
-        self._homeless: list[Item] = []
+        self.on: list[list[Item]] = [[] for _ in self._nodes]
+        self.homeless: list[Item] = []
         for item in items:
             here = self._index.get(current.get(item.vm.name, ""))
-            if here is None or not self._mask(_rule(item))[here]:
-                self._homeless.append(item)
+            if here is None or not self.mask(_rule(item))[here]:
+                self.homeless.append(item)
             else:
-                self._on[here].append(item)
+                self.on[here].append(item)
                 self._free[here] -= _demand(item.vm)
         self._overloaded = np.flatnonzero((self._free < 0).any(axis=1))
         # How much of an average node an amount is: what makes CPUs and memory comparable.
-        self._weights = 1 / np.maximum(self._capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
+        self._weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
 
     # -- greedily ------------------------------------------------------------------------------------------------------
 
     def by_best_fit(self) -> Repaired | None:
         """Let as little as possible leave the overloaded nodes, and place that, the largest first; None if it fails."""
         free = self._free.copy()
-        moving = list(self._homeless)
+        moving = list(self.homeless)
         for node in self._overloaded.tolist():
             moving += self._leaving(node, free)
         placed = {}
@@ -93,7 +93,7 @@ class Repair:
 
     def _leaving(self, node: int, free: _Ints) -> list[Item]:
         """Who leaves an overloaded node."""
-        here, leaving = list(self._on[node]), []
+        here, leaving = list(self.on[node]), []
         while (free[node] < 0).any():
             item = self._next_to_leave(here, free, node)
             here.remove(item)
@@ -117,10 +117,10 @@ class Repair:
     def _best_fit(self, item: Item, free: _Ints) -> int | None:
         """The node with the least room that is enough."""
         left = free - _demand(item.vm)
-        fitting = np.flatnonzero((left >= 0).all(axis=1) & self._mask(_rule(item)))
+        fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(_rule(item)))
         return int(fitting[(left[fitting] @ self._weights).argmin()]) if len(fitting) else None
 
-    def _mask(self, rule: _Rule) -> npt.NDArray[np.bool_]:
+    def mask(self, rule: _Rule) -> npt.NDArray[np.bool_]:
         """By node, whether VMs of a rule may be there."""
         if rule not in self._masks:
             only, exclude = rule
@@ -153,16 +153,16 @@ class Repair:
     def _ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
         wanted = np.zeros(len(self._nodes), dtype=np.bool_)
-        for rule in {_rule(item) for item in self._homeless if item.nodes is not None}:
-            wanted |= self._mask(rule)
+        for rule in {_rule(item) for item in self.homeless if item.nodes is not None}:
+            wanted |= self.mask(rule)
         short = set(self._overloaded.tolist())
         room = self._free @ self._weights
         return sorted(range(len(self._nodes)), key=lambda i: (i not in short, not wanted[i], -room[i], i))
 
     def _repaired(self, placed: Mapping[str, int]) -> Repaired:
-        assignment = {item.vm.name: self._nodes[i].name for i, here in enumerate(self._on) for item in here}
+        assignment = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
         assignment |= {name: self._nodes[i].name for name, i in placed.items()}
-        items = [*self._homeless, *(item for here in self._on for item in here)]
+        items = [*self.homeless, *(item for here in self.on for item in here)]
         moved = sum(
             item.vm.demand.memory_mib
             for item in items
@@ -178,9 +178,9 @@ class _Program:
         self._repair, self._nodes = repair, nodes
         self._members: defaultdict[_Class, list[tuple[VM, int | None]]] = defaultdict(list)
         for node in nodes:
-            for item in repair._on[node]:
+            for item in repair.on[node]:
                 self._members[_class(item)].append((item.vm, node))
-        for item in repair._homeless:
+        for item in repair.homeless:
             self._members[_class(item)].append((item.vm, None))
         self.pairs = len(self._members) * len(nodes)
 
@@ -202,7 +202,7 @@ class _Program:
             model.add(sum(hosted[k, node] for node in self._usable(k)) == len(members))
         for node in self._nodes:
             there = [(k, hosted[k, node]) for k in self._members if (k, node) in hosted]
-            cpus, memory = self._repair._capacity[node].tolist()
+            cpus, memory = self._repair.capacity[node].tolist()
             model.add(sum(k[0] * variable for k, variable in there) <= cpus)
             model.add(sum(k[1] * variable for k, variable in there) <= memory)
         model.maximize(sum(kept))
@@ -212,11 +212,11 @@ class _Program:
         return self._named({pair: solver.value(variable) for pair, variable in hosted.items()})
 
     def _usable(self, k: _Class) -> list[int]:
-        mask = self._repair._mask(k[2])
+        mask = self._repair.mask(k[2])
         return [node for node in self._nodes if mask[node] and self._most(k, node, 1)]
 
     def _most(self, k: _Class, node: int, count: int) -> int:
-        cpus, memory = self._repair._capacity[node].tolist()
+        cpus, memory = self._repair.capacity[node].tolist()
         rooms = [cpus // k[0]] if k[0] else []
         rooms += [memory // k[1]] if k[1] else []
         return int(min([count, *rooms]))
