@@ -24,6 +24,7 @@ BENCHMARKS = {
     "j": "proposing",
     "k": "engine_scale",
     "l": "live",
+    "m": "perturbed",
 }
 
 
@@ -52,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|l", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|m", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")
