@@ -32,6 +32,10 @@ _MOST_ENTRIES = 100_000
 _ALL = 1 << 40
 
 
+class UnsuitableError(Exception):
+    """The problem is not one for columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """By class, in MiB: what it is worth that a VM arrives, and that it does so early, or late; what early costs more.
@@ -88,9 +92,11 @@ class Columns:
                 vjob may, so that the answers are a relaxation.
 
         Raises:
-            OverflowError: the tables would be too large.
+            UnsuitableError: the tables would be too large, or without end.
         """
         classes = problem.classes
+        if not all(each.memory_mib or each.centi_cpus for each in classes):
+            raise UnsuitableError("a VM that demands nothing fits everywhere, so often as one likes")
         self.problem, self.level, self._early_groups = problem, level, early_groups
         self.unit = math.gcd(level.wait_mib, *(each.memory_mib for each in classes)) or _ALL
         self._unit_c = math.gcd(*(each.centi_cpus for each in classes)) or _ALL
@@ -102,7 +108,7 @@ class Columns:
         self._kinds, self.members = list(kinds), list(kinds.values())
         self._shape = tuple(1 + max(getattr(kind, name) for kind in kinds) for name in ("cpus", "memory", "early"))
         if math.prod(self._shape) * max(1, len(classes)) > 10 * _MOST_ENTRIES:
-            raise OverflowError
+            raise UnsuitableError("too many choices for one table")
         self.may_leave_early = np.array([not self._is_late(k) for k in range(len(classes))])
         self._list_choices()
 
@@ -150,7 +156,7 @@ class Columns:
                 rows.append((t, *row))
                 self._kept.append(kept)
             if len(rows) > _MOST_ENTRIES:
-                raise OverflowError
+                raise UnsuitableError("too many choices for one table")
         self.kind_of, self.cost, *self._left = np.array(rows, dtype=np.int64).reshape(-1, 5).T
         self._first = np.searchsorted(self.kind_of, np.arange(len(self._kinds)))
         lack = np.zeros((3, len(rows), len(self._memory)), dtype=np.int64)
@@ -161,7 +167,7 @@ class Columns:
     def _choices(self, kind: _Kind) -> Iterator[tuple[tuple[int, ...], tuple[int, int, int, int]]]:
         """What may be kept, with its cost and the room that it leaves: CPUs, memory, early memory."""
         if math.prod((each.count + 1) for each in kind.items) > _MOST_ENTRIES:
-            raise OverflowError
+            raise UnsuitableError("too many choices for one table")
         for kept in itertools.product(*(range(each.count, -1, -1) for each in kind.items)):
             cpus, memory, early, cost = kind.cpus, kind.memory, kind.early, 0
             waiting: list[range] = []

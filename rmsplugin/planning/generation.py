@@ -44,7 +44,7 @@ _FREED = 100
 _NEARLY = 1e-6
 
 #: Simple steps for an element of the master program in one run of its solver, and of a table while it is priced.
-_STEPS_A_COEFFICIENT = 2_000
+_STEPS_A_COEFFICIENT = 1_000
 _STEPS_A_ROOM = 20
 
 
@@ -104,10 +104,10 @@ class Generation:
         self.bound_mib = 0  # proven, of all answers within the columns' rules
 
     def relax(self, enough: float = math.inf, nearly: float = 0.0) -> None:
-        """Add columns until the linear program is solved, or ``nearly`` (share of its cost) so, or there is no time left.
+        """Add columns until the linear program is solved, ``nearly`` so (share of its cost), or time is up.
 
-        A bound of ``enough`` ends it as well. Where there are many kinds of nodes, a sample of them with its share of
-        the arrivals comes first: its prices are nearly those of all.
+        There is one for each kind at least. A bound of ``enough`` ends it as well. Where there are many kinds of nodes,
+        a sample of them with its share of the arrivals comes first: its prices are nearly those of all.
         """
         if len(self._columns.members) >= 2 * _SAMPLE:
             self._times[np.arange(len(self._times)) % (len(self._times) // _SAMPLE) > 0] = 0
@@ -118,7 +118,7 @@ class Generation:
     def _converge(self, enough: float, nearly: float) -> None:
         prices, is_new, first = self.prices, True, -math.inf
         least = math.inf  # what the columns found so far cost
-        while is_new and not self._budget.exhausted and self._constants + self.bound_mib < enough:
+        while is_new:
             # Halfway between where the bound was best and where the master is: the master's own prices swing.
             for tried in ((self.prices + prices) / 2, prices):
                 bound, is_new = self._price(np.round(tried * _PARTS) / _PARTS)
@@ -126,8 +126,9 @@ class Generation:
                     first, self.prices = bound, tried
                 if is_new:
                     break
-            if first >= (1 - nearly) * least or not is_new:
-                break
+            is_enough = first >= (1 - nearly) * least or self._constants + self.bound_mib >= enough
+            if is_enough or not is_new or self._budget.exhausted:
+                return
             solved = self._solve()
             least, prices = solved.cost, solved.prices
 

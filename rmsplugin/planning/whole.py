@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.columns import Columns
+from rmsplugin.planning.columns import Columns, UnsuitableError
 from rmsplugin.planning.counts import with_names
 from rmsplugin.planning.generation import Generation
 from rmsplugin.planning.incumbent import Incumbent
@@ -45,7 +45,7 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
             if counts is not None:
                 incumbent.offer(with_names(problem, counts))
         return _bound(problem, incumbent.best().plan.cost, generation, budget)
-    except OverflowError:
+    except UnsuitableError:
         return 0
 
 
