@@ -2,10 +2,11 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``); on clusters
-that are too large for it block after block is solved (``rmsplugin.planning.neighbourhood``), and a smaller program, of
-pooled arrivals, proves the bound. Every answer is judged by the plan that the planner makes of it; the cheapest wins,
-whoever found it.
+solver is started. Else columns, all that single nodes may hold, are chosen for all nodes at once, with a bound
+(``rmsplugin.planning.whole``). While the gap is open and time is left, the integer program widens the choice to all
+VMs (``rmsplugin.planning.levels``), or on clusters that are too large for it block after block is solved
+(``rmsplugin.planning.neighbourhood``). Every answer is judged by the plan that the planner makes of it; the cheapest
+wins, whoever found it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _MOST_PAIRS = 5_000
 
 #: What repair and its plans take for a VM, in steps: about 100 microseconds.
 _STEPS_A_VM = 20_000
+
+#: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
+_SMALL_SHARE = 0.3
 
 #: Of what is left of the limits, what the first of two searches may use.
 _FIRST_SHARE = 0.6
@@ -134,7 +138,7 @@ def _widen(
 ) -> int:
     """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
-    part = budget.part(_FIRST_SHARE if is_small else 1.0)
+    part = budget.part(_SMALL_SHARE if is_small else 1.0)
     bound = search_whole(problem, incumbent, part, search) if incumbent.most_nodes is None else 0
     budget.give_back(part)
     if incumbent.best().plan.cost > bound and is_small:
@@ -147,6 +151,8 @@ def _widen(
     turn = search.seed
     while incumbent.best().plan.cost > bound and not budget.exhausted and len(problem.places) > BLOCK:
         turn += 1
+        if is_small:
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
         improve_by_blocks(problem, kept, incumbent, budget, replace(search, seed=turn))
     return bound
 
