@@ -25,6 +25,7 @@ BENCHMARKS = {
     "k": "engine_scale",
     "l": "live",
     "m": "perturbed",
+    "n": "crowded",
 }
 
 
@@ -46,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run-benchmarks",
-        description="Measure decision, packing, plans, service, wrapper, latency, proposing and engine, each next"
-        " to something else; docs/benchmarks.md says what the numbers mean.",
+        description="Measure decision, packing, plans, service, wrapper, latency, proposing, engine and crowded"
+        " clusters, each next to something else; docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -46,6 +46,16 @@ def rr6929(nodes: int, vms: int, seed: int) -> Configuration:
     return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, RR6929_SIZES, (9, 18))
 
 
+def crowded(nodes: int, vms_a_node: float, seed: int, sizes: int | None = None) -> Configuration:
+    """As ``rr6929`` with more VMs; ``sizes``: of so many random sizes of memory instead of the four of the paper."""
+    vms = round(nodes * vms_a_node)
+    if sizes is None:
+        return rr6929(nodes, vms, seed)
+    chance = random.Random(f"crowded/{nodes}/{vms}/{sizes}/{seed}")
+    memory_mib = sorted(chance.sample(range(RR6929_SIZES[0], RR6929_SIZES[-1] + 1), sizes))
+    return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, memory_mib, (9, 18))
+
+
 def scale(nodes: int, vms: int, seed: int) -> Configuration:
     """Large clusters: two kinds of nodes (16 CPUs and 64 GiB, 32 CPUs and 128 GiB), vjobs of 1 to 32 VMs."""
     chance = random.Random(f"scale/{nodes}/{vms}/{seed}")
