@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -129,7 +130,9 @@ class Generation:
             is_enough = first >= (1 - nearly) * least or self._constants + self.bound_mib >= enough
             if is_enough or not is_new or self._budget.exhausted:
                 return
-            solved = self._solve()
+            solved = self._solve(self._budget)
+            if solved is None:
+                return
             least, prices = solved.cost, solved.prices
 
     def _price(self, prices: _Amounts) -> tuple[float, bool]:
@@ -154,10 +157,13 @@ class Generation:
     def _share(self) -> float:
         return float(self._times.sum() / self._all_times.sum())
 
-    def _solve(self) -> _Solved:
-        """The linear program with the columns found so far."""
+    def _solve(self, budget: Budget) -> _Solved | None:
+        """The linear program with the columns found so far; None if there is no time for it."""
         model = self._model()
-        result = mathopt.solve(model, mathopt.SolverType.GLOP)
+        limit = None if budget.deterministic else timedelta(seconds=max(0.0, budget.left))
+        result = mathopt.solve(model, mathopt.SolverType.GLOP, params=mathopt.SolveParameters(time_limit=limit))
+        if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
+            return None
         joint = itertools.islice(model.linear_constraints(), len(self._columns.members), None)
         prices = np.maximum(np.array(result.dual_values(joint)).reshape(4, -1), 0.0)
         return _Solved(result.objective_value(), prices, lambda: np.array(result.variable_values(model.variables())))
@@ -172,7 +178,10 @@ class Generation:
             return None
         kinds = np.arange(len(self._columns.members))
         kind_of = self._columns.kind_of[[each.choice for each in self._found]]
-        values = self._solve().values()
+        solved = self._solve(budget)
+        if solved is None:
+            return None
+        values = solved.values()
         whole = np.abs(values - np.round(values))[: len(self._found)] <= _NEARLY
         every, best = max(1, len(kinds) // _FREED), None
         while not budget.exhausted and (best is None or best.cost > self.bound_mib) and every:
