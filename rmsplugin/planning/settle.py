@@ -8,6 +8,7 @@ from rmsplugin.model.action import ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import running_on
 from rmsplugin.packing.budget import Budget
+from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.exact import Found, cheapest
 from rmsplugin.planning.incumbent import Incumbent, Reached
 from rmsplugin.planning.moves import Moves, moves_between
@@ -54,10 +55,10 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
             pools, ends = limited.pools(found.pools)
             hosts = {name: switch.names[end] for name, end in ends.items()}
             target = {**problem.fixed, **{name: running_on(host) for name, host in hosts.items()}}
-            answer = Reached(target, plan_of(pools), frozenset(hosts.values()))
-            mine = suspended(source, answer.plan)
-            if all(one <= most for one, most in zip(mine, most_suspended, strict=True)):
-                incumbent.take(answer)
+            # Of two that cost the same the greedy order has fewer pools, and is offered first.
+            for plan in (build_plan(source, target), plan_of(pools)):
+                if isinstance(plan, Plan) and _at_most(suspended(source, plan), most_suspended):
+                    incumbent.take(Reached(target, plan, frozenset(hosts.values())))
         return found
 
     search((0, 0), _AWAKE_SHARE)
@@ -74,6 +75,10 @@ def reorder(incumbent: Incumbent, budget: Budget) -> None:
         most = suspended(incumbent.source, best.plan)
         plan = best_order(moves, best.plan, most, lambda looked_at: _is_left(budget, looked_at))
         incumbent.take(replace(best, plan=plan))
+
+
+def _at_most(mine: tuple[int, int], most: tuple[int, int]) -> bool:
+    return all(one <= other for one, other in zip(mine, most, strict=True))
 
 
 def _is_left(budget: Budget, looked_at: int) -> bool:
