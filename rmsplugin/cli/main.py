@@ -26,7 +26,7 @@ from rmsplugin.cli import (
     session,
     states,
 )
-from rmsplugin.cli.table import FormatError
+from rmsplugin.cli.table import FormatError, printable
 from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError
 
 _DESCRIPTION = """\
@@ -115,8 +115,8 @@ def _give_up_output() -> None:
 
 
 def _complain(arguments: argparse.Namespace, error: object, status: int) -> int:
-    for line in str(error).splitlines() or ["failed"]:
-        print(f"rmsplugin {arguments.command}: {line}", file=sys.stderr)
+    for line in str(error).rstrip("\n").split("\n"):
+        print(f"rmsplugin {arguments.command}: {printable(line) or 'failed'}", file=sys.stderr)
     return status
 
 

@@ -146,8 +146,12 @@ def print_rows(arguments: argparse.Namespace, columns: Sequence[Column], key: st
 
 
 def printable(text: str) -> str:
-    """Text that cannot move the cursor or break the line: names and messages come from other people."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    r"""Text that cannot move the cursor or break the line, as ``\x1b``: names and messages come from other people."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def text_of(key: str) -> Callable[[Row], str]:

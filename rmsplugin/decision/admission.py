@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.exact import repack
+from rmsplugin.decision.near import staying
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -25,6 +26,10 @@ class Draft:
     reasons: dict[str, Reason] = field(default_factory=dict)
     musts: list[VJob] = field(default_factory=list)
     others: list[VJob] = field(default_factory=list)
+
+    def copy(self) -> Draft:
+        """The same so far, to go on with on trial."""
+        return replace(self, states=dict(self.states), reasons=dict(self.reasons))
 
     def set(self, vjob: VJob, state: VJobState, reason: Reason) -> None:
         """Decide one vjob."""
@@ -129,20 +134,6 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
         pinned[stuck.name] = where_it_is(site, stuck)
         draft.runs(stuck, _in_place(stuck, draft.reasons[stuck.name], room))
     raise AssertionError("a vjob that is pinned is not packed, so that each round leaves one less to fail")
-
-
-def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
-    """The places of the vjobs that run on, and may be nowhere else: all others are packed around them."""
-    found = {}
-    for vjob in configuration.vjobs:
-        if (vjob.preemptible and not vjob.in_transit) or vjob.nodes is None:
-            continue
-        places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
-        if all(at.state is VMState.RUNNING for at in places.values()):
-            here = {name: at.node for name, at in places.items() if at.node is not None}
-            if vjob.nodes == set(here.values()):
-                found[vjob.name] = here
-    return found
 
 
 def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
+from rmsplugin.decision.near import items_of, loose, near, nodes_left
 from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.elements import VJob
-from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.packing.classes import Item
 from rmsplugin.packing.feasible import Fits, fits
 from rmsplugin.packing.search import Search
 
 
 def repack(site: Site, vjobs: Iterable[VJob], search: Search) -> NodeRoom | None:
-    """Look for a room with all these vjobs in it; those that are reserved in place stay there.
+    """Look for a room with all these vjobs in it, near where they are or else anywhere; who is in place stays there.
 
     Returns:
         The room, in which First Fit Decreasing can go on; None if there is none, or none was found within the limits.
     """
-    members = list(vjobs)
+    members, search = list(vjobs), search.part(0.5)
+    kept = near(loose(site), members, search)
+    if kept is not None:
+        return kept.room
     in_place = {name: site.pinned[name] for name in site.in_place}
-    loose = [vjob for vjob in members if vjob.name not in in_place]
-    placed = _placement(site, loose, search)
-    if placed is None:
+    free = [vjob for vjob in members if vjob.name not in in_place]
+    found = fits(items_of(free), nodes_left(site, in_place), search)
+    if not isinstance(found, Fits):
         return None
-    packed = {vjob.name: {vm.name: placed[vm.name] for vm in vjob.vms} for vjob in loose}
+    packed = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
     return replace(site, pinned={**in_place, **packed}).pack(members)
-
-
-def _placement(site: Site, vjobs: list[VJob], search: Search) -> Mapping[str, str] | None:
-    vm_by_name = site.configuration.vm_by_name
-    taken: dict[str, Resources] = {}
-    for name in site.in_place:
-        for vm, node in site.pinned[name].items():
-            taken[node] = taken.get(node, NOTHING) + vm_by_name[vm].demand
-    # What is overloaded by those in place has less than nothing left, and takes no more.
-    nodes = [replace(node, capacity=node.capacity - taken.get(node.name, NOTHING)) for node in site.up.values()]
-    items = [Item(vm, vjob.nodes, vjob.exclude) for vjob in vjobs for vm in vjob.vms]
-    found = fits(items, nodes, search)
-    return found.assignment if isinstance(found, Fits) else None

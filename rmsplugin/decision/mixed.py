@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.admission import Draft, admit, settle, staying, where_it_is
+from rmsplugin.decision.admission import Draft, settle
+from rmsplugin.decision.keeping import Kept, keep_running
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import no_room, seconds, sentence
+from rmsplugin.decision.reasons import seconds, sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import Effort, NodeRoom, Site
+from rmsplugin.decision.room import Effort
 from rmsplugin.decision.switching import Round, exempt_for_s
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, VMState, running_on, sleeping_on
+from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
 
@@ -35,7 +36,10 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
     original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
     before: Mapping[str, VJobState] = original
     reasons: dict[str, Reason] = {}
-    current, effort = configuration, Effort(parameters.packed_vms)
+    current, effort = (
+        configuration,
+        Effort(parameters.packed_vms, parameters.exact_checks, parameters.search),
+    )
     for _ in range(parameters.rounds):
         decision = _once(current, parameters, effort)
         if isinstance(decision, Infeasible):
@@ -90,10 +94,10 @@ def _once(
 ) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
     draft = settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
-    room = _kept(draft, parameters)
-    if isinstance(room, Infeasible):
-        return room
-    running = {vjob.name for vjob in room.members}
+    kept = keep_running(draft, parameters)
+    if isinstance(kept, Infeasible):
+        return kept
+    running = {vjob.name for vjob in kept.room.members}
     for vjob in draft.others:
         if vjob.name in running:
             words = "runs, and nobody ahead of it may take its room"
@@ -103,10 +107,20 @@ def _once(
         for vjob in draft.others:
             if vjob.name not in running:
                 draft.stays_out(vjob, Reason(ReasonCode.UNSETTLED, words, {"rounds": parameters.rounds}))
-        return draft.decision("mixed", room.placement)
-    walk = Round(draft, room, parameters)
+        return draft.decision("mixed", (kept.near or kept.room).placement)
+    return _started(draft, kept, parameters)
+
+
+def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
+    """Let the ready ones start; if that asks for too many migrations, only beside those that run where these are."""
+    walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
-    return draft.decision("mixed", walk.room.placement)
+    placement = walk.placement()
+    if placement is None and kept.near is not None and not draft.effort.is_spent:
+        walk = Round(draft.copy(), kept.near, parameters, kept.moved_mib, near_only=True)
+        walk.walk()
+        placement = walk.placement()
+    return walk.draft.decision("mixed", placement or walk.room.placement)
 
 
 def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
@@ -117,41 +131,3 @@ def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
         return None
     words = f"was started or resumed {seconds(vjob.state_s)} ago, exempt from suspension for {seconds(left_s)} more"
     return Reason(ReasonCode.EXEMPT, words, {"exempt_s": left_s})
-
-
-def _kept(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
-    """The room of what runs now: all of it if it packs or is viable as it is, else who must run and then the queue."""
-    configuration = draft.configuration
-    running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
-    room = Site(configuration, staying(configuration), effort=draft.effort).pack(running)
-    if room is not None:
-        return room
-    admitted = admit(draft, parameters)
-    if isinstance(admitted, Infeasible):
-        return admitted
-    room = admitted.site.pack(running) or _as_it_is(admitted.site, running)
-    if room is not None:
-        return room
-    for vjob in draft.others:
-        if draft.is_running(vjob) and not admitted.add(vjob):
-            draft.stays_out(vjob, no_room(vjob, admitted))
-    return admitted
-
-
-def _as_it_is(site: Site, vjobs: list[VJob]) -> NodeRoom | None:
-    """Keep everything where it runs: First Fit Decreasing may fail where the present placement does not.
-
-    None if that is not viable, or a VM is on a node that it should leave.
-    """
-    configuration = site.configuration
-    hosts = [(vjob, configuration.locations[vm.name]) for vjob in vjobs for vm in vjob.vms]
-    for vjob, location in hosts:
-        if vjob.name in site.in_place:
-            continue
-        if location.state is VMState.RUNNING and not (location.node in site.up and vjob.allows(location.node)):
-            return None
-    if any(name in site.up for name in configuration.overloaded()):
-        return None
-    whole = {vjob.name for vjob, _ in hosts} - {v.name for v, at in hosts if at.state is not VMState.RUNNING}
-    pinned = {vjob.name: where_it_is(site, vjob) for vjob in vjobs if vjob.name in whole}
-    return replace(site, pinned={**site.pinned, **pinned}).pack(vjobs)

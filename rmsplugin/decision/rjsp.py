@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from rmsplugin.decision.admission import admit, settle
 from rmsplugin.decision.exact import repack
+from rmsplugin.decision.near import loose, near
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, no_room
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -24,7 +25,7 @@ from rmsplugin.model.resources import NOTHING
 
 def rjsp(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Select as the paper does."""
-    return _select("rjsp", configuration, parameters, exact_checks=0)
+    return _select("rjsp", configuration, parameters, exact_checks=None)
 
 
 def rjsp_exact(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -39,7 +40,7 @@ def _stays(vjob: VJob) -> Reason | None:
 
 
 def _select(
-    name: str, configuration: Configuration, parameters: Parameters, exact_checks: int
+    name: str, configuration: Configuration, parameters: Parameters, exact_checks: int | None
 ) -> Decision | Infeasible:
     draft = settle(configuration, _stays)
     room = admit(draft, parameters)
@@ -58,7 +59,8 @@ def _select(
         else:
             room = found
             draft.runs(vjob, fits(vjob, ReasonCode.FITS_EXACTLY, "which only an exact packing fits beside those ahead"))
-    return draft.decision(name, room.placement)
+    near_now = None if exact_checks is None else near(loose(room.site), room.members, parameters.search.part(0.5))
+    return draft.decision(name, room.placement if near_now is None else near_now.room.placement)
 
 
 def _may_fit(room: NodeRoom, vjob: VJob) -> bool:

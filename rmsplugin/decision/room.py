@@ -18,6 +18,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.packing.first_fit import FirstFit
+from rmsplugin.packing.search import Search
 
 Item = TypeVar("Item")
 
@@ -42,14 +43,24 @@ class Room(Protocol[Item]):
 
 @dataclass
 class Effort:
-    """How many more VMs may be placed in search of a decision: packing again and again takes long for large queues."""
+    """What a decision may still try: packing again and again takes long for large queues."""
 
-    left: float = math.inf
+    left: float = math.inf  # so many VMs may be placed on trial
+    checks: int = 0  # so many times a solver may be started, where First Fit and best fit fail
+    search: Search = field(default_factory=Search)  # what is left of the limits of all such checks
 
     @property
     def is_spent(self) -> bool:
         """Whether nothing more should be tried that is not needed."""
         return self.left <= 0
+
+    def next_check(self) -> Search | None:
+        """The limits of one more check, half of what is left of them; None if there are no more checks."""
+        if self.checks <= 0 or self.is_spent:
+            return None
+        self.checks -= 1
+        self.search = self.search.part(0.5)
+        return self.search
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,20 @@ queue: it gets a reservation, and those behind it may not delay it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.decision import worth
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
+from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
 from rmsplugin.decision.result import Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.vjob import VJobState
 
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
@@ -39,6 +41,8 @@ class Round:
     draft: Draft
     room: NodeRoom
     parameters: Parameters
+    worth_mib: int  # so much memory may move for those that run and start so far
+    near_only: bool = False  # whoever starts does so beside those that run, most of them where they are
     reservation: Reservation[VJob] | None = None
     protected: frozenset[str] = field(init=False)
 
@@ -47,10 +51,11 @@ class Round:
 
     def walk(self) -> None:
         """Decide every vjob that was left to the policy and does not run in ``room`` yet, head first."""
-        running = {vjob.name for vjob in self.room.members}
+        settled = {vjob.name for vjob in self.room.members}
+        settled |= {name for name, why in self.draft.reasons.items() if why.code is ReasonCode.DOES_NOT_PAY}
         effort = self.room.site.effort
         for vjob in self.draft.others:
-            if vjob.name in running:
+            if vjob.name in settled:
                 continue
             if effort.is_spent and vjob.name not in self.draft.reasons:
                 words = "is not considered in this cycle, which has tried as many packings as it may"
@@ -61,10 +66,12 @@ class Round:
     def _consider(self, vjob: VJob) -> None:
         behind = self.room.behind(vjob)
         candidates = [each for each in behind if each.preemptible and each.name not in self.protected]
-        if not candidates:
-            if self.room.add(vjob):
+        fits_beside = self.room.append(vjob) if self.near_only else not candidates and self.room.add(vjob)
+        if fits_beside or not candidates:
+            if fits_beside:
                 permit = self._beside_head(vjob)
                 if permit.code in _STARTS:
+                    self.worth_mib += price_mib([vjob])
                     self.draft.runs(vjob, permit)
                 else:
                     self.room.discard(vjob)
@@ -77,7 +84,37 @@ class Round:
             if answer is None:
                 return
             refusal = answer
-        self.draft.stays_out(vjob, refusal if self.reservation else self._become_head(vjob, refusal))
+        if self.reservation is None:
+            if self._starts_near(vjob):
+                return
+            refusal = self._become_head(vjob, refusal)
+        self.draft.stays_out(vjob, refusal)
+
+    def _starts_near(self, vjob: VJob) -> bool:
+        """Start one beside all that run, if few migrations make room for it."""
+        if not self._take_near(vjob):
+            return False
+        self.draft.runs(vjob, fits(vjob, how="which fit beside those that run, after few migrations"))
+        return True
+
+    def _take_near(self, vjob: VJob, gone: Sequence[VJob] = ()) -> bool:
+        """Find room for one more by migrations, if they are worth it; ``gone`` makes way."""
+        if self.room.site.effort.is_spent:
+            return False
+        worth_mib = self.worth_mib + price_mib([vjob])
+        found = near(loose(self.room.site), [*(each for each in self.room.members if each not in gone), vjob])
+        if found is None or found.moved_mib > worth_mib:
+            return False
+        self.room, self.worth_mib = found.room, worth_mib
+        return True
+
+    def placement(self) -> Mapping[str, str] | None:
+        """Where all that runs can be, near where it is; None if no such place is found, or too much would move."""
+        state = self.draft.configuration.state
+        if not any(state(vjob) is VJobState.RUNNING for vjob in self.room.packed):
+            return self.room.placement  # who runs is pinned near where it is
+        found = near(loose(self.room.site), self.room.members)
+        return found.room.placement if found is not None and found.moved_mib <= self.worth_mib else None
 
     # -- the head of the queue, and those behind it --------------------------------------------------------------------
 
@@ -143,7 +180,13 @@ class Round:
         permit = refusal or self._beside_head(vjob)
         if permit.code not in _STARTS:
             return permit
-        self.room = room
+        if self.near_only:
+            if not self._take_near(vjob, victims):
+                return no_room(vjob, self.room, "free unless more memory migrates than it is worth")
+        else:
+            self.room = room
+            self.worth_mib += price_mib([vjob])
+        victims = [victim for victim in victims if not self._take_near(victim)]
         if victims:
             whom = names(victims)
             permit = Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom})

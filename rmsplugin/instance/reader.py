@@ -8,11 +8,12 @@ import json
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from rmsplugin.errors import InstanceError
-from rmsplugin.instance.shape import InstanceShape, VJobShape, VMShape, hides, shape, shown
+from rmsplugin.instance.shape import Hidden, InstanceShape, VJobShape, VMShape, shape, shown
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import Resources
@@ -85,7 +86,8 @@ def parse(text: str, file: str) -> Configuration:
     configuration = None
     if shaped is not None:
         configuration, contradictions = _configuration(shaped)
-        faults += [fault for fault in contradictions if not any(hides(other, fault) for other in misshapen)]
+        hidden = Hidden(misshapen)
+        faults += [fault for fault in contradictions if fault not in hidden]
     faults += misshapen
     if faults or configuration is None:
         lines = [f"{file}: {_path(fault.place)}: {fault.message}" for fault in sorted(faults, key=_order)]
@@ -105,8 +107,8 @@ def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated[id(found)] = sorted({key for key in keys if keys.count(key) > 1})
+            counts = Counter(key for key, _ in pairs)
+            repeated[id(found)] = sorted(key for key, count in counts.items() if count > 1)
         return found
 
     try:

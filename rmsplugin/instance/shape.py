@@ -150,15 +150,25 @@ def shape(data: Any) -> tuple[InstanceShape | None, list[Problem]]:
     return _ADAPTER.validate_python(_mended(data, [fault.place for fault in faults])), faults
 
 
-def hides(fault: Problem, other: Problem) -> bool:
-    """Whether a fault of the shape may be all that is behind another fault, which then need not be told."""
-    if other.place[: len(fault.place)] == fault.place:
-        return True
-    kind = _keys(fault.place)
-    if kind == ("vjobs", "state"):  # nobody knows what its VMs need
-        return other.place[:2] == fault.place[:2] and other.place[-1] in ("host", "image", "target")
-    # Nobody knows which nodes there are.
-    return kind in (("nodes",), ("nodes", "name")) and other.message.startswith("there is no node")
+class Hidden:
+    """Which other faults the faults of the shape may be all that is behind, so that these need not be told."""
+
+    def __init__(self, faults: Iterable[Problem]) -> None:
+        """``faults``: those of the shape."""
+        self._places = {fault.place for fault in faults}
+        kinds = {place: _keys(place) for place in self._places}
+        # Of a vjob in no known state nobody knows what its VMs need.
+        self._stateless = {place[:2] for place, kind in kinds.items() if kind == ("vjobs", "state")}
+        self._nodes_unknown = not {("nodes",), ("nodes", "name")}.isdisjoint(kinds.values())
+
+    def __contains__(self, fault: Problem) -> bool:
+        """Whether a fault need not be told."""
+        place = fault.place
+        if any(place[:length] in self._places for length in range(len(place) + 1)):
+            return True
+        if place[-1] in ("host", "image", "target") and place[:2] in self._stateless:
+            return True
+        return self._nodes_unknown and fault.message.startswith("there is no node")
 
 
 def _mended(data: Any, places: Iterable[Place]) -> Any:

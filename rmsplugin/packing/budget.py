@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ortools.sat.python import cp_model
@@ -21,49 +22,67 @@ VARIABLE = 2_000
 MATHOPT_VARIABLE = 6_000
 
 
+#: Monotonic seconds.
+Clock = Callable[[], float]
+
+
 class Budget:
     """The seconds, or the deterministic units, that a search has left.
 
-    There is no clock here. Solvers tell how long they took; other work is estimated by its steps. With a deterministic
-    limit only deterministic amounts count, so that the answer depends on nothing else.
+    With a clock the limit is a deadline, whatever the time goes into. Without one solvers tell how long they took, and
+    other work is estimated by its steps. With a deterministic limit only deterministic amounts count, and no clock, so
+    that the answer depends on nothing else.
     """
 
-    def __init__(self, search: Search) -> None:
-        """All of the limits is left."""
+    def __init__(self, search: Search, clock: Clock | None = None) -> None:
+        """All of the limits is left, from now on."""
         self._search = search
         self.deterministic = search.deterministic_limit is not None
         limit = search.deterministic_limit
-        self.left = search.time_limit_s if limit is None else limit
+        self._clock = None if self.deterministic else clock
+        self._left = search.time_limit_s if limit is None else limit
+        self._since = 0.0 if self._clock is None else self._clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds or deterministic units."""
+        return self._left if self._clock is None else self._left - (self._clock() - self._since)
 
     def charge(self, steps: float) -> None:
         """Take off the time of work outside of a solver, estimated by its steps."""
-        self.left -= steps / _STEPS_A_SECOND
+        self._take(steps / _STEPS_A_SECOND)
 
     def charge_seconds(self, seconds: float) -> None:
         """Take off measured seconds; with a deterministic limit these do not count (charge steps as well)."""
         if not self.deterministic:
-            self.left -= seconds
+            self._take(seconds)
+
+    def _take(self, amount: float) -> None:
+        """What a clock sees need not be taken off."""
+        if self._clock is None:
+            self._left -= amount
 
     def part(self, share: float) -> Budget:
         """Take a share of what is left off, for one who may use no more than that; ``give_back`` what is left of it."""
-        part = Budget(self._search)
-        part.left = self.left * share
-        self.left -= part.left
+        part = Budget(self._search, self._clock)
+        part._left = self.left * share
+        self._take(part._left)
         return part
 
     def give_back(self, part: Budget) -> None:
         """Take back what a part did not use, or pay for what it used beyond."""
-        self.left += part.left
+        self._take(-part.left)
 
     def limits(self, limit: float) -> Search:
         """The limits for one run of a solver: so many seconds, or deterministic units."""
+        limit = max(0.0, limit)
         if self.deterministic:
             return replace(self._search, deterministic_limit=limit)
         return replace(self._search, time_limit_s=limit)
 
     def charge_run(self, limit: float, seconds: float) -> None:
         """Take off one run of a solver that tells its seconds, but not its share of a deterministic limit."""
-        self.left -= limit if self.deterministic else seconds
+        self._take(limit if self.deterministic else seconds)
 
     @property
     def exhausted(self) -> bool:
@@ -83,5 +102,5 @@ class Budget:
         else:
             parameters.max_time_in_seconds = limit
         status = solver.solve(model)
-        self.left -= solver.response_proto.deterministic_time if self.deterministic else solver.wall_time
+        self._take(solver.response_proto.deterministic_time if self.deterministic else solver.wall_time)
         return solver, status

@@ -223,7 +223,7 @@ def _wrongs(source: Configuration, vjob: VJob, number: int, action: Action) -> I
 
 
 def _detours(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """A bypass is on the way to somewhere: suspend -> resume, migrate -> migrate; and whatever is on the way is one."""
+    """A bypass is on the way to somewhere: suspend -> resume, migrate or resume -> migrate; and all on the way are."""
     steps: dict[str, list[tuple[int, Action]]] = defaultdict(list)
     for number, pool in enumerate(pools):
         for action in pool:
@@ -252,8 +252,11 @@ def _wrong_detour(source: Configuration, before: Action | None, action: Action, 
             if following is None or not (breaks or following.kind is ActionKind.MIGRATE):
                 return "no migration of the VM follows"
         case _:
-            if before is None or before.kind is not ActionKind.SUSPEND or not before.bypass:
-                return "no bypass suspended the VM before"
+            # or the VM wakes with its vjob where there is room, and migrates to where it ends
+            moves_on = following is not None and following.kind is ActionKind.MIGRATE
+            suspended = before is not None and before.kind is ActionKind.SUSPEND and before.bypass
+            if not suspended and not moves_on:
+                return "no bypass suspended the VM before, and no migration of it follows"
     return None
 
 

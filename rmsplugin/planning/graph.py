@@ -16,6 +16,9 @@ from rmsplugin.model.elements import SHARED, VMState
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.plan import Plan
 
+#: Control characters, also those that turn the direction of text, and ends of lines that are none in ASCII.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
@@ -98,9 +101,13 @@ def _identifier(end: str, known: set[str]) -> str:
 
 
 def _quoted(*lines: str) -> str:
-    """A string of Graphviz' language; control characters, which could end a line there, are shown as '?'."""
-    clean = (re.sub(r"[\x00-\x1f\x7f]", "?", line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    r"""A string of Graphviz' language; control characters, which could end a line there, are shown as ``\x1b``."""
+    clean = (_CONTROL.sub(_escaped, line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(clean) + '"'
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 _ROMAN = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))

@@ -28,8 +28,10 @@ _FEW_MOVERS = 20
 _PIVOTS = 2
 
 
-def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0) -> Schedule:
-    """The cheapest schedule found; never dearer than the plain greedy.
+def cheapest(
+    moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0
+) -> tuple[Schedule, tuple[int, int]]:
+    """The cheapest schedule found, never dearer than the plain greedy; and how many VMs that suspends to break cycles.
 
     Args:
         moves: what has to happen.
@@ -45,7 +47,7 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
         cost = search.best.cost
         search.caps()
         search.orders()
-    return search.best
+    return search.best, search.most_asleep
 
 
 def _worth(schedule: Schedule) -> tuple[int, int, int]:
@@ -63,7 +65,7 @@ class _Search:
         self._work = round((_WORK + _WORK_EACH * moves.arrivals) * effort)
         self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
-        self._most_asleep = self.best.asleep
+        self.most_asleep = self.best.asleep[0], self.best.asleep[1]
 
     def _try(self, steering: Steering) -> bool:
         """Whether a steering leads to a cheaper schedule, or to one of fewer actions or pools; that is the best then.
@@ -81,7 +83,7 @@ class _Search:
             return False
         if _worth(schedule) >= _worth(self.best):
             return False
-        if any(mine > most for mine, most in zip(schedule.asleep, self._most_asleep, strict=True)):
+        if any(mine > most for mine, most in zip(schedule.asleep, self.most_asleep, strict=True)):
             return False
         self.best = schedule
         return True

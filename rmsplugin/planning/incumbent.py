@@ -54,10 +54,11 @@ class Incumbent:
         if self.most_nodes is not None and len(nodes) > self.most_nodes:
             return False
         plan = build_plan(self.source, named.target, early=named.early)
-        if isinstance(plan, Unreachable):
+        return not isinstance(plan, Unreachable) and self.take(Reached(named.target, plan, nodes))
+
+    def take(self, reached: Reached) -> bool:
+        """Keep an answer that has a plan already if it is better than what there was; whether it is."""
+        if self._best is not None and reached.plan.cost >= self._best.plan.cost:
             return False
-        cost = plan.cost
-        if self._best is not None and cost >= self._best.plan.cost:
-            return False
-        self._best = Reached(named.target, plan, nodes)
+        self._best = reached
         return True

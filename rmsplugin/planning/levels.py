@@ -114,7 +114,7 @@ class _Levels:
     def settle(self, level: Level, share: float) -> int:
         """The bound of a level, and a better answer.
 
-        Where the best counts need detours, which the planner does not make, the best without are looked for as well.
+        Where the best counts need detours, without which larger plans are made, the best without are looked for, too.
         """
         solved = self._solve(level, share, Scope.ALL)
         if solved is not None and solved.has_detours and solved.cost is not None and solved.cost < self.cost:

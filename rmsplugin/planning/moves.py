@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.model.action import Action, ActionKind, migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, Location, NodeState, VJob, VMState
+from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.plan import Unreachable
 
@@ -134,36 +134,42 @@ def _read(moves: Moves, number: Mapping[str, int], target: Mapping[str, Location
         elif before is not after and before != after:
             changed.append(name)
     for name in sorted(changed):  # the order of a mapping is chance
-        before, after, vm, vjob = locations[name], target[name], vms[name], vjob_by_vm[name]
-        here, there = before.node or "", after.node or ""
-        origin = number[here] if before.state is VMState.RUNNING else NOWHERE
-        match before.state, after.state:
-            case ((VMState.WAITING | VMState.RUNNING | VMState.SLEEPING), VMState.RUNNING):
-                if fault := _refusal(moves, number, vjob, there):
-                    yield f"{name} cannot run on {there or 'no node'}: {fault}"
-                    continue
-                if before.state is VMState.RUNNING:
-                    action = migrate(vm, here, there)
-                else:
-                    action = run(vm, there) if before.state is VMState.WAITING else resume(vm, here, there)
-                moves.add(action, vjob, origin, number[there])
-            case VMState.RUNNING, VMState.SLEEPING if there in (here, SHARED):
-                moves.departures.append(suspend(vm, here, there))
-            case ((VMState.RUNNING | VMState.SLEEPING), (VMState.TERMINATED | VMState.WAITING)):
-                moves.departures.append(stop(vm, here, requeue=after.state is VMState.WAITING))
-            case VMState.WAITING, VMState.TERMINATED:
-                continue  # nothing of it exists: nothing to do
-            case VMState.RUNNING, VMState.SLEEPING:
-                yield f"{name} runs on {here}: its state is saved there or on shared storage, not on {there or 'none'}"
-                continue
-            case VMState.SLEEPING, VMState.SLEEPING:
-                yield f"{name} sleeps on {here}: no action takes a saved state to {there or 'none'}"
-                continue
-            case _:
-                yield f"{name} is {before.state}: no action makes it {after.state}"
-                continue
-        if after.state is not VMState.RUNNING and origin != NOWHERE:
-            moves.gains.append((origin, vm.demand.memory_mib))
+        before, after, vjob = locations[name], target[name], vjob_by_vm[name]
+        refusal = _refusal(moves, number, vjob, after.node or "") if after.state is VMState.RUNNING else None
+        action = _action(vms[name], before, after, refusal)
+        if isinstance(action, str):
+            yield action
+        elif action is not None:
+            origin = number[before.node or ""] if before.state is VMState.RUNNING else NOWHERE
+            if action.demands is not None:
+                moves.add(action, vjob, origin, number[action.demands])
+            else:
+                moves.departures.append(action)
+                if origin != NOWHERE:
+                    moves.gains.append((origin, vms[name].demand.memory_mib))
+
+
+def _action(vm: VM, before: Location, after: Location, refusal: str | None) -> Action | str | None:
+    """The action that leads a VM from one location to another; None: nothing is to do; a sentence: there is none."""
+    here, there = before.node or "", after.node or ""
+    match before.state, after.state:
+        case ((VMState.WAITING | VMState.RUNNING | VMState.SLEEPING), VMState.RUNNING):
+            if refusal:
+                return f"{vm.name} cannot run on {there or 'no node'}: {refusal}"
+            if before.state is VMState.RUNNING:
+                return migrate(vm, here, there)
+            return run(vm, there) if before.state is VMState.WAITING else resume(vm, here, there)
+        case VMState.RUNNING, VMState.SLEEPING:
+            if there in (here, SHARED):
+                return suspend(vm, here, there)
+            return f"{vm.name} runs on {here}: its state is saved there or on shared storage, not on {there or 'none'}"
+        case ((VMState.RUNNING | VMState.SLEEPING), (VMState.TERMINATED | VMState.WAITING)):
+            return stop(vm, here, requeue=after.state is VMState.WAITING)
+        case VMState.WAITING, VMState.TERMINATED:
+            return None  # nothing of it exists
+        case VMState.SLEEPING, VMState.SLEEPING:
+            return f"{vm.name} sleeps on {here}: no action takes a saved state to {there or 'none'}"
+    return f"{vm.name} is {before.state}: no action makes it {after.state}"
 
 
 def _refusal(moves: Moves, number: Mapping[str, int], vjob: VJob, node: str) -> str | None:

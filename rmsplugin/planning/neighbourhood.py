@@ -16,7 +16,7 @@ from rmsplugin.planning.node_terms import Level
 from rmsplugin.planning.replacement import Replacement
 
 #: Nodes of a block: larger ones find little more, and take far longer.
-_NODES = 10
+BLOCK = 10
 
 #: A vjob whose saved states lie on more nodes stays as late as it is.
 _MOST_NODES = 20
@@ -109,7 +109,7 @@ class _Neighbourhood:
                 return
             if len(images[group]) <= _MOST_NODES and group not in self._counts.early_groups:
                 roomy = sorted(self._all, key=lambda i: (-self._early_room(i), i))
-                self._solve(self._draw(images[group], roomy, set(), len(images[group]) + _NODES // 2))
+                self._solve(self._draw(images[group], roomy, set(), len(images[group]) + BLOCK // 2))
 
     def _round(self) -> None:
         """Free every node that costs too much once: the dearest with other dear ones and with those that have room."""
@@ -121,8 +121,8 @@ class _Neighbourhood:
             if self._budget.exhausted:
                 return
             if first not in done:
-                block = self._draw([first], dear, done, _NODES // 2)
-                block = self._draw(block, roomy, done, _NODES)
+                block = self._draw([first], dear, done, BLOCK // 2)
+                block = self._draw(block, roomy, done, BLOCK)
                 done |= set(block)
                 self._solve(block)
 

@@ -59,7 +59,8 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
                 own |= memory.allot(action.demands, action.vm.demand.memory_mib, action)
             if host is not None:
                 returns.append((host, index, action.vm.demand.memory_mib))
-            if action.kind in (ActionKind.SUSPEND, ActionKind.RESUME) and not action.bypass:
+            wakes = action.kind is ActionKind.RESUME and name not in last  # though it may be on the way only
+            if wakes or (action.kind in (ActionKind.SUSPEND, ActionKind.RESUME) and not action.bypass):
                 groups.setdefault((number, action.kind, source.vjob_by_vm[name].name), []).append(index)
             needs.append(own)
             last[name] = index

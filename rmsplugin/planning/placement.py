@@ -2,22 +2,23 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else the integer program widens the choice to all VMs (``rmsplugin.planning.levels``); on clusters
-that are too large for it block after block is solved (``rmsplugin.planning.neighbourhood``), and a smaller program, of
-pooled arrivals, proves the bound. Every answer is judged by the plan that the planner makes of it; the cheapest wins,
-whoever found it.
+solver is started. Else columns, all that single nodes may hold, are chosen for all nodes at once, with a bound
+(``rmsplugin.planning.whole``). While the gap is open and time is left, the integer program widens the choice to all
+VMs (``rmsplugin.planning.levels``), or on clusters that are too large for it block after block is solved
+(``rmsplugin.planning.neighbourhood``). Every answer is judged by the plan that the planner makes of it; the cheapest
+wins, whoever found it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, running_on
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.budget import Budget, Clock
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.counts import Named, counts_of, is_viable, with_names
@@ -25,10 +26,12 @@ from rmsplugin.planning.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.incumbent import Incumbent
 from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import bound_levels, search_levels
-from rmsplugin.planning.neighbourhood import improve_by_blocks
+from rmsplugin.planning.neighbourhood import BLOCK, improve_by_blocks
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.replacement import Replacement, replacement
+from rmsplugin.planning.settle import reorder, settle
 from rmsplugin.planning.spread import spread
+from rmsplugin.planning.whole import search_whole
 
 Objective = Literal["cost", "nodes"]
 
@@ -37,6 +40,9 @@ _MOST_PAIRS = 5_000
 
 #: What repair and its plans take for a VM, in steps: about 100 microseconds.
 _STEPS_A_VM = 20_000
+
+#: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
+_SMALL_SHARE = 0.3
 
 #: Of what is left of the limits, what the first of two searches may use.
 _FIRST_SHARE = 0.6
@@ -66,6 +72,7 @@ def place(
     search: Search | None = None,
     previous: Mapping[str, str] | None = None,
     shared_store: bool = False,
+    clock: Clock | None = None,
 ) -> Placed | Unreachable:
     """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
 
@@ -77,12 +84,13 @@ def place(
         search: its limits; the best plan found within them is returned, never dearer than that of ``sample``.
         previous: the last answer, node by VM name: a start that may still be good.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
+        clock: with which the limit is a deadline; None: the time of work outside of solvers is estimated.
 
     Returns:
         Unreachable only if no plan leads even to the sample; see ``build_plan``.
     """
     search = search or Search()
-    budget = Budget(search)
+    budget = Budget(search, clock)
     budget.charge(_STEPS_A_VM * len(source.locations))
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
@@ -96,7 +104,11 @@ def place(
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
     if incumbent.cost > bound:
+        bound = max(bound, _settle(problem, incumbent, budget, shared_store))
+    if incumbent.cost > bound:
         bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
+    if incumbent.cost > bound:
+        reorder(incumbent, budget)
     best = incumbent.best()
     return Placed(
         target=best.target,
@@ -126,16 +138,36 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
             incumbent.offer(named)
 
 
+def _settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
+    """The exact search, which answers what is small before a solver is started; a bound."""
+    part = budget.part(_FIRST_SHARE)
+    bound = settle(problem, incumbent, part, shared_store)
+    budget.give_back(part)
+    return bound
+
+
 def _widen(
     problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
 ) -> int:
-    """Let every VM move: all at once where the integer program is small enough, else block by block; a bound."""
-    if len(problem.places) * len(problem.classes) <= _MOST_PAIRS:
-        return search_levels(problem, kept, incumbent, budget, search, spacious)
-    part = budget.part(_FIRST_SHARE)
-    improve_by_blocks(problem, kept, incumbent, part, search)
+    """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
+    is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
+    part = budget.part(_SMALL_SHARE if is_small else 1.0)
+    bound = search_whole(problem, incumbent, part, search) if incumbent.most_nodes is None else 0
     budget.give_back(part)
-    return bound_levels(problem, kept, incumbent, budget, spacious)
+    if incumbent.best().plan.cost > bound and is_small:
+        bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
+    elif incumbent.best().plan.cost > bound and not bound:
+        part = budget.part(_FIRST_SHARE)
+        improve_by_blocks(problem, kept, incumbent, part, search)
+        budget.give_back(part)
+        bound = bound_levels(problem, kept, incumbent, budget, spacious)
+    turn = search.seed
+    while incumbent.best().plan.cost > bound and not budget.exhausted and len(problem.places) > BLOCK:
+        turn += 1
+        if is_small:
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
+        improve_by_blocks(problem, kept, incumbent, budget, replace(search, seed=turn))
+    return bound
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:

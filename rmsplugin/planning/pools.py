@@ -276,7 +276,7 @@ class Schedule:
         pools = [list(self.moves.departures) if number == 0 else [] for number in range(len(self.pools))]
         for pool, steps in zip(pools, self.pools, strict=True):
             pool += [self._action(step, images) for step in steps]
-            pool.sort(key=_in_pool)
+            pool.sort(key=in_pool)
         return tuple(tuple(pool) for pool in pools)
 
     def _action(self, step: Step, images: dict[int, int]) -> Action:
@@ -295,5 +295,6 @@ class Schedule:
 _ORDER = {kind: place for place, kind in enumerate(("stop", "suspend", "migrate", "run", "resume"))}
 
 
-def _in_pool(action: Action) -> tuple[int, str]:
+def in_pool(action: Action) -> tuple[int, str]:
+    """The key by which the actions of a pool are sorted."""
     return _ORDER[action.kind], action.vm.name

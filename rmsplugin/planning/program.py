@@ -53,7 +53,7 @@ class Scope(enum.Enum):
     """Which plans a program is about."""
 
     DIRECT = enum.auto()  # those of two pools in which nothing makes a detour: what the planner makes, at that cost
-    ALL = enum.auto()  # all; its counts may need detours, which the planner does not make; of equal ones the fewest
+    ALL = enum.auto()  # all; its counts may need detours, which larger plans are made without; of equal ones the fewest
     POOLED = enum.auto()  # all, arrivals counted for all nodes together: a weaker bound, no counts, far smaller
 
 

@@ -94,7 +94,7 @@ def _limit(memory_mib: int, nice: int) -> None:
 def _answer(propose: Propose, request: wire.Request, memory_mib: int) -> wire.Answer | wire.Failure:
     clock = _Clock()
     try:
-        found = propose(request.configuration, request.parameters, clock.stage)
+        found = propose(request.configuration, request.parameters, clock.stage, time.monotonic)
     except MemoryError:
         return wire.Failure(f"it ran out of memory ({memory_mib} MiB are allowed)", over=True)
     except Exception as error:

@@ -1,7 +1,8 @@
 """Check: everything that is wrong with a proposal, said by code that had no part in making it.
 
 The plan goes to the checker of plans. What an executor uses besides is looked at here: the fingerprint, the decided
-states, and the dependency order, by which it starts each action as soon as its needs have ended.
+states, and the dependency order, by which it starts each action as soon as its needs have ended, and skips what needs
+one that failed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.order import Order
+from rmsplugin.planning.order_checker import check_order
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal
 
@@ -22,6 +24,8 @@ def check(source: Configuration, proposal: Proposal) -> list[str]:
     found = [str(fault) for fault in check_plan(source, proposal.target, proposal.plan.pools, proposal.plan.cost)]
     found += _states(source, proposal)
     found += _order(proposal)
+    if not found:
+        found += [str(fault) for fault in check_order(source, proposal.order.actions, proposal.order.needs)]
     if not found and fingerprint(source, proposal.plan) != proposal.fingerprint:
         found.append("the fingerprint is of another configuration, or of another plan")
     return found

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.packing.budget import Clock
 from rmsplugin.planning.makespan import makespan
 from rmsplugin.planning.order import dependency_order
 from rmsplugin.planning.placement import Placed, place, place_repaired, place_sample
@@ -25,7 +26,10 @@ Stage = Callable[[str], AbstractContextManager[object]]
 
 
 def propose(
-    configuration: Configuration, parameters: ProposalParameters, stage: Stage = nullcontext
+    configuration: Configuration,
+    parameters: ProposalParameters,
+    stage: Stage = nullcontext,
+    clock: Clock | None = None,
 ) -> Proposal | NoProposal:
     """Propose one context switch.
 
@@ -33,6 +37,8 @@ def propose(
         configuration: nodes, vjobs in the order of the queue (head first), and where each VM is.
         parameters: policy, objective, limits, durations.
         stage: entered for each stage while it lasts.
+        clock: monotonic seconds, with which the limit on the placement is a deadline; None: only what solvers take
+            is measured, and all else estimated.
 
     Returns:
         A proposal that nobody has checked yet; or why there is none.
@@ -45,7 +51,7 @@ def propose(
     if isinstance(decision, Infeasible):
         return NoProposal(Missing.DECISION, decision.explanation)
     with stage("placement"):
-        placed = _place(configuration, decision, parameters)
+        placed = _place(configuration, decision, parameters, clock)
     if isinstance(placed, Unreachable):
         return NoProposal(Missing.PLAN, placed.explanation)
     with stage("planning"):
@@ -67,7 +73,9 @@ def propose(
         )
 
 
-def _place(source: Configuration, decision: Decision, parameters: ProposalParameters) -> Placed | Unreachable:
+def _place(
+    source: Configuration, decision: Decision, parameters: ProposalParameters, clock: Clock | None
+) -> Placed | Unreachable:
     if parameters.heuristic is not None:
         quick = place_sample if parameters.heuristic == "ffd" else place_repaired
         return quick(source, decision.states, decision.placement, parameters.shared_store)
@@ -79,4 +87,5 @@ def _place(source: Configuration, decision: Decision, parameters: ProposalParame
         search=parameters.search,
         previous=parameters.previous,
         shared_store=parameters.shared_store,
+        clock=clock,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, VMState, running_on, sleeping_on
@@ -45,12 +46,97 @@ def rr6929(nodes: int, vms: int, seed: int) -> Configuration:
     return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, RR6929_SIZES, (9, 18))
 
 
+def crowded(nodes: int, vms_a_node: float, seed: int, sizes: int | None = None) -> Configuration:
+    """As ``rr6929`` with more VMs; ``sizes``: of so many random sizes of memory instead of the four of the paper."""
+    vms = round(nodes * vms_a_node)
+    if sizes is None:
+        return rr6929(nodes, vms, seed)
+    chance = random.Random(f"crowded/{nodes}/{vms}/{sizes}/{seed}")
+    memory_mib = sorted(chance.sample(range(RR6929_SIZES[0], RR6929_SIZES[-1] + 1), sizes))
+    return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, memory_mib, (9, 18))
+
+
 def scale(nodes: int, vms: int, seed: int) -> Configuration:
     """Large clusters: two kinds of nodes (16 CPUs and 64 GiB, 32 CPUs and 128 GiB), vjobs of 1 to 32 VMs."""
     chance = random.Random(f"scale/{nodes}/{vms}/{seed}")
     cluster = tuple(Node(f"n{i:04}", Resources(16, 65536) if i % 4 else Resources(32, 131072)) for i in range(nodes))
     sizes = (2048, 4096, 8192, 16384)
     return _vjobs_in_random_states(chance, cluster, vms, sizes, (1, 2, 4, 8, 16, 32), cpus=(1, 2, 4))
+
+
+def running(nodes: int, full: int, seed: int, sizes: Sequence[int] = RR6929_SIZES) -> Configuration:
+    """All run, viable: nodes of 2 CPUs and 4 GiB, each filled with random VMs up to ``full`` percent of its memory.
+
+    A VM demands 0.05 CPUs, or a whole one while it computes; VMs of random nodes make vjobs of 9 or 18.
+    """
+    chance = random.Random(f"running/{nodes}/{full}/{len(sizes)}/{seed}")
+    cluster = _cluster(nodes, 2, 4096)
+    hosted: list[tuple[Resources, str]] = []
+    for node in cluster:
+        left = Resources(2, 4096 * full // 100)
+        for size in [*chance.choices(sizes, k=24), *[128] * 16]:
+            demand = Resources(chance.choice((0.05, 0.05, 1)), size)
+            if left.holds(demand):
+                left -= demand
+                hosted.append((demand, node.name))
+    chance.shuffle(hosted)
+    queue, locations = [], {}
+    while hosted:
+        name = f"vjob{len(queue)}"
+        members = [hosted.pop() for _ in range(min(len(hosted), chance.choice((9, 18))))]
+        vms = [VM(f"{name}-{i}", demand) for i, (demand, _) in enumerate(members)]
+        locations |= {vm.name: running_on(node) for vm, (_, node) in zip(vms, members, strict=True)}
+        queue.append(VJob(name, tuple(vms)))
+    return Configuration(cluster, tuple(queue), locations)
+
+
+#: MiB of VMs of which hardly two are equal.
+MANY_SIZES = tuple(range(256, 2049, 64))
+
+#: What changes on a cluster from one moment to the next.
+CHANGES = ("more CPUs", "less CPUs", "more memory", "less memory", "arrival", "end")
+
+
+def changed(configuration: Configuration, change: str, seed: int) -> Configuration:
+    """One small change: a VM demands 5 % more or less, a vjob of 1 to 9 VMs arrives somewhere in the queue, one ends.
+
+    Of the VMs that demand more, one is taken whose node has not that much (if there is one): others ask for nothing.
+    """
+    chance = random.Random(f"changed/{change}/{seed}")
+    queue, locations = list(configuration.vjobs), dict(configuration.locations)
+    if change == "arrival":
+        vms = [
+            VM(f"new-{i}", Resources(chance.choice((0.05, 1)), chance.choice(RR6929_SIZES)))
+            for i in range(chance.randint(1, 9))
+        ]
+        queue.insert(chance.randint(0, len(queue)), VJob("new", tuple(vms)))
+        locations |= {vm.name: WAITING for vm in vms}
+    elif change == "end":
+        gone = queue.pop(chance.randrange(len(queue)))
+        for vm in gone.vms:
+            del locations[vm.name]
+    else:
+        sign = 1 if change.startswith("more") else -1
+        demands = {
+            vm.name: _demanding(vm.demand, change.split()[1], 1 + sign * 0.05) for vjob in queue for vm in vjob.vms
+        }
+        names = [name for name, demand in demands.items() if sign < 0 or _overloads(configuration, name, demand)]
+        chosen = chance.choice(names or list(demands))
+        for number, vjob in enumerate(queue):
+            vms = [VM(vm.name, demands[vm.name] if vm.name == chosen else vm.demand) for vm in vjob.vms]
+            queue[number] = replace(vjob, vms=tuple(vms))
+    return Configuration(configuration.nodes, tuple(queue), locations)
+
+
+def _demanding(demand: Resources, what: str, factor: float) -> Resources:
+    if what == "CPUs":
+        return Resources(round(demand.cpus * factor, 2), demand.memory_mib)
+    return Resources(demand.cpus, round(demand.memory_mib * factor))
+
+
+def _overloads(configuration: Configuration, vm: str, demand: Resources) -> bool:
+    node = configuration.locations[vm].node or ""
+    return not configuration.free(node).holds(demand - configuration.vm_by_name[vm].demand)
 
 
 def _cluster(nodes: int, cpus: int, memory_mib: int) -> tuple[Node, ...]:

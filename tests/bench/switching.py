@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,14 @@ def placed(
 ) -> tuple[Placed, float]:
     """Our target and plan, checked, and the seconds that it took to find them."""
     found, seconds = timed(
-        lambda: place(configuration, decision.states, sample=decision.placement, objective=objective, search=search)
+        lambda: place(
+            configuration,
+            decision.states,
+            sample=decision.placement,
+            objective=objective,
+            search=search,
+            clock=time.monotonic,
+        )
     )
     if isinstance(found, Unreachable):
         raise verify.WrongAnswerError(f"no plan: {found.explanation}")

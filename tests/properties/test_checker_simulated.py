@@ -82,7 +82,7 @@ def grouped_and_marked(source: Configuration, pools: Pools) -> bool:
                 if action.vm == each
             )
             # M: bypass migrate, S: bypass suspend, R: bypass resume; what is not marked comes last
-            if not re.fullmatch(r"(M*S(R|(?=res)))*(M+(?=mig))?(run.|sto.|mig.|sus.|res.)?", word):
+            if not re.fullmatch(r"(R(?=M|mig))?(M*S(R|(?=res)))*(M+(?=mig))?(run.|sto.|mig.|sus.|res.)?", word):
                 return False
             if "sus." in word and not vjob.preemptible:
                 return False

@@ -14,12 +14,15 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning import neighbourhood, placement
 from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.columns import Columns
 from rmsplugin.planning.counts import Counts, counts_of, with_names
+from rmsplugin.planning.generation import Generation
 from rmsplugin.planning.keep import Kept, keep
 from rmsplugin.planning.levels import levels
 from rmsplugin.planning.node_terms import Level
@@ -154,6 +157,29 @@ def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> No
     assert min(solved.lower_bound for solved in bounds if not solved.infeasible) <= cheapest
 
 
+@given(instances())
+@settings(max_examples=100)
+def test_columns_bound_each_level_below_its_program_and_all_plans(instance: Instance) -> None:
+    configuration = instance[0]
+    plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
+    problem, kept, _, _ = start(instance)
+    prices, bounds = None, []
+    # Prices of another program, whose rows are others, are as good a start as any.
+    for early, level in [
+        (frozenset(range(len(problem.groups))), Level(problem.wait_mib)),
+        *((None, each) for each in levels(problem)),
+    ]:
+        generation = Generation(Columns(problem, level, early), Budget(SEARCH), prices)
+        generation.relax()
+        prices = generation.prices
+        bound = problem.fixed_cost + generation.bound_mib
+        if early is None:
+            whole = Program(problem, kept, level).solve(SEARCH)
+            assert whole.infeasible or bound <= whole.lower_bound
+            bounds.append(bound)
+    assert min(bounds) <= min(plan.cost for plan in plans)
+
+
 @given(instances(), st.sampled_from(["cost", "nodes"]))
 @settings(max_examples=100)
 def test_the_plan_holds_and_is_never_dearer_than_the_sample_s(instance: Instance, objective: str) -> None:
@@ -277,7 +303,7 @@ def test_a_cluster_too_large_for_one_program_is_placed_block_by_block(instance: 
     configuration, states, sample = instance
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "_MOST_PAIRS", 0)
-        patch.setattr(neighbourhood, "_NODES", 2)
+        patch.setattr(neighbourhood, "BLOCK", 2)
         placed = place(configuration, states, sample, objective, SEARCH)  # type: ignore[arg-type]
     baseline = place_sample(configuration, states, sample)
     assert isinstance(placed, Placed) and isinstance(baseline, Placed)

@@ -30,7 +30,7 @@ Found = Callable[[Configuration, ProposalParameters, object], Proposal]
 HOLDING = ctypes.PyDLL(None)
 
 
-def answer(configuration: Configuration, parameters: ProposalParameters, _: object = None) -> Proposal:
+def answer(configuration: Configuration, parameters: ProposalParameters, *_: object) -> Proposal:
     """Nothing is to be done; the sentence says who asked, and which process answers."""
     decision = Decision(parameters.policy, {}, {}, {})
     words = f"{parameters.heuristic} by {os.getpid()}."
@@ -40,7 +40,7 @@ def answer(configuration: Configuration, parameters: ProposalParameters, _: obje
 def bad(act: Callable[[], object]) -> Found:
     """A proposer that does something before it answers, unless it is asked for FFD."""
 
-    def propose(configuration: Configuration, parameters: ProposalParameters, stage: object) -> Proposal:
+    def propose(configuration: Configuration, parameters: ProposalParameters, *_: object) -> Proposal:
         if parameters.heuristic is None:
             act()
         return answer(configuration, parameters)

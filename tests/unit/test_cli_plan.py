@@ -741,7 +741,7 @@ def test_a_gap_is_told_in_percent(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     Path("i.json").write_text(json.dumps(SWITCH).replace('"b"', '"\\u001b[31m\\nb"'))
     _, out, _ = call(capsys, "plan", "--instance", "i.json")
-    assert "\x1b" not in out and "?[31m?b" in out
+    assert "\x1b" not in out and r"\x1b[31m\nb" in out
 
 
 @pytest.mark.parametrize("command", ["plan", "pack"])
@@ -749,7 +749,7 @@ def test_nothing_that_is_printed_can_move_the_cursor(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setattr(text if command == "plan" else packing, "lines", lambda *_: ["a\x1b[31mb"])
-    assert call(capsys, command, "--instance", "switch.json")[1] == "a?[31mb\n"
+    assert call(capsys, command, "--instance", "switch.json")[1] == "a\\x1b[31mb\n"
 
 
 def test_progress_is_shown_on_a_terminal_and_nothing_in_a_pipe() -> None:
@@ -995,3 +995,30 @@ def test_pack_for_a_person_is_a_table_and_a_sentence(capsys: pytest.CaptureFixtu
 def test_pack_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (packed(capsys, PACK, "--deterministic-limit", "1", "--seed", "5") for _ in range(2))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_a_node_that_a_vjob_may_use_and_that_is_not_there_is_a_warning_also_where_the_vjob_has_no_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    vms = [{"name": "v", "cpu": 2, "memory_mib": 512}]
+    vjob = {"name": "j", "state": "waiting", "nodes": ["n1", "n9"], "vms": vms}
+    Path("i.json").write_text(json.dumps({"nodes": [{"name": "n1", "cpu": 1, "memory_mib": 1024}], "vjobs": [vjob]}))
+    for policy in ("rjsp", "rjsp-exact", "fcfs", "easy", "mixed"):
+        status, out, err = call(capsys, "plan", "--instance", "i.json", "--policy", policy)
+        assert (status, err) == (0, "rmsplugin plan: warning: vjob j may use node n9, but there is no such node\n")
+        assert "j    waiting waiting needs 2 CPUs and 512 MiB in 1 VM; 1 CPU and 1024 MiB are free" in out
+
+
+def test_a_graph_and_an_error_show_escapes_in_names(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.json").write_text(json.dumps(SWITCH).replace('"b-0"', '"\\u001b[31m\\nb"'))
+    _, out, _ = call(capsys, "plan", "--instance", "i.json", "--dot", "-")
+    assert "\x1b" not in out and r"\\x1b[31m\\nb" in out
+    vms = [{"name": "\x1b[2J", "cpu": 9, "memory_mib": 1}]
+    data = {
+        "nodes": [{"name": "n1", "cpu": 1, "memory_mib": 1}],
+        "vjobs": [{"name": "\x9b", "state": "waiting", "vms": vms}],
+    }
+    data["vjobs"][0]["target"] = "running"  # type: ignore[index]
+    Path("i.json").write_text(json.dumps(data))
+    status, _, err = call(capsys, "plan", "--instance", "i.json")
+    assert status == 1 and err.isascii() and err.rstrip("\n").isprintable() and r"\x9b" in err

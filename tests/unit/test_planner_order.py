@@ -8,8 +8,10 @@ from rmsplugin.model.action import migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.planning.checker import Rule
 from rmsplugin.planning.makespan import Duration, Durations, makespan
 from rmsplugin.planning.order import dependency_order
+from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan
 from rmsplugin.settings.sections import Durations as Section
 
@@ -90,6 +92,21 @@ def test_a_plan_that_is_not_valid_is_refused() -> None:
     source = configuration({"n": 512}, {A: running_on("n"), B: WAITING})
     with pytest.raises(ValueError, match="run b to n: n has not the memory"):
         dependency_order(source, Plan(((stop(A, "n"), run(B, "n")),)))
+
+
+def test_an_order_is_wrong_in_which_two_arrivals_count_on_the_same_departure() -> None:
+    source = configuration({"n1": 1024, "n2": 1024}, {A: running_on("n1"), B: running_on("n1"), C: WAITING, D: WAITING})
+    actions = (stop(A, "n1"), stop(B, "n1"), run(C, "n1"), run(D, "n1"))
+    assert check_order(source, actions, ((), (), (0,), (1,))) == []
+    assert check_order(source, actions, ((), (), (0, 1), (0,))) == [], "C can have what B gives back"
+    assert [fault.rule for fault in check_order(source, actions, ((), (), (0,), (0,)))] == [Rule.MEMORY]
+
+
+def test_an_order_is_wrong_in_which_something_arrives_before_it_is_mended_that_more_is_demanded_than_there_is() -> None:
+    source = configuration({"n": 1024}, {A: running_on("n"), B: running_on("n"), C: running_on("n"), D: WAITING})
+    actions = (stop(A, "n"), stop(B, "n"), run(D, "n"))
+    assert check_order(source, actions, ((), (), (0, 1))) == []
+    assert [fault.rule for fault in check_order(source, actions, ((), (), (0,)))] == [Rule.MEMORY]
 
 
 # -- makespan --------------------------------------------------------------------------------------------------------

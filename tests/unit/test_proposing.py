@@ -18,6 +18,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.repair import Repair
 from rmsplugin.planning.order import Order
 from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing import propose as proposing
@@ -135,27 +136,19 @@ def test_without_solver_nothing_moves_that_need_not(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"])
 def test_without_solver_none_is_started(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
-    """First Fit Decreasing cannot place the vjobs that must run on the nodes that they fill."""
+    """Neither First Fit Decreasing nor best fit finds places for vjobs that must run: two VMs have to change places."""
     asked: list[str] = []
 
-    def fits(*_: object) -> None:
+    def solve(*_: object) -> None:
         asked.append("a solver")
 
-    monkeypatch.setattr(exact, "fits", fits)
-    must = (
-        VJob("p", (vm("p-0", 1, 1536),), preemptible=False),
-        VJob("q", (vm("q-0", 1, 1024), vm("q-1", 1, 1024)), preemptible=False),
-        VJob("r", (vm("r-0", 1, 1536), vm("r-1", 1, 1024)), preemptible=False),
-    )
-    places = {
-        "p-0": running_on("n1"),
-        "r-0": running_on("n1"),
-        "q-0": running_on("n2"),
-        "q-1": running_on("n2"),
-        "r-1": running_on("n2"),
-    }
+    monkeypatch.setattr(exact, "fits", solve)
+    monkeypatch.setattr(Repair, "by_program", solve)
+    hosts = {"p": (1, "n2"), "q": (1, "n2"), "r": (2, "n1"), "s": (2, "n1")}
+    must = tuple(VJob(name, (vm(f"{name}-0", cpus, 512),), preemptible=False) for name, (cpus, _) in hosts.items())
+    places = {f"{name}-0": running_on(node) for name, (_, node) in hosts.items()}
     source = Configuration(NODES[:2], must, places)
-    wished = ProposalParameters(policy, Parameters(), objective="nodes", previous={"p-0": "n1"})
+    wished = ProposalParameters(policy, Parameters(), objective="nodes", previous={"p-0": "n2"})
     found = proposed(source, wished.without_solver())
     assert check(source, found) == [] and asked == []
     propose(source, replace(wished.without_solver(), decision=Parameters()))
@@ -286,3 +279,15 @@ def test_a_proposal_for_another_configuration_is_refused() -> None:
     assert check(changed(n2=replace(NODES[1], capacity=Resources(3, 4096))), proposed()) == [
         "the fingerprint is of another configuration, or of another plan"
     ]
+
+
+def test_an_order_in_which_an_arrival_does_not_wait_for_the_memory_it_takes_is_refused() -> None:
+    full = Node("n1", Resources(2, 1024))
+    gone, comes = VM("x-0", Resources(1, 1024)), VM("y-0", Resources(1, 1024))
+    vjobs = (VJob("y", (comes,)), VJob("x", (gone,)))
+    source = Configuration((full,), vjobs, {"x-0": running_on("n1"), "y-0": WAITING})
+    proposal = propose(source, ProposalParameters("rjsp"))
+    assert isinstance(proposal, Proposal) and proposal.order.needs == ((), (0,))
+    assert check(source, proposal) == []
+    hasty = replace(proposal, order=replace(proposal.order, needs=((), ())))
+    assert any("n1 has not the memory for y-0 if" in fault for fault in check(source, hasty))

@@ -44,7 +44,7 @@ def plan(source: Configuration, parameters: ProposalParameters, show: Show = lam
         OperationFailedError: there is no decision or no plan, or a fault of ours in it.
     """
     clock = _Clock(show, parameters.policy)
-    found = propose(source, parameters, clock.step)
+    found = propose(source, parameters, clock.step, time.monotonic)
     if isinstance(found, NoProposal):
         if found.missing is Missing.ORDER:
             _refuse([found.explanation])

@@ -1,0 +1,103 @@
+"""Near: room for vjobs where they are, or near that, so that nobody is suspended for want of a few migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Node, VJob, VMState
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.packing.classes import Item
+from rmsplugin.packing.repair import Repair
+from rmsplugin.packing.search import Search
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A room in which every VM is pinned, most of them where they are."""
+
+    room: NodeRoom
+    moved_mib: int  # memory of the running VMs that migrate, and of the saved states that are copied
+
+
+def price_mib(vjobs: Iterable[VJob]) -> int:
+    """What may move at most so that these run: as much as to suspend them, and to resume them where they were."""
+    return 2 * sum(vjob.demand.memory_mib for vjob in vjobs)
+
+
+def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Near | None:
+    """Look for a room with all these vjobs in it, starting from where their VMs are; who is pinned stays there.
+
+    Args:
+        site: nodes, and who is pinned.
+        vjobs: who shall run.
+        search: limits of the solver that is started where best fit fails; None: as ``site.effort`` has checks left.
+
+    Returns:
+        The room; None if none was found.
+    """
+    members, effort = list(vjobs), site.effort
+    loose = [vjob for vjob in members if vjob.name not in site.pinned]
+    if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in loose), NOTHING)):
+        return None
+    effort.left -= sum(len(vjob.vms) for vjob in loose)
+    locations = site.configuration.locations
+    current = {vm.name: locations[vm.name].node for vjob in loose for vm in vjob.vms}
+    repair = Repair(items_of(loose), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
+    found = repair.by_best_fit()
+    if found is None:
+        search = search or effort.next_check()
+        found = None if search is None else repair.by_program(search)
+    if found is None:
+        return None
+    pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in loose}
+    room = replace(site, pinned={**site.pinned, **pinned}).pack(members)
+    assert room is not None, "what is pinned is not packed"
+    return Near(room, found.moved_mib)
+
+
+def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
+    """A room with all these vjobs in it: packed from scratch in queue order, or else near where they are."""
+    members = list(vjobs)
+    room = site.pack(members)
+    if room is not None:
+        return room
+    found = near(site, members)
+    return None if found is None else found.room
+
+
+def loose(site: Site) -> Site:
+    """The same site with only those pinned that may be nowhere else, or that no packing finds a place."""
+    fixed = staying(site.configuration).keys() | site.in_place
+    return replace(site, pinned={name: places for name, places in site.pinned.items() if name in fixed})
+
+
+def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
+    """The places of the vjobs that run on, and may be nowhere else: all others are packed around them."""
+    found = {}
+    for vjob in configuration.vjobs:
+        if (vjob.preemptible and not vjob.in_transit) or vjob.nodes is None:
+            continue
+        places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
+        if all(at.state is VMState.RUNNING for at in places.values()):
+            here = {name: at.node for name, at in places.items() if at.node is not None}
+            if vjob.nodes == set(here.values()):
+                found[vjob.name] = here
+    return found
+
+
+def items_of(vjobs: Iterable[VJob]) -> list[Item]:
+    """The VMs of vjobs, as packing sees them."""
+    return [Item(vm, vjob.nodes, vjob.exclude) for vjob in vjobs for vm in vjob.vms]
+
+
+def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node]:
+    """The nodes that are up, with what the pinned VMs leave; of what these overload, less than nothing is left."""
+    vm_by_name = site.configuration.vm_by_name
+    taken: dict[str, Resources] = {}
+    for places in pinned.values():
+        for vm, node in places.items():
+            taken[node] = taken.get(node, NOTHING) + vm_by_name[vm].demand
+    return [replace(node, capacity=node.capacity - taken.get(node.name, NOTHING)) for node in site.up.values()]

@@ -1,0 +1,267 @@
+"""Repair: a place for all VMs near where they are, so that little memory has to move.
+
+VMs leave the nodes that are overloaded, as little memory as will do, each for the node that it fills best. Where that
+finds no place for all, an integer program packs a neighbourhood anew: the overloaded nodes, and those with most room.
+The neighbourhood grows until there is a place for all (large neighbourhood search).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.packing.budget import VARIABLE, Budget
+from rmsplugin.packing.classes import Item
+from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.search import Search
+
+_Ints = npt.NDArray[np.int64]
+_Rule = tuple[frozenset[str] | None, frozenset[str]]  # the only nodes allowed (None: all), and those that are not
+_Class = tuple[int, int, _Rule]  # demands (hundredths of a CPU, MiB), and where it may be
+
+#: The first neighbourhood has so many nodes besides the overloaded ones, each further one so many times as many.
+_NEIGHBOURS, _GROWTH = 8, 4
+
+#: Beyond so many pairs of a class and a node the integer program finds nothing within a second.
+_MOST_PAIRS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A place for all VMs, and how much memory leaves its place for that."""
+
+    assignment: Mapping[str, str]  # node by VM name
+    moved_mib: int
+
+
+class Repair:
+    """A packing problem whose VMs have their places already, as far as these are good.
+
+    A VM has no place if it has none now, or one on a node that is not up or not allowed for it.
+    """
+
+    def __init__(self, items: Sequence[Item], nodes: Sequence[Node], current: Mapping[str, str]) -> None:
+        """State the problem.
+
+        Args:
+            items: the VMs, CPUs counted in hundredths, and where each may be.
+            nodes: the nodes, with what they have for these VMs (less than nothing: they take none).
+            current: node by VM name: where a VM runs, or may resume at the least cost.
+        """
+        self._nodes = [node for node in nodes if node.state is NodeState.UP and _is_sound(node)]
+        self._index = {node.name: i for i, node in enumerate(self._nodes)}
+        sizes = [(node.capacity.centi_cpus, node.capacity.memory_mib) for node in self._nodes]
+        self.capacity: _Ints = np.array(sizes, dtype=np.int64).reshape(-1, 2)
+        self._free = self.capacity.copy()
+        self._current = current
+        self._masks: dict[_Rule, npt.NDArray[np.bool_]] = {}
+        self.on: list[list[Item]] = [[] for _ in self._nodes]
+        self.homeless: list[Item] = []
+        for item in items:
+            here = self._index.get(current.get(item.vm.name, ""))
+            if here is None or not self.mask(_rule(item))[here]:
+                self.homeless.append(item)
+            else:
+                self.on[here].append(item)
+                self._free[here] -= _demand(item.vm)
+        self._overloaded = np.flatnonzero((self._free < 0).any(axis=1))
+        # How much of an average node an amount is: what makes CPUs and memory comparable.
+        self._weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
+
+    # -- greedily ------------------------------------------------------------------------------------------------------
+
+    def by_best_fit(self) -> Repaired | None:
+        """Let as little as possible leave the overloaded nodes, and place that, the largest first; None if it fails."""
+        free = self._free.copy()
+        moving = list(self.homeless)
+        for node in self._overloaded.tolist():
+            moving += self._leaving(node, free)
+        placed = {}
+        for item in sorted(moving, key=lambda item: decreasing(item.vm)):
+            best = self._best_fit(item, free)
+            if best is None:
+                return None
+            free[best] -= _demand(item.vm)
+            placed[item.vm.name] = best
+        return self._repaired(placed)
+
+    def _leaving(self, node: int, free: _Ints) -> list[Item]:
+        """Who leaves an overloaded node."""
+        here, leaving = list(self.on[node]), []
+        while (free[node] < 0).any():
+            item = self._next_to_leave(here, free, node)
+            here.remove(item)
+            leaving.append(item)
+            free[node] += _demand(item.vm)
+        return leaving
+
+    def _next_to_leave(self, here: list[Item], free: _Ints, node: int) -> Item:
+        """The one of least memory that is enough, if it has a place to go to; else what helps most for its memory."""
+        short = np.maximum(-free[node], 0)
+        enough = [item for item in here if (_demand(item.vm) >= short).all()]
+        if enough:
+            return min(enough, key=lambda item: (self._best_fit(item, free) is None, *_least(item)))
+
+        def help_for_memory(item: Item) -> float:
+            share = np.minimum(_demand(item.vm), short) / np.maximum(short, 1)
+            return float(share.sum()) / max(item.vm.demand.memory_mib, 1)
+
+        return max(here, key=lambda item: (help_for_memory(item), item.vm.name))
+
+    def _best_fit(self, item: Item, free: _Ints) -> int | None:
+        """The node with the least room that is enough."""
+        left = free - _demand(item.vm)
+        fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(_rule(item)))
+        return int(fitting[(left[fitting] @ self._weights).argmin()]) if len(fitting) else None
+
+    def mask(self, rule: _Rule) -> npt.NDArray[np.bool_]:
+        """By node, whether VMs of a rule may be there."""
+        if rule not in self._masks:
+            only, exclude = rule
+            names = (node.name for node in self._nodes)
+            allowed = [(only is None or name in only) and name not in exclude for name in names]
+            self._masks[rule] = np.array(allowed, dtype=np.bool_)
+        return self._masks[rule]
+
+    # -- exactly -------------------------------------------------------------------------------------------------------
+
+    def by_program(self, search: Search) -> Repaired | None:
+        """Pack a growing neighbourhood anew, moving as little memory as possible; None if that finds no place."""
+        budget = Budget(search)
+        ranked = self._ranked()
+        size = len(self._overloaded) + _NEIGHBOURS
+        while not budget.exhausted:
+            program = _Program(self, ranked[:size])
+            if program.pairs > _MOST_PAIRS:
+                return None
+            is_last = size >= len(ranked)
+            budget.charge(VARIABLE * program.pairs)
+            found = program.solve(budget, 1.0 if is_last else 0.5)
+            if found is not None:
+                return self._repaired(found)
+            if is_last:
+                return None
+            size += (size - len(self._overloaded)) * (_GROWTH - 1)
+        return None
+
+    def _ranked(self) -> list[int]:
+        """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
+        wanted = np.zeros(len(self._nodes), dtype=np.bool_)
+        for rule in {_rule(item) for item in self.homeless if item.nodes is not None}:
+            wanted |= self.mask(rule)
+        short = set(self._overloaded.tolist())
+        room = self._free @ self._weights
+        return sorted(range(len(self._nodes)), key=lambda i: (i not in short, not wanted[i], -room[i], i))
+
+    def _repaired(self, placed: Mapping[str, int]) -> Repaired:
+        assignment = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
+        assignment |= {name: self._nodes[i].name for name, i in placed.items()}
+        items = [*self.homeless, *(item for here in self.on for item in here)]
+        moved = sum(
+            item.vm.demand.memory_mib
+            for item in items
+            if self._current.get(item.vm.name, assignment[item.vm.name]) != assignment[item.vm.name]
+        )
+        return Repaired(assignment, moved)
+
+
+class _Program:
+    """The integer program of a neighbourhood: how many VMs of each class each of its nodes hosts, and keeps."""
+
+    def __init__(self, repair: Repair, nodes: Sequence[int]) -> None:
+        self._repair, self._nodes = repair, nodes
+        self._members: defaultdict[_Class, list[tuple[VM, int | None]]] = defaultdict(list)
+        for node in nodes:
+            for item in repair.on[node]:
+                self._members[_class(item)].append((item.vm, node))
+        for item in repair.homeless:
+            self._members[_class(item)].append((item.vm, None))
+        self.pairs = len(self._members) * len(nodes)
+
+    def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
+        """Node by VM name, of all VMs in the neighbourhood; None if no place for all is found."""
+        model = cp_model.CpModel()
+        hosted: dict[tuple[_Class, int], cp_model.IntVar] = {}
+        kept = []
+        total = sum(len(members) for members in self._members.values())
+        for k, members in self._members.items():
+            here = _count(node for _, node in members)
+            for node in self._usable(k):
+                hosted[k, node] = variable = model.new_int_var(0, self._most(k, node, len(members)), "")
+                model.add_hint(variable, here.get(node, 0))
+                if here.get(node, 0):
+                    stays = model.new_int_var(0, here[node], "")
+                    model.add(stays <= variable)
+                    kept.append((k[1] * (total + 1) + 1) * stays)  # of equal memory, as few VMs as possible
+            model.add(sum(hosted[k, node] for node in self._usable(k)) == len(members))
+        for node in self._nodes:
+            there = [(k, hosted[k, node]) for k in self._members if (k, node) in hosted]
+            cpus, memory = self._repair.capacity[node].tolist()
+            model.add(sum(k[0] * variable for k, variable in there) <= cpus)
+            model.add(sum(k[1] * variable for k, variable in there) <= memory)
+        model.maximize(sum(kept))
+        solver, status = budget.solve(model, share)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        return self._named({pair: solver.value(variable) for pair, variable in hosted.items()})
+
+    def _usable(self, k: _Class) -> list[int]:
+        mask = self._repair.mask(k[2])
+        return [node for node in self._nodes if mask[node] and self._most(k, node, 1)]
+
+    def _most(self, k: _Class, node: int, count: int) -> int:
+        cpus, memory = self._repair.capacity[node].tolist()
+        rooms = [cpus // k[0]] if k[0] else []
+        rooms += [memory // k[1]] if k[1] else []
+        return int(min([count, *rooms]))
+
+    def _named(self, hosted: Mapping[tuple[_Class, int], int]) -> dict[str, int]:
+        """Give the VMs of each class their nodes: first to those who can stay."""
+        placed: dict[str, int] = {}
+        left = dict(hosted)
+        for k, members in self._members.items():
+            going = []
+            for vm, node in sorted(members, key=lambda member: member[0].name):
+                if node is not None and left.get((k, node), 0):
+                    left[k, node] -= 1
+                    placed[vm.name] = node
+                else:
+                    going.append(vm.name)
+            free = (node for node in self._nodes for _ in range(left.get((k, node), 0)))
+            placed.update(zip(going, free, strict=True))
+        return placed
+
+
+def _is_sound(node: Node) -> bool:
+    """Whether a node has not less than nothing left: one that others overload takes no VMs at all."""
+    return node.capacity.centi_cpus >= 0 and node.capacity.memory_mib >= 0
+
+
+def _demand(vm: VM) -> _Ints:
+    return np.array((vm.demand.centi_cpus, vm.demand.memory_mib), dtype=np.int64)
+
+
+def _least(item: Item) -> tuple[int, float, str]:
+    return (item.vm.demand.memory_mib, item.vm.demand.cpus, item.vm.name)
+
+
+def _rule(item: Item) -> _Rule:
+    return (item.nodes, item.exclude)
+
+
+def _class(item: Item) -> _Class:
+    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, _rule(item))
+
+
+def _count(nodes: Iterable[int | None]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for node in nodes:
+        if node is not None:
+            found[node] = found.get(node, 0) + 1
+    return found

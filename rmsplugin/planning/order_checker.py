@@ -1,0 +1,148 @@
+"""Order checker: whether a dependency order keeps memory (I3), whatever each action takes and whichever fails.
+
+An action begins when all that it needs has ended well; what needs a failed one is skipped. So the actions that have
+begun contain all that they need, and departures that nobody of them needs may not have ended. An order is right if on
+each node the arrivals of no such set take more than is free and its departures give back. By the theorem of max-flow
+and min-cut that is so if and only if all arrivals can be supplied at once: each from what is free at the start and from
+departures that it waits for, directly or by way of others.
+
+Like ``rmsplugin.planning.checker`` it shares nothing with the planner but the model's values.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from rmsplugin.model.action import Action, ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VMState
+from rmsplugin.planning.checker import Rule, Violation
+
+
+def check_order(source: Configuration, actions: Sequence[Action], needs: Sequence[Sequence[int]]) -> list[Violation]:
+    """Return a violation for each node that some interleaving overcommits; nothing if there is none.
+
+    Args:
+        source: the configuration in which the order begins.
+        actions: of a plan that is right pool by pool.
+        needs: of each action the indices, all below its own, of those that must have ended well before it begins.
+    """
+    waits = _all_needs(needs)
+    departures, arrivals = _by_node(source, actions)
+    return list(_overcommitted(source, actions, waits, departures, arrivals))
+
+
+def _all_needs(needs: Sequence[Sequence[int]]) -> list[int]:
+    """For each action all that it waits for, directly or not, as the bits of a number."""
+    found: list[int] = []
+    for own in needs:
+        bits = 0
+        for need in own:
+            bits |= found[need] | 1 << need
+        found.append(bits)
+    return found
+
+
+def _by_node(source: Configuration, actions: Sequence[Action]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The departures and the arrivals of each node."""
+    departures: dict[str, list[int]] = {}
+    arrivals: dict[str, list[int]] = {}
+    asleep = {name for name, location in source.locations.items() if location.state is not VMState.RUNNING}
+    for index, action in enumerate(actions):
+        if action.vm.name not in asleep and action.source is not None:
+            departures.setdefault(action.source, []).append(index)
+        if action.kind in (ActionKind.RUN, ActionKind.RESUME, ActionKind.MIGRATE):
+            arrivals.setdefault(action.destination or "", []).append(index)
+            asleep.discard(action.vm.name)
+        else:
+            asleep.add(action.vm.name)
+    return departures, arrivals
+
+
+def _overcommitted(
+    source: Configuration,
+    actions: Sequence[Action],
+    waits: Sequence[int],
+    departures: dict[str, list[int]],
+    arrivals: dict[str, list[int]],
+) -> Iterator[Violation]:
+    for node, coming in arrivals.items():
+        free = source.free(node).memory_mib
+        memory = [actions[index].vm.demand.memory_mib for index in coming]
+        if sum(memory) <= free:
+            continue
+        leaving = departures.get(node, [])
+        given = [actions[index].vm.demand.memory_mib for index in leaving]
+        sources = [[at for at, index in enumerate(leaving) if waits[each] >> index & 1] for each in coming]
+        firsts = range(len(coming)) if free < 0 else [None]
+        if not all(_is_supplied(memory, given, sources, free, first) for first in firsts):
+            names = ", ".join(actions[each].vm.name for each in coming)
+            sentence = f"{node} has not the memory for {names} if those that they do not wait for are slow, or fail"
+            yield Violation(Rule.MEMORY, None, None, sentence)
+
+
+def _is_supplied(
+    memory: Sequence[int], given: Sequence[int], sources: Sequence[Sequence[int]], free: int, first: int | None
+) -> bool:
+    """Whether all arrivals of a node can be supplied at once.
+
+    Args:
+        memory: what each arrival takes.
+        given: what each departure gives back.
+        sources: of each arrival the departures that it waits for.
+        free: at the start; negative: more is demanded than there is.
+        first: only sets with this arrival are looked at, which must make up for what is demanded too much.
+    """
+    left, wanted = list(given), list(memory)
+    common = free
+    if first is not None:
+        common += sum(given[at] for at in sources[first]) - memory[first]
+        wanted[first] = 0
+        for at in sources[first]:
+            left[at] = 0
+    if common < 0:
+        return False
+    return _unsupplied(wanted, left, sources) <= common
+
+
+def _unsupplied(wanted: list[int], left: list[int], sources: Sequence[Sequence[int]]) -> int:
+    """What arrivals lack when departures have supplied as much as they can: augmenting paths, the shortest first."""
+    flow: list[dict[int, int]] = [{} for _ in left]  # by departure: what it supplies to each arrival
+    lacking = 0
+    for arrival, want in enumerate(wanted):
+        missing = want
+        while missing:
+            path = _path(arrival, left, sources, flow)
+            if path is None:
+                break
+            amount = min(
+                missing, left[path[-1][1]], *(flow[path[at][1]][path[at + 1][0]] for at in range(len(path) - 1))
+            )
+            for at, (taker, departure) in enumerate(path):
+                flow[departure][taker] = flow[departure].get(taker, 0) + amount
+                if at + 1 < len(path):
+                    flow[departure][path[at + 1][0]] -= amount
+            left[path[-1][1]] -= amount
+            missing -= amount
+        lacking += missing
+    return lacking
+
+
+def _path(
+    arrival: int, left: Sequence[int], sources: Sequence[Sequence[int]], flow: Sequence[dict[int, int]]
+) -> list[tuple[int, int]] | None:
+    """Who takes from which departure, each from the one before, so that the last departure has something left."""
+    queue: deque[list[tuple[int, int]]] = deque([[(arrival, departure)] for departure in sources[arrival]])
+    seen = set(sources[arrival])
+    while queue:
+        path = queue.popleft()
+        departure = path[-1][1]
+        if left[departure]:
+            return path
+        for taker, amount in flow[departure].items():
+            for other in sources[taker] if amount else ():
+                if other not in seen:
+                    seen.add(other)
+                    queue.append([*path, (taker, other)])
+    return None

@@ -1,0 +1,144 @@
+"""Remaining: what the rest of a plan costs at least, from a state between two pools on.
+
+Each guest that is not where it may end needs one action more, after the pools so far. It waits for one more pool at
+least if no end has room for it: for one in which a guest leaves such an end. Of guests that have the same only end, the
+first fit into what is free; the next wait until so much has left as all before them take. Where the target is free, a
+node may have to lose some of those that could stay, to be viable with all that must come.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rmsplugin.planning.cost import local_cost
+from rmsplugin.planning.switch import NEVER, UNIT, State, Switch
+
+#: Beyond so many guests that may stay on a node, it is only known that one of them has to leave.
+_MOST_STAYING = 10
+
+#: Memory that may leave a node, and what the pool costs at least in which it leaves.
+_Leaver = tuple[int, int]
+
+
+class Remaining:
+    """Bounds for the states of one switch."""
+
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+        self._leave: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
+
+    def start(self) -> int:
+        """Of all plans."""
+        return self.of(self._switch.start, 0, is_start=True)
+
+    def of(self, state: State, elapsed: int, *, is_start: bool = False) -> int:
+        """Of a state after pools that cost ``elapsed`` together; NEVER if nothing leads on."""
+        switch, kinds = self._switch, self._switch.kinds
+        free = switch.free(state.positions)
+        first = switch.departures_price if is_start else 0
+        leavers: list[list[_Leaver]] = [[] for _ in free]
+        if is_start:
+            for node, memory in enumerate(switch.given_back_mib):
+                free[node] -= memory
+                if memory:
+                    leavers[node].append((first, memory))
+        staying: dict[int, list[int]] = defaultdict(list)
+        coming: dict[int, list[int]] = defaultdict(list)  # kinds, by their only end
+        pending = []
+        for kind, position in zip(switch.kind_of, state.positions, strict=True):
+            least = switch.least(kind, position)
+            if position < switch.asleep:
+                memory = kinds[kind].memory_mib
+                leavers[position].append((max(first, memory * UNIT), memory))
+            if least:
+                pending.append((kind, position, least))
+                ends = kinds[kind].ends
+                if len(ends) == 1:
+                    coming[next(iter(ends))].append(kind)
+            elif switch.capacity is not None:
+                staying[position].append(kind)
+        total = sum(local_cost(each) * UNIT + 1 for each in switch.departures) if is_start else 0
+        total += self._pending(pending, free, leavers, elapsed)
+        for node, stay in staying.items():
+            pairs = self._must_leave(node, tuple(stay), tuple(coming[node]))
+            if pairs is not None:
+                total += min((count * (elapsed + 1) + memory * UNIT for count, memory in pairs), default=NEVER)
+        return min(total, NEVER)
+
+    def _pending(
+        self,
+        pending: Sequence[tuple[int, int, int]],
+        free: Sequence[int],
+        leavers: Sequence[Sequence[_Leaver]],
+        elapsed: int,
+    ) -> int:
+        """What guests pay that have to arrive: of each its kind, its position and what it costs by itself."""
+        switch, total = self._switch, 0
+        gangs: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        only: dict[int, list[int]] = defaultdict(list)  # memory, by the only end
+        for kind, position, least in pending:
+            of = switch.kinds[kind]
+            if position >= switch.asleep and position != switch.waiting:
+                wait = min((_wait(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
+                gangs[of.gang].append((least, wait, 2 * of.memory_mib * UNIT + 2))
+                continue
+            total += elapsed + least
+            if len(of.ends) == 1:
+                only[next(iter(of.ends))].append(of.memory_mib)
+            else:
+                total += min((_wait(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
+        for end, memory in only.items():
+            total += sum(_wait(so_far - free[end], leavers[end]) for so_far in itertools.accumulate(sorted(memory)))
+        return total + sum(_gang(members, elapsed) for members in gangs.values())
+
+    def _must_leave(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]] | None:
+        """How many guests, and what memory of them, have to leave a node: all pairs of which none is above another."""
+        key = (node, staying, coming)
+        if key not in self._leave:
+            self._leave[key] = self._pairs(node, staying, coming)
+        return self._leave[key] or None
+
+    def _pairs(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]]:
+        switch = self._switch
+        if not switch.is_too_much(node, staying + coming):
+            return []
+        memory = [switch.kinds[kind].memory_mib for kind in staying]
+        if len(staying) > _MOST_STAYING:
+            return [(1, min(memory))]
+        pairs = {
+            (size, sum(memory[each] for each in gone))
+            for size in range(1, len(staying) + 1)
+            for gone in itertools.combinations(range(len(staying)), size)
+            if not switch.is_too_much(node, [k for each, k in enumerate(staying) if each not in gone] + list(coming))
+        }
+        best = [a for a in pairs if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in pairs)]
+        return best or [(len(staying) + 1, sum(memory))]
+
+
+def _wait(lacking_mib: int, leavers: Sequence[_Leaver]) -> int:
+    """What an arrival waits for that lacks memory on a node: it is there when the small ones have left, at best."""
+    if lacking_mib <= 0:
+        return 0
+    for price, memory in sorted(leavers):
+        lacking_mib -= memory
+        if lacking_mib <= 0:
+            return price
+    return NEVER
+
+
+def _gang(members: Sequence[tuple[int, int, int]], elapsed: int) -> int:
+    """What VMs that resume together pay: they wait for the last of them, or some resume elsewhere, and migrate later.
+
+    Args:
+        members: of each what its resume costs, what it waits for, and what the detour costs by itself.
+        elapsed: the cost of the pools so far.
+    """
+    return min(
+        sum(
+            elapsed + until + least if wait <= until else 2 * elapsed + until + wait + detour
+            for least, wait, detour in members
+        )
+        for until in {0, *(wait for _, wait, _ in members)}
+    )

@@ -1,0 +1,95 @@
+"""Settle: the best answer of a small problem and its proof, or a bound, by the exact search over targets and orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmsplugin.model.action import ActionKind
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import running_on
+from rmsplugin.packing.budget import Budget
+from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.exact import Found, cheapest
+from rmsplugin.planning.incumbent import Incumbent, Reached
+from rmsplugin.planning.moves import Moves, moves_between
+from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.replacement import Replacement
+from rmsplugin.planning.small import best_order, is_small, plan_of, switch_to_any, worth
+from rmsplugin.planning.switch import UNIT
+
+#: What looking at one candidate costs, in steps: about 4 microseconds.
+_STEPS = 800
+
+#: Of what is left, what the search may use for plans that suspend nobody, or no more than the incumbent does.
+_AWAKE_SHARE = 0.5
+
+
+def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
+    """Improve the incumbent of a small problem, and return a proven lower bound on the cost of every plan, in MiB.
+
+    The bound is one for all plans. The answer suspends no more VMs to break cycles than the incumbent does: that guests
+    stand still meanwhile is not in the cost.
+
+    Args:
+        problem: what is asked.
+        incumbent: the best answer so far; there is one.
+        budget: what may be used of the limits.
+        shared_store: whether suspended VMs are saved on storage that all nodes mount.
+    """
+    source = incumbent.source
+    if not is_small(source, problem):
+        return 0
+    moves = moves_between(source, incumbent.best().target)
+    if isinstance(moves, Unreachable):
+        raise AssertionError(f"the incumbent has a plan: {moves.explanation}")
+    switch = switch_to_any(moves, problem, incumbent.most_nodes, shared_store)
+
+    most_suspended = suspended(source, incumbent.best().plan)
+
+    def search(limit: tuple[int, int] | None, share: float) -> Found:
+        part = budget.part(share)
+        limited = replace(switch, most_suspended=limit)
+        found = cheapest(limited, worth(incumbent.best().plan), lambda looked_at: _is_left(part, looked_at))
+        budget.give_back(part)
+        if found.pools is not None:
+            pools, ends = limited.pools(found.pools)
+            hosts = {name: switch.names[end] for name, end in ends.items()}
+            target = {**problem.fixed, **{name: running_on(host) for name, host in hosts.items()}}
+            # Of two that cost the same the greedy order has fewer pools, and is offered first.
+            for plan in (build_plan(source, target), plan_of(pools)):
+                if isinstance(plan, Plan) and _at_most(suspended(source, plan), most_suspended):
+                    incumbent.take(Reached(target, plan, frozenset(hosts.values())))
+        return found
+
+    search((0, 0), _AWAKE_SHARE)
+    if most_suspended != (0, 0):
+        search(most_suspended, _AWAKE_SHARE)
+    return search(None, 1.0).bound // UNIT
+
+
+def reorder(incumbent: Incumbent, budget: Budget) -> None:
+    """Look for a cheaper order of the best answer, if it is small, with what is left of the limits."""
+    best = incumbent.best()
+    moves = moves_between(incumbent.source, best.target)
+    if isinstance(moves, Moves) and not budget.exhausted:
+        most = suspended(incumbent.source, best.plan)
+        plan = best_order(moves, best.plan, most, lambda looked_at: _is_left(budget, looked_at))
+        incumbent.take(replace(best, plan=plan))
+
+
+def _at_most(mine: tuple[int, int], most: tuple[int, int]) -> bool:
+    return all(one <= other for one, other in zip(mine, most, strict=True))
+
+
+def _is_left(budget: Budget, looked_at: int) -> bool:
+    budget.charge(_STEPS * looked_at)
+    return not budget.exhausted
+
+
+def suspended(source: Configuration, plan: Plan) -> tuple[int, int]:
+    """How many VMs a plan suspends to break cycles: of preemptible vjobs, and of others."""
+    counts = [0, 0]
+    for action in plan.actions():
+        if action.bypass and action.kind is ActionKind.SUSPEND:
+            counts[not source.vjob_by_vm[action.vm.name].preemptible] += 1
+    return counts[0], counts[1]

@@ -1,0 +1,129 @@
+"""Repair: all VMs find a place near where they are, with as little memory moved as a small neighbourhood allows."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.resources import Resources
+from rmsplugin.packing.classes import Item
+from rmsplugin.packing.repair import Repair, Repaired
+from rmsplugin.packing.search import Search
+
+SEARCH = Search(deterministic_limit=1.0)
+
+
+def node(name: str, cpus: float = 4, memory_mib: int = 4, state: NodeState = NodeState.UP) -> Node:
+    return Node(name, Resources(cpus, memory_mib), state)
+
+
+def item(name: str, memory_mib: int, cpus: float = 0, nodes: str | None = None, exclude: str = "") -> Item:
+    only = None if nodes is None else frozenset(nodes.split())
+    return Item(VM(name, Resources(cpus, memory_mib)), only, frozenset(exclude.split()))
+
+
+def both(repair: Repair) -> list[Repaired]:
+    found = [repair.by_best_fit(), repair.by_program(SEARCH)]
+    assert all(found)
+    return [each for each in found if each is not None]
+
+
+def test_nobody_moves_where_all_fit_as_they_are() -> None:
+    items = [item("a", 4), item("b", 1)]
+    for found in both(Repair(items, [node("n1"), node("n2")], {"a": "n1", "b": "n2"})):
+        assert found == Repaired({"a": "n1", "b": "n2"}, 0)
+
+
+def test_the_least_memory_that_is_enough_leaves_an_overloaded_node() -> None:
+    items = [item("a", 3), item("b", 2), item("c", 1)]
+    for found in both(Repair(items, [node("n1", memory_mib=5), node("n2")], dict.fromkeys("abc", "n1"))):
+        assert found == Repaired({"a": "n1", "b": "n1", "c": "n2"}, 1)
+
+
+@pytest.mark.parametrize("overloaded", ["CPUs", "memory"])
+def test_both_dimensions_count(overloaded: str) -> None:
+    a = item("a", 1, cpus=1.01) if overloaded == "CPUs" else item("a", 2, cpus=0)
+    b = item("b", 3, cpus=3)
+    for found in both(Repair([a, b], [node("n1"), node("n2")], {"a": "n1", "b": "n1"})):
+        assert found.assignment == {"a": "n2", "b": "n1"}
+
+
+def test_a_vm_leaves_a_node_that_drains_or_that_it_may_not_use() -> None:
+    items = [item("a", 1), item("b", 1, exclude="n2")]
+    nodes = [node("n1", state=NodeState.DRAINING), node("n2"), node("n3")]
+    for found in both(Repair(items, nodes, {"a": "n1", "b": "n2"})):
+        assert found.assignment["a"] in ("n2", "n3") and found.assignment["b"] == "n3"
+        assert found.moved_mib == 2
+
+
+def test_what_comes_takes_the_node_that_it_fills_best_and_moves_nothing() -> None:
+    items = [item("a", 2), item("new", 2)]
+    found = Repair(items, [node("n1", memory_mib=9), node("n2")], {"a": "n2"}).by_best_fit()
+    assert found == Repaired({"a": "n2", "new": "n2"}, 0)
+
+
+def test_the_program_makes_room_where_best_fit_finds_none() -> None:
+    items = [item("a", 2), item("b", 2), item("new", 4)]
+    repair = Repair(items, [node("n1"), node("n2")], {"a": "n1", "b": "n2"})
+    assert repair.by_best_fit() is None
+    found = repair.by_program(SEARCH)
+    assert found is not None and found.moved_mib == 2 and found.assignment["a"] == found.assignment["b"]
+
+
+def test_the_neighbourhood_grows_until_it_has_room() -> None:
+    """The nodes with most room are of no use: what must move fits on none of them, but on one that is nearly full."""
+    nodes = [node(f"n{i:02}", cpus=0, memory_mib=9) for i in range(40)] + [node("over", 4, 4), node("full", 2, 4)]
+    items = [item("a", 2, cpus=3), item("b", 1, cpus=2), item("c", 1), item("d", 3, cpus=0)]
+    current = {"a": "over", "b": "over", "c": "full", "d": "full"}
+    found = Repair(items, nodes, current).by_program(SEARCH)
+    assert found is not None and found.assignment["b"] == "full" and found.moved_mib == 2
+    assert found.assignment["a"] == "over" and found.assignment["d"] == "full"
+
+
+def test_a_node_that_others_overload_takes_nobody() -> None:
+    nodes = [node("n1", memory_mib=-1), node("n2")]
+    for found in both(Repair([item("a", 0), item("b", 1)], nodes, {"a": "n1"})):
+        assert set(found.assignment.values()) == {"n2"}
+
+
+def test_no_place_is_none() -> None:
+    repair = Repair([item("a", 3), item("b", 3)], [node("n1")], {"a": "n1", "b": "n1"})
+    assert repair.by_best_fit() is None and repair.by_program(SEARCH) is None
+    nowhere = Repair([item("a", 3)], [], {})
+    assert nowhere.by_best_fit() is None and nowhere.by_program(SEARCH) is None
+
+
+@given(
+    demands=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5),
+    sizes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=3),
+)
+def test_the_program_moves_exactly_what_brute_force_moves_at_least(
+    demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]]
+) -> None:
+    nodes = [node(f"n{i}", cpus, memory) for i, (cpus, memory) in enumerate(sizes)]
+    items = [item(f"v{k}", memory, cpus) for k, (cpus, memory, _) in enumerate(demands)]
+    current = {f"v{k}": f"n{at}" for k, (_, _, at) in enumerate(demands) if at < len(nodes)}
+    least = None
+    for hosts in product(range(len(nodes)), repeat=len(items)):
+        fits = all(
+            sum(d[dimension] for d, host in zip(demands, hosts, strict=True) if host == i) <= size[dimension]
+            for i, size in enumerate(sizes)
+            for dimension in (0, 1)
+        )
+        moved = sum(d[1] for d, host in zip(demands, hosts, strict=True) if d[2] < len(nodes) and d[2] != host)
+        if fits and (least is None or moved < least):
+            least = moved
+    repair = Repair(items, nodes, current)
+    found, quick = repair.by_program(SEARCH), repair.by_best_fit()
+    assert (found.moved_mib if found else None) == least
+    for each in (found, quick):
+        if each is not None:
+            assert least is not None and each.moved_mib >= least
+            for each_node in nodes:
+                there = [i.vm.demand for i in items if each.assignment[i.vm.name] == each_node.name]
+                assert sum(d.cpus for d in there) <= each_node.capacity.cpus
+                assert sum(d.memory_mib for d in there) <= each_node.capacity.memory_mib

@@ -1,0 +1,86 @@
+"""Small plans that were not the cheapest once: found by adversaries, checked by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, Location, Node, VJob, running_on
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.placement import Placed, place
+from rmsplugin.planning.plan import Plan
+
+RUNS, SLEEPS, ENDS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED
+SEARCH = Search(deterministic_limit=5)
+
+
+def cluster(nodes: Sequence[tuple[float, int]], vjobs: Sequence[VJob], hosts: Sequence[int]) -> Configuration:
+    """Nodes with CPUs and memory, and running VMs with the number of the host of each."""
+    vms = [vm.name for vjob in vjobs for vm in vjob.vms]
+    named = tuple(Node(f"n{i}", Resources(*capacity)) for i, capacity in enumerate(nodes))
+    return Configuration(named, tuple(vjobs), {vm: running_on(f"n{host}") for vm, host in zip(vms, hosts, strict=True)})
+
+
+def vjob(name: str, *demands: tuple[float, int], nodes: frozenset[str] | None = None, preemptible: bool = True) -> VJob:
+    vms = tuple(VM(f"{name}-{i}", Resources(*demand)) for i, demand in enumerate(demands))
+    return VJob(name, vms, nodes=nodes, preemptible=preemptible)
+
+
+def test_a_bypass_ends_on_its_pivot_where_that_is_viable() -> None:
+    pinned = vjob("a", (0, 512), (0.05, 342), nodes=frozenset({"n1"}), preemptible=False)
+    others = vjob("b", (0.5, 512), (0.05, 512), (1, 3584), (0.05, 512))
+    source = cluster([(3, 4096), (1, 4096), (1, 2048)], [pinned, others], [0, 0, 1, 0, 1, 2])
+    sample = {"a-0": "n1", "a-1": "n1", "b-0": "n1", "b-1": "n0", "b-2": "n0", "b-3": "n2"}
+    placed = place(source, {"a": RUNS, "b": RUNS}, sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert check_plan(source, placed.target, placed.plan.pools, placed.plan.cost) == []
+    assert (placed.plan.cost, placed.optimal) == (11_266, True)
+
+
+def test_another_target_is_taken_where_the_plan_costs_more_than_the_program_said() -> None:
+    vjobs = [
+        vjob("a", (0.05, 3)),
+        vjob("b", (1, 1)),
+        vjob("c", (1, 2), nodes=frozenset({"n1"})),
+        vjob("d", (0, 2), nodes=frozenset({"n1", "n2"})),
+        vjob("e", (1, 2)),
+    ]
+    source = cluster([(4, 4)] * 3, vjobs, [1, 1, 0, 2, 0])
+    states = {"a": RUNS, "b": RUNS, "c": RUNS, "d": ENDS, "e": SLEEPS}
+    placed = place(source, states, {"a-0": "n0", "b-0": "n1", "c-0": "n1"}, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.optimal) == (14, True)
+
+
+def test_who_stays_may_be_somebody_else_than_the_fewest_early_departures_suggest() -> None:
+    source = cluster(
+        [(1, 768), (0.5, 768), (0.5, 1280)],
+        [vjob("a", (1, 512), (0, 512), (0.05, 512)), vjob("b", (1, 512))],
+        [1, 2, 0, 2],
+    )
+    placed = place(source, {"a": RUNS, "b": SLEEPS}, {"a-0": "n0", "a-1": "n1", "a-2": "n2"}, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.optimal) == (3072, True)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_cheapest_order_of_ten_migrations_is_found_whatever_they_are_called(reverse: bool) -> None:
+    hops = [(3000, 0, 2), (3000, 0, 1), (2000, 0, 1), (3000, 1, 0), (3000, 2, 0)]
+    hops += [(3000, 2, 1), (2000, 2, 0), (2000, 2, 3), (2000, 3, 1), (2000, 3, 2)]
+    if reverse:
+        hops.reverse()
+    source = cluster(
+        [(8, 12_000)] * 4,
+        [vjob(f"j{i}", (1, memory)) for i, (memory, _, _) in enumerate(hops)],
+        [here for _, here, _ in hops],
+    )
+    target: dict[str, Location] = {f"j{i}-0": running_on(f"n{there}") for i, (_, _, there) in enumerate(hops)}
+    plan = build_plan(source, target)
+    assert isinstance(plan, Plan)
+    assert plan.cost == 37_000
