@@ -1,4 +1,4 @@
-"""m. Crowded clusters: the gap of a plan to the proven bound, by VMs a node, within short limits and longer ones."""
+"""n. Crowded clusters: the gap of a plan to the proven bound, by VMs a node, within short limits and longer ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIZES = {
 
 def run(sizes: Sizes, report: Report) -> None:
     """Measure all clusters of the size."""
-    report.title("m", "crowded clusters: nodes of 2 CPUs and 4 GiB, vjobs of 9 or 18 VMs")
+    report.title("n", "crowded clusters: nodes of 2 CPUs and 4 GiB, vjobs of 9 or 18 VMs")
     for classes in sizes.sizes:
         report.say(f"memory: {'256 to 2048 MiB, four sizes' if classes is None else f'{classes} random sizes'}")
         for limit_s in sizes.limits_s:
@@ -56,7 +56,7 @@ def _measure(
     nodes: int, density: float, classes: int | None, limit_s: float, configurations: int, report: Report
 ) -> None:
     for seed, configuration in samples(lambda seed: crowded(nodes, density, seed, classes), configurations):
-        progress(f"m: {nodes} nodes, {density} VMs a node, {limit_s} s, {seed}")
+        progress(f"n: {nodes} nodes, {density} VMs a node, {limit_s} s, {seed}")
         decision = switching.decided(configuration)
         found, seconds = switching.placed(configuration, decision, "cost", Search(time_limit_s=limit_s))
         baseline = place_sample(configuration, decision.states, decision.placement)
