@@ -119,7 +119,7 @@ def test_vms_that_are_destroyed_or_panic_begin_again_and_a_libvirtd_restarted_in
     wait_node(cluster, source, answers=True)
     settled = "select count(*) from vms where job_id = ? and destination = ''"
     cluster.wait("its migration to end", lambda: ledger(cluster, settled, moves) == [(1,)], 120)
-    assert cluster.qemus(moves) == [host_of(cluster, moves)]
+    assert cluster.qemus(moves) == [host_of(cluster, moves)], cluster.events(moves)
     unharmed(cluster, moves)
     finish(cluster, moves)
     for job in (dies, panics):
