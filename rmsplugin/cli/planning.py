@@ -217,7 +217,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: GraphFile | None) -> int
         from rmsplugin.cli.plan import solve, text
         from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
-        from rmsplugin.planning.makespan import Durations
+        from rmsplugin.planning.order.makespan import Durations
         from rmsplugin.proposing.document import document, states_before
         from rmsplugin.proposing.parameters import ProposalParameters
 

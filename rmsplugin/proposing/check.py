@@ -13,7 +13,7 @@ from rmsplugin.model.action import Action
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.order import Order
+from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.makespan import Durations
+from rmsplugin.planning.order.makespan import Durations
 
 if TYPE_CHECKING:
-    from rmsplugin.planning.placement import Objective
+    from rmsplugin.planning.target.placement import Objective
 
 #: The policies that start a solver to find out who fits, and those that decide the same by First Fit Decreasing.
 _WITHOUT_SOLVER = {"rjsp-exact": "rjsp"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.elements import Location
-from rmsplugin.planning.makespan import Makespan
-from rmsplugin.planning.order import Order
+from rmsplugin.planning.order.dependencies import Order
+from rmsplugin.planning.order.makespan import Makespan
 from rmsplugin.planning.plan import Plan
 
 

@@ -12,10 +12,10 @@ from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
-from rmsplugin.planning.makespan import makespan
-from rmsplugin.planning.order import dependency_order
-from rmsplugin.planning.placement import Placed, place, place_repaired, place_sample
+from rmsplugin.planning.order.dependencies import dependency_order
+from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.target.placement import Placed, place, place_repaired, place_sample
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal, sentence

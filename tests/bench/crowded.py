@@ -11,8 +11,8 @@ from bench.families import crowded
 from bench.measure import Report, gap, mean, progress
 from bench.samples import samples
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.placement import place_sample
 from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.target.placement import place_sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
-from rmsplugin.planning.placement import Objective, place_sample
 from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.target.placement import Objective, place_sample
 
 Generate = Callable[[int], Configuration]
 

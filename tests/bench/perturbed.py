@@ -21,7 +21,7 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.builder import build_plan
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
 
 

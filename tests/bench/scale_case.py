@@ -10,8 +10,8 @@ from bench.families import scale
 from bench.measure import timed
 from bench.switching import decided, placed
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.placement import place_sample
 from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.target.placement import place_sample
 
 
 def main(nodes: int, vms: int, seed: int, time_limit_s: float) -> dict[str, float | int | None]:

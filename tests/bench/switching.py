@@ -17,9 +17,9 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.placement import Objective, Placed, place, place_sample
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.target.placement import Objective, Placed, place, place_sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from properties.test_placement import Instance, every_target, instances
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import Rule, check_plan, recomputed_cost
-from rmsplugin.planning.exact import Found, cheapest
-from rmsplugin.planning.moves import Moves, moves_between
-from rmsplugin.planning.placement import Placed, place
+from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.exact import Found, cheapest
+from rmsplugin.planning.order.moves import Moves, moves_between
+from rmsplugin.planning.order.remaining import Remaining
+from rmsplugin.planning.order.small import switch_to
+from rmsplugin.planning.order.switch import NEVER, UNIT, Switch
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.remaining import Remaining
-from rmsplugin.planning.small import switch_to
-from rmsplugin.planning.switch import NEVER, UNIT, Switch
+from rmsplugin.planning.target.placement import Placed, place
 
 Problem = tuple[Configuration, Mapping[str, Location]]
 

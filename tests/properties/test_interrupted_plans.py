@@ -19,8 +19,8 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import problems
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
 
 Problem = tuple[Configuration, Mapping[str, Location]]

@@ -12,8 +12,8 @@ from properties.test_planner import Instance, crowds, instances, memory_held
 from rmsplugin.model.action import Action
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
-from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.order import Order, dependency_order
+from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.dependencies import Order, dependency_order
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan
 

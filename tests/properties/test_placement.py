@@ -16,20 +16,20 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning import neighbourhood, placement
-from rmsplugin.planning.block import Block, Spare, cost_of
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.columns import Columns
-from rmsplugin.planning.counts import Counts, counts_of, with_names
-from rmsplugin.planning.generation import Generation
-from rmsplugin.planning.keep import Kept, keep
-from rmsplugin.planning.levels import levels
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.placement import Placed, place, place_sample
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.program import Program, Scope
-from rmsplugin.planning.replacement import Replacement, replacement
+from rmsplugin.planning.target import neighbourhood, placement
+from rmsplugin.planning.target.block import Block, Spare, cost_of
+from rmsplugin.planning.target.columns import Columns
+from rmsplugin.planning.target.counts import Counts, counts_of, with_names
+from rmsplugin.planning.target.generation import Generation
+from rmsplugin.planning.target.keep import Kept, keep
+from rmsplugin.planning.target.levels import levels
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.placement import Placed, place, place_sample
+from rmsplugin.planning.target.program import Program, Scope
+from rmsplugin.planning.target.replacement import Replacement, replacement
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
 

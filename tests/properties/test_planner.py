@@ -25,12 +25,12 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.cost import plan_cost
-from rmsplugin.planning.improve import cheapest
-from rmsplugin.planning.makespan import Durations, makespan
-from rmsplugin.planning.moves import Moves, moves_between
-from rmsplugin.planning.order import dependency_order
+from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.dependencies import dependency_order
+from rmsplugin.planning.order.improve import cheapest
+from rmsplugin.planning.order.makespan import Durations, makespan
+from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.plan import Plan
 
 Instance = tuple[Configuration, dict[str, Location]]

@@ -14,8 +14,8 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.instance import read
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.placement import place
 from rmsplugin.planning.plan import Unreachable
+from rmsplugin.planning.target.placement import place
 
 #: Seen on a cluster of 100 nodes: 27 VMs were suspended for 5 % more CPUs of one VM, or 184 migrated.
 THRASH = Path(__file__).parents[2].parent / "shared/data/plans/thrash-exact-14.json"

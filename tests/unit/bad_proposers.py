@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.planning.makespan import Makespan
-from rmsplugin.planning.order import Order
+from rmsplugin.planning.order.dependencies import Order
+from rmsplugin.planning.order.makespan import Makespan
 from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal

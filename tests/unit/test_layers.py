@@ -195,3 +195,15 @@ def test_what_others_wait_for_is_light(path: Path) -> None:
 def test_the_walk_finds_what_it_looks_for(layer_name: str, source: str, count: int) -> None:
     path = PACKAGE / layer_name / "module.py"
     assert len(faults(path, imports(source, f"rmsplugin.{layer_name}"))) == count
+
+
+def test_planning_is_read_in_one_direction() -> None:
+    """A target is judged by the plan that leads there: ``target`` imports ``order``, which knows of one target only."""
+    found = {
+        (path.name, name)
+        for part, others in (("order", ("target",)), ("", ("order", "target")))
+        for path in (PACKAGE / "planning" / part).glob("*.py")
+        for _, name in imports(path.read_text(), f"rmsplugin.planning.{part}".rstrip("."))
+        if any(name.startswith(f"rmsplugin.planning.{other}.") for other in others)
+    }
+    assert found == set()

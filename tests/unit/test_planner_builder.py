@@ -21,9 +21,9 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.cost import local_cost, plan_cost, pool_cost
-from rmsplugin.planning.moves import Moves, moves_between
+from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.plan import Plan, Unreachable
 
 Cluster = dict[str, int]  # memory of each node

@@ -19,7 +19,7 @@ from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJo
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.repair import Repair
-from rmsplugin.planning.order import Order
+from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing import propose as proposing
 from rmsplugin.proposing.check import check

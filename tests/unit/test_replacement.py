@@ -21,22 +21,23 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning import builder, generation, neighbourhood, placement
-from rmsplugin.planning.block import Block, Spare, cost_of
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.columns import Columns, UnsuitableError
-from rmsplugin.planning.counts import Counts, Named, counts_of
-from rmsplugin.planning.generation import Generation
-from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.keep import Kept, keep
-from rmsplugin.planning.levels import levels
-from rmsplugin.planning.neighbourhood import improve_by_blocks
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.placement import Placed, place, place_sample
+from rmsplugin.planning.order import builder
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.program import Program
-from rmsplugin.planning.replacement import Replacement, replacement
-from rmsplugin.planning.solver import round_up
+from rmsplugin.planning.target import generation, neighbourhood, placement
+from rmsplugin.planning.target.block import Block, Spare, cost_of
+from rmsplugin.planning.target.columns import Columns, UnsuitableError
+from rmsplugin.planning.target.counts import Counts, Named, counts_of
+from rmsplugin.planning.target.generation import Generation
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.keep import Kept, keep
+from rmsplugin.planning.target.levels import levels
+from rmsplugin.planning.target.neighbourhood import improve_by_blocks
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.placement import Placed, place, place_sample
+from rmsplugin.planning.target.program import Program
+from rmsplugin.planning.target.replacement import Replacement, replacement
+from rmsplugin.planning.target.solver import round_up
 
 SEARCH = Search(time_limit_s=60, workers=1, deterministic_limit=2)
 

@@ -11,10 +11,10 @@ from rmsplugin.model.elements import VM, Location, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.builder import build_plan
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.placement import Placed, place
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.target.placement import Placed, place
 
 RUNS, SLEEPS, ENDS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED
 SEARCH = Search(deterministic_limit=5)

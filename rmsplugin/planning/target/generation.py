@@ -1,7 +1,7 @@
 """Column generation: the cheapest columns of all nodes that let every VM arrive, and a proven bound on their cost.
 
 The master program chooses so many columns of each kind as there are nodes of it. At the prices that are its dual values
-``planning.columns`` finds the next columns; and whatever the prices are, the reduced costs of the best columns bound
+``columns`` finds the next columns; and whatever the prices are, the reduced costs of the best columns bound
 the cost of all answers (Lagrange). Few rows join the nodes: four for each class of VMs. So the solution of the linear
 program is whole for all but a handful of nodes, and the best whole one is about as cheap.
 """
@@ -21,9 +21,9 @@ from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.columns import Column, Columns, Prices
-from rmsplugin.planning.counts import Counts, movers_after
-from rmsplugin.planning.solver import solve
+from rmsplugin.planning.target.columns import Column, Columns, Prices
+from rmsplugin.planning.target.counts import Counts, movers_after
+from rmsplugin.planning.target.solver import solve
 
 _Amounts = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from rmsplugin.planning.cost import local_cost
-from rmsplugin.planning.switch import NEVER, UNIT, Hop, Option, State, Switch
+from rmsplugin.planning.order.switch import NEVER, UNIT, Hop, Option, State, Switch
 
 #: How much is looked at before that is told.
 _REPORTED = 256
@@ -25,7 +25,7 @@ class Following(NamedTuple):
 
 
 class Limits(Protocol):
-    """What is looked at: see ``rmsplugin.planning.exact``."""
+    """What is looked at: see ``rmsplugin.planning.order.exact``."""
 
     threshold: int
     interrupted: bool

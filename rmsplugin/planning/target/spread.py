@@ -7,9 +7,9 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from rmsplugin.planning.counts import Counts, movers_after
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.replacement import Mover, Replacement
+from rmsplugin.planning.target.counts import Counts, movers_after
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.replacement import Mover, Replacement
 
 _Amounts = npt.NDArray[np.int64]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.columns import Columns, UnsuitableError
-from rmsplugin.planning.counts import with_names
-from rmsplugin.planning.generation import Generation
-from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.levels import levels
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.replacement import Replacement
+from rmsplugin.planning.target.columns import Columns, UnsuitableError
+from rmsplugin.planning.target.counts import with_names
+from rmsplugin.planning.target.generation import Generation
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.levels import levels
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.replacement import Replacement
 
 #: So near (share of its cost) the linear program is solved before a whole answer is chosen: what is left is rounding.
 _NEARLY = 0.002

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
-from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.counts import Named
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.target.counts import Named
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.model.elements import Location, running_on
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.replacement import Mover, Replacement
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.replacement import Mover, Replacement
 
 
 @dataclass(slots=True)

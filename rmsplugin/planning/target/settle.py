@@ -8,14 +8,15 @@ from rmsplugin.model.action import ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import running_on
 from rmsplugin.packing.budget import Budget
-from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.exact import Found, cheapest
-from rmsplugin.planning.incumbent import Incumbent, Reached
-from rmsplugin.planning.moves import Moves, moves_between
+from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.exact import Found, cheapest
+from rmsplugin.planning.order.moves import Moves, moves_between
+from rmsplugin.planning.order.small import best_order, plan_of, worth
+from rmsplugin.planning.order.switch import UNIT
 from rmsplugin.planning.plan import Plan, Unreachable
-from rmsplugin.planning.replacement import Replacement
-from rmsplugin.planning.small import best_order, is_small, plan_of, switch_to_any, worth
-from rmsplugin.planning.switch import UNIT
+from rmsplugin.planning.target.free import is_small, switch_to_any
+from rmsplugin.planning.target.incumbent import Incumbent, Reached
+from rmsplugin.planning.target.replacement import Replacement
 
 #: What looking at one candidate costs, in steps: about 4 microseconds.
 _STEPS = 800

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rmsplugin.model.action import Action, ActionKind, migrate, resume, suspend
 from rmsplugin.planning.cost import local_cost
-from rmsplugin.planning.moves import NOWHERE, Moves
+from rmsplugin.planning.order.moves import NOWHERE, Moves
 
 
 class Way(NamedTuple):

@@ -3,10 +3,9 @@
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
 solver is started. Else columns, all that single nodes may hold, are chosen for all nodes at once, with a bound
-(``rmsplugin.planning.whole``). While the gap is open and time is left, the integer program widens the choice to all
-VMs (``rmsplugin.planning.levels``), or on clusters that are too large for it block after block is solved
-(``rmsplugin.planning.neighbourhood``). Every answer is judged by the plan that the planner makes of it; the cheapest
-wins, whoever found it.
+(``whole``). While the gap is open and time is left, the integer program widens the choice to all VMs (``levels``), or
+on clusters that are too large for it block after block is solved (``neighbourhood``). Every answer is judged by the
+plan that the planner makes of it; the cheapest wins, whoever found it. docs/planner.md has the way in a picture.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from rmsplugin.model.elements import Location, running_on
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget, Clock
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.builder import build_plan
-from rmsplugin.planning.counts import Named, counts_of, is_viable, with_names
-from rmsplugin.planning.fewest import Fewest, fewest_nodes
-from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.keep import Kept, keep
-from rmsplugin.planning.levels import bound_levels, search_levels
-from rmsplugin.planning.neighbourhood import BLOCK, improve_by_blocks
+from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
-from rmsplugin.planning.replacement import Replacement, replacement
-from rmsplugin.planning.settle import reorder, settle
-from rmsplugin.planning.spread import spread
-from rmsplugin.planning.whole import search_whole
+from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
+from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.keep import Kept, keep
+from rmsplugin.planning.target.levels import bound_levels, search_levels
+from rmsplugin.planning.target.neighbourhood import BLOCK, improve_by_blocks
+from rmsplugin.planning.target.replacement import Replacement, replacement
+from rmsplugin.planning.target.settle import reorder, settle
+from rmsplugin.planning.target.spread import spread
+from rmsplugin.planning.target.whole import search_whole
 
 Objective = Literal["cost", "nodes"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.block import Block, Spare, cost_of
-from rmsplugin.planning.counts import Counts, counts_of, with_names
-from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.replacement import Replacement
+from rmsplugin.planning.target.block import Block, Spare, cost_of
+from rmsplugin.planning.target.counts import Counts, counts_of, with_names
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.replacement import Replacement
 
 #: Nodes of a block: larger ones find little more, and take far longer.
 BLOCK = 10

@@ -1,4 +1,4 @@
-"""Switch: what has to happen between two configurations, for a search over whole states (``rmsplugin.planning.exact``).
+"""Switch: what has to happen between two configurations, for a search over whole states (``exact``).
 
 Only what can make a difference is a guest: VMs that have to arrive, and VMs that run and could make room by leaving.
 Where each of them may end is a set of nodes: one node if the target is given, all that may take it if it is free.

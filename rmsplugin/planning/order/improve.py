@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rmsplugin.planning.bypass import break_cycles
-from rmsplugin.planning.moves import NOWHERE, Moves
-from rmsplugin.planning.pools import ASLEEP, Ranking, Schedule, Steering, Way
+from rmsplugin.planning.order.bypass import break_cycles
+from rmsplugin.planning.order.moves import NOWHERE, Moves
+from rmsplugin.planning.order.pools import ASLEEP, Ranking, Schedule, Steering, Way
 
 #: How much all tries together may look at (``Schedule.work``): so much, and so much for each arrival.
 _WORK = 8000

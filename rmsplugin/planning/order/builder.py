@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
-from rmsplugin.planning.improve import cheapest
-from rmsplugin.planning.moves import moves_between
+from rmsplugin.planning.order.improve import cheapest
+from rmsplugin.planning.order.moves import moves_between
+from rmsplugin.planning.order.small import best_order
 from rmsplugin.planning.plan import Plan, Unreachable
-from rmsplugin.planning.small import best_order
 
 #: Candidates that the exact search looks at for each target, some 8 microseconds each.
 _WORK = 3000

@@ -11,8 +11,8 @@ import bisect
 from collections.abc import Iterable
 
 from rmsplugin.model.elements import VJob
-from rmsplugin.planning.moves import NOWHERE, Moves
-from rmsplugin.planning.pools import ASLEEP, Schedule, Step, Way
+from rmsplugin.planning.order.moves import NOWHERE, Moves
+from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step, Way
 
 #: Where no more arrivals are blocked than this, the choices are compared one by one.
 _FEW = 64

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rmsplugin.planning.cost import local_cost
-from rmsplugin.planning.switch import NEVER, UNIT, State, Switch
+from rmsplugin.planning.order.switch import NEVER, UNIT, State, Switch
 
 #: Beyond so many guests that may stay on a node, it is only known that one of them has to leave.
 _MOST_STAYING = 10

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmsplugin.planning.remaining import Remaining
-from rmsplugin.planning.successors import Following, following
-from rmsplugin.planning.switch import NEVER, Hop, State, Switch
+from rmsplugin.planning.order.remaining import Remaining
+from rmsplugin.planning.order.successors import Following, following
+from rmsplugin.planning.order.switch import NEVER, Hop, State, Switch
 
 #: A threshold rises by this share at least, so that few of them are needed: 4 % looks at three times as much.
 _RISE = 0.4

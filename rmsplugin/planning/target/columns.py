@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rmsplugin.planning.counts import Counts
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.replacement import Place, Replacement
+from rmsplugin.planning.target.counts import Counts
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.replacement import Place, Replacement
 
 Ints = npt.NDArray[np.int64]
 Amounts = npt.NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from ortools.math_opt.python import mathopt
 
-from rmsplugin.planning.counts import Counts
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.replacement import Place, Replacement
+from rmsplugin.planning.target.counts import Counts
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.replacement import Place, Replacement
 
 #: Stands for the index of a node where VMs arrive that may be at any.
 _POOL = -1

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.block import cost_of
-from rmsplugin.planning.counts import Counts, counts_of, with_names
-from rmsplugin.planning.incumbent import Incumbent
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.neighbourhood import improve_by_blocks
-from rmsplugin.planning.node_terms import Level
-from rmsplugin.planning.program import Program, Scope, Solved, variables
-from rmsplugin.planning.replacement import Replacement
+from rmsplugin.planning.target.block import cost_of
+from rmsplugin.planning.target.counts import Counts, counts_of, with_names
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.neighbourhood import improve_by_blocks
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.program import Program, Scope, Solved, variables
+from rmsplugin.planning.target.replacement import Replacement
 
 #: More different costs than that share levels, which is as valid, only weaker.
 _MOST_LEVELS = 6

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rmsplugin.planning.replacement import Place, VMClass
+from rmsplugin.planning.target.replacement import Place, VMClass
 
 #: Beyond so many different sums a search on one node is given up, for the sum of the demands and a greedy choice.
 _MOST_SUMS = 2_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import SHARED
-from rmsplugin.planning.order import Order
+from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.plan import Plan
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.counts import Counts
-from rmsplugin.planning.keep import Kept
-from rmsplugin.planning.node_terms import Level, NodeTerms, Term
-from rmsplugin.planning.replacement import Replacement
-from rmsplugin.planning.solver import solve
+from rmsplugin.planning.target.counts import Counts
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.node_terms import Level, NodeTerms, Term
+from rmsplugin.planning.target.replacement import Replacement
+from rmsplugin.planning.target.solver import solve
 
 
 @dataclass(slots=True)
