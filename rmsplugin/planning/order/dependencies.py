@@ -1,4 +1,4 @@
-"""Order: which actions of a plan wait for which others, for an executor that starts each as soon as its needs are met.
+"""Dependencies: which actions of a plan wait for which others, for who starts each once its needs are met.
 
 Pools say what can be done side by side; this says no more than what must be done before. Memory is allotted: what is
 free at the start and what each departure gives back are divided among the arrivals of a node, each MiB to one arrival.

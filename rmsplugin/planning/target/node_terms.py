@@ -1,4 +1,4 @@
-"""Node terms: the variables and limits of single nodes in an integer program over counts (see ``planning.program``)."""
+"""Node terms: the variables and limits of single nodes in an integer program over counts (see ``program``)."""
 
 from __future__ import annotations
 
