@@ -284,7 +284,7 @@ def test_columns_are_aligned_numbers_to_the_right(site: Path, engine: FakeEngine
 
 def test_nothing_in_a_cell_moves_the_cursor_or_breaks_the_line(site: Path, engine: FakeEngine) -> None:
     done = run(site, "vjobs", "--noheader", "--format=reason")
-    assert done.stdout.splitlines() == ["all VMs answer", "needs 2 VMs?[31m?of 4 CPUs"]
+    assert done.stdout.splitlines() == ["all VMs answer", r"needs 2 VMs\x1b[31m\nof 4 CPUs"]
 
 
 def test_fixed_widths_cut_with_a_plus_and_negative_ones_align_left(site: Path, engine: FakeEngine) -> None:
