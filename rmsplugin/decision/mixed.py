@@ -36,10 +36,8 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
     original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
     before: Mapping[str, VJobState] = original
     reasons: dict[str, Reason] = {}
-    current, effort = (
-        configuration,
-        Effort(parameters.packed_vms, parameters.exact_checks, parameters.search),
-    )
+    current = configuration
+    effort = Effort(parameters.packed_vms, parameters.exact_checks, parameters.search)
     for _ in range(parameters.rounds):
         decision = _once(current, parameters, effort)
         if isinstance(decision, Infeasible):

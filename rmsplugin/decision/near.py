@@ -39,20 +39,20 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Nea
         The room; None if none was found.
     """
     members, effort = list(vjobs), site.effort
-    loose = [vjob for vjob in members if vjob.name not in site.pinned]
-    if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in loose), NOTHING)):
+    free = [vjob for vjob in members if vjob.name not in site.pinned]
+    if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in free), NOTHING)):
         return None
-    effort.left -= sum(len(vjob.vms) for vjob in loose)
+    effort.left -= sum(len(vjob.vms) for vjob in free)
     locations = site.configuration.locations
-    current = {vm.name: locations[vm.name].node for vjob in loose for vm in vjob.vms}
-    repair = Repair(items_of(loose), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
+    current = {vm.name: locations[vm.name].node for vjob in free for vm in vjob.vms}
+    repair = Repair(items_of(free), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
     found = repair.by_best_fit()
     if found is None:
         search = search or effort.next_check()
         found = None if search is None else repair.by_program(search)
     if found is None:
         return None
-    pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in loose}
+    pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
     room = replace(site, pinned={**site.pinned, **pinned}).pack(members)
     assert room is not None, "what is pinned is not packed"
     return Near(room, found.moved_mib)

@@ -7,8 +7,8 @@ The neighbourhood grows until there is a place for all (large neighbourhood sear
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -191,7 +191,7 @@ class _Program:
         kept = []
         total = sum(len(members) for members in self._members.values())
         for k, members in self._members.items():
-            here = _count(node for _, node in members)
+            here = Counter(node for _, node in members if node is not None)
             for node in self._usable(k):
                 hosted[k, node] = variable = model.new_int_var(0, self._most(k, node, len(members)), "")
                 model.add_hint(variable, here.get(node, 0))
@@ -257,11 +257,3 @@ def _rule(item: Item) -> _Rule:
 
 def _class(item: Item) -> _Class:
     return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, _rule(item))
-
-
-def _count(nodes: Iterable[int | None]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for node in nodes:
-        if node is not None:
-            found[node] = found.get(node, 0) + 1
-    return found
