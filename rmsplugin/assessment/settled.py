@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, Node, NodeState, VJob, VMState, running_on
+from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
 
@@ -75,11 +75,11 @@ def settled(nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts]) -> Settled:
             left_out[vjob.name] = reason
     quarantined = {node.name: node.out_of_reach for node in nodes if node.out_of_reach}
     while True:
-        inside = [vjob for vjob in queue if vjob.name not in left_out]
+        parts = _parts(nodes, queue, left_out)
         try:
-            configuration = _configuration(nodes, inside, [vjob for vjob in queue if vjob.name in left_out])
+            configuration = Configuration(*parts)
         except InvalidConfigurationError as error:
-            faults = _faults(error, inside)
+            faults = _faults(error, parts[1])
             if not faults:
                 raise
             left_out |= faults
@@ -116,23 +116,30 @@ def _held(state: VMState, node: str | None) -> frozenset[str]:
     return frozenset({node}) if state is VMState.RUNNING and node is not None else frozenset()
 
 
-def _configuration(
-    nodes: Iterable[NodeFacts], inside: Sequence[VJobFacts], outside: Iterable[VJobFacts]
-) -> Configuration:
-    nodes = list(nodes)
+def _parts(
+    nodes: Iterable[NodeFacts], queue: Iterable[VJobFacts], left_out: Collection[str]
+) -> tuple[tuple[Node, ...], tuple[VJob, ...], dict[str, Location]]:
+    """Nodes, vjobs in the order of the queue, and locations."""
+    nodes, queue = list(nodes), list(queue)
     sizes = {node.name: node.size - node.reserved for node in nodes if _has_room(node)}
     transits = _Transits(sizes)
-    for vjob in inside:
-        transits.note(vjob)
-    for vjob in outside:
-        transits.add(vjob)
-    vjobs = transits.vjobs()
-    return Configuration(
-        tuple(_node(node, transits.counted_twice(node.name)) for node in nodes),
-        (*(_vjob(vjob) for vjob in inside), *vjobs),
-        {each.vm.name: each.location for vjob in inside for each in vjob.vms}
-        | {vm.name: running_on(node) for vjob in vjobs for vm in vjob.vms for node in vjob.nodes or ()},
-    )
+    for vjob in queue:
+        if vjob.name in left_out:
+            transits.add(vjob)
+        else:
+            transits.note(vjob)
+    in_transit = transits.vjobs()
+    vjobs: list[VJob] = []
+    locations: dict[str, Location] = {}
+    for vjob in queue:
+        if vjob.name in left_out:
+            found = in_transit.get(vjob.name, [])
+            vjobs += found
+            locations |= {vm.name: running_on(node) for each in found for vm in each.vms for node in each.nodes or ()}
+        else:
+            vjobs.append(_vjob(vjob))
+            locations |= {each.vm.name: each.location for each in vjob.vms}
+    return tuple(_node(node, transits.counted_twice(node.name)) for node in nodes), tuple(vjobs), locations
 
 
 class _Transits:
@@ -177,9 +184,14 @@ class _Transits:
         self._stay += [(vjob, node, vms) for node, vms in sorted(stay.items())]
         self._go += [(vjob, node, vms) for node, vms in sorted(go.items())]
 
-    def vjobs(self) -> list[VJob]:
-        """One for each vjob and node, once all were added."""
-        found = [_transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob)) for vjob, node, vms in self._stay]
+    def vjobs(self) -> dict[str, list[VJob]]:
+        """One for each vjob and node, by the vjob's name, once all were added."""
+        found: dict[str, list[VJob]] = {}
+        for vjob, node, vms in self._stay:
+            runs = all(each.location.state is VMState.RUNNING for each in vjob.vms)
+            stays = _transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob))
+            stays = replace(stays, yields_later=vjob.preemptible and runs, state_s=vjob.state_s)
+            found.setdefault(vjob.name, []).append(stays)
         left = {
             name: size.cpus + self.counted_twice(name).cpus - self._here.get(name, NOTHING).cpus
             for name, size in self._sizes.items()
@@ -190,7 +202,8 @@ class _Transits:
                 cpus = max(0.0, min(vm.demand.cpus, math.floor(round(left[node] * 100, 6)) / 100))
                 left[node] -= cpus
                 fitting.append(replace(vm, demand=replace(vm.demand, cpus=cpus)))
-            found.append(_transit(vjob, f"{vjob.name}@{node}, until it has gone", node, fitting, _GOES_S))
+            goes = _transit(vjob, f"{vjob.name}@{node}, until it has gone", node, fitting, _GOES_S)
+            found.setdefault(vjob.name, []).append(goes)
         return found
 
     def counted_twice(self, node: str) -> Resources:
@@ -254,11 +267,13 @@ def _vjob(vjob: VJobFacts) -> VJob:
     )
 
 
-def _faults(error: InvalidConfigurationError, inside: Sequence[VJobFacts]) -> dict[str, LeftOut]:
+def _faults(error: InvalidConfigurationError, vjobs: Sequence[VJob]) -> dict[str, LeftOut]:
     """The vjobs that make a configuration invalid, with their first fault; none if it is not theirs."""
     found: dict[str, LeftOut] = {}
     for problem in error.problems:
         if len(problem.place) > 1 and problem.place[0] == "vjobs" and isinstance(problem.place[1], int):
-            name = inside[problem.place[1]].name
-            found.setdefault(name, LeftOut(Why.CONTRADICTION, f"what is known of it cannot be: {problem.message}"))
+            vjob = vjobs[problem.place[1]]
+            if vjob.in_transit:
+                continue
+            found.setdefault(vjob.name, LeftOut(Why.CONTRADICTION, f"what is known of it cannot be: {problem.message}"))
     return found

@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.admission import Draft, settle
-from rmsplugin.decision.keeping import Kept, keep_running
+from rmsplugin.decision.admission import Draft
+from rmsplugin.decision.awaiting import keep_or_await
+from rmsplugin.decision.keeping import Kept
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import seconds, sentence
+from rmsplugin.decision.reasons import sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort
-from rmsplugin.decision.switching import Round, exempt_for_s
+from rmsplugin.decision.switching import Round
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import TERMINATED, WAITING, Location, VJob, running_on, sleeping_on
+from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
 
@@ -91,8 +92,7 @@ def _once(
     configuration: Configuration, parameters: Parameters, effort: Effort, start: bool = True
 ) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
-    draft = settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
-    kept = keep_running(draft, parameters)
+    draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
     running = {vjob.name for vjob in kept.room.members}
@@ -119,13 +119,3 @@ def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
         walk.walk()
         placement = walk.placement()
     return walk.draft.decision("mixed", placement or walk.room.placement)
-
-
-def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
-    if not vjob.preemptible:
-        return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
-    left_s = exempt_for_s(vjob, parameters)
-    if left_s == 0 or vjob.state_s is None:
-        return None
-    words = f"was started or resumed {seconds(vjob.state_s)} ago, exempt from suspension for {seconds(left_s)} more"
-    return Reason(ReasonCode.EXEMPT, words, {"exempt_s": left_s})

@@ -91,6 +91,7 @@ class VJob:
     state_s: float | None = None  # how long it has been in its state; None: for ever
     lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
     in_transit: bool = False  # something is under way, or planned: its VMs here stand for what it holds, and stay
+    yields_later: bool = False  # in transit now, and preemptible once it has arrived
 
     def allows(self, node: str) -> bool:
         """Whether VMs of this vjob may be on ``node``."""

@@ -86,6 +86,10 @@ class Cluster:
         path = self.home(user) / f"slurm-{job}.{suffix}"
         return path.read_text() if path.exists() else ""
 
+    def lines(self, job: int | str) -> list[str]:
+        """The lines that a job's script wrote so far: without those that slurmstepd writes into the same file."""
+        return [line for line in self.output(job).splitlines() if not line.startswith("slurmstepd")]
+
     # -- jobs --------------------------------------------------------------------------------------------------------
 
     def sbatch(self, script: str, *options: str, user: str = "alice", arguments: tuple[str, ...] = ()) -> int:

@@ -197,8 +197,7 @@ def test_a_vjob_that_its_user_requeues_goes_on_and_its_script_runs_once(cluster:
     cluster.ok("scontrol", "requeue", str(job), user="alice")
     fields = cluster.wait_job(job, timeout_s=240)
     assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1")
-    own = [line for line in cluster.output(job).splitlines() if not line.startswith("slurmstepd")]
-    assert own == [str(number) for number in range(1, 21)]
+    assert cluster.lines(job) == [str(number) for number in range(1, 21)]
     assert cluster.vjob(job)["losses"] == 0
 
 
@@ -251,7 +250,7 @@ def test_a_job_that_root_starts_without_leave_is_sent_back_and_starts_when_it_ma
         return fields["JobState"] == "PENDING" and fields["Restarts"] == "1" and fields["Licenses"] == GATE
 
     cluster.wait("the job behind the gate", sent_back, 120, lambda: cluster.describe(job))
-    assert (begun(cluster, [job]), cluster.qemus(job), cluster.output(job)) == (set(), [], "")
+    assert (begun(cluster, [job]), cluster.qemus(job), cluster.lines(job)) == (set(), [], [])
     cluster.ok("scontrol", "update", "NodeName=n2", "AvailableFeatures=huge", "ActiveFeatures=huge")
     try:
         wait_begun(cluster, job, timeout_s=200)

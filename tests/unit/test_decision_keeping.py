@@ -82,3 +82,38 @@ def test_one_for_which_too_much_would_move_waits(memory_mib: int, state: str) ->
     queue = Queue(*sized(30, 19)).add("a", "n1", memory_mib=5).add("b", "n2", memory_mib=14)
     queue.add("new", memory_mib=memory_mib, nodes=frozenset({"n2"}))
     assert states(queue.decide("mixed"))["new"] == state
+
+
+def overloaded_by_one_that_arrives(**known: object) -> Queue:
+    """Six VMs of a CPU on four CPUs; ``last`` is being migrated to the second node."""
+    queue = Queue(*nodes(2, cpus=2)).add("head", "n1").add("second", "n1").add("third", "n2")
+    return queue.add("last", "n2", "n2", in_transit=True, nodes=frozenset({"n2"}), preemptible=False, **known)
+
+
+def test_nobody_sleeps_instead_of_one_behind_it_that_is_being_migrated() -> None:
+    queue = overloaded_by_one_that_arrives(yields_later=True)
+    decision = queue.decide("mixed")
+    assert running(decision) == {"head", "second", "third", "last"}
+    assert decision.reasons["third"].code is ReasonCode.AWAITS
+    assert "shares its CPUs until last, on which something is under way, can make way" in str(decision.reasons["third"])
+    assert all(queue.locations[vm].node == node for vm, node in decision.placement.items())
+
+
+@pytest.mark.parametrize("known", [{}, {"yields_later": True, "state_s": 10.0}])
+def test_one_in_transit_that_makes_no_way_afterwards_is_not_awaited(known: dict[str, object]) -> None:
+    decision = overloaded_by_one_that_arrives(**known).decide("mixed", exempt_s=60.0)
+    assert running(decision) == {"head", "second", "last"}
+
+
+def test_who_sleeps_in_any_case_does_not_wait_for_the_one_that_is_being_migrated() -> None:
+    queue = overloaded_by_one_that_arrives(yields_later=True).add("behind", "n1", cpus=2)
+    decision = queue.decide("mixed")
+    assert running(decision) == {"head", "second", "third", "last"}
+    assert decision.reasons["behind"].code is ReasonCode.NO_ROOM
+
+
+def test_one_in_transit_ahead_of_all_is_not_awaited() -> None:
+    queue = Queue(*nodes(2, cpus=2))
+    queue.add("first", "n2", "n2", in_transit=True, yields_later=True, nodes=frozenset({"n2"}), preemptible=False)
+    queue.add("second", "n1").add("third", "n1").add("last", "n2")
+    assert running(queue.decide("mixed")) == {"first", "second", "third"}

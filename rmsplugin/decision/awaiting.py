@@ -1,0 +1,94 @@
+"""Awaiting: nobody is suspended instead of one behind it that makes way as soon as it has arrived.
+
+A vjob that is being migrated is not suspended before it has arrived. Whose turn it would be to make way is asked as if
+it had; those ahead of it that would stay then do stay, and share the CPUs of their nodes with it until it has gone.
+They share no memory: what runs has its memory where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmsplugin.decision.admission import Draft, settle, where_it_is
+from rmsplugin.decision.keeping import Kept, keep_running
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import names, seconds
+from rmsplugin.decision.result import Infeasible, Reason, ReasonCode
+from rmsplugin.decision.room import Effort, NodeRoom, Site
+from rmsplugin.decision.switching import exempt_for_s
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
+
+
+def keep_or_await(
+    configuration: Configuration, parameters: Parameters, effort: Effort
+) -> tuple[Draft, Kept | Infeasible]:
+    """Keep what runs as far as there is room for it; and who makes room once it has arrived is awaited.
+
+    Returns:
+        Who is left to the policy, and who of them goes on running.
+    """
+    draft = _settled(configuration, parameters, effort)
+    kept = keep_running(draft, parameters)
+    if isinstance(kept, Infeasible):
+        return draft, kept
+    arriving = [vjob for vjob in draft.musts if vjob.yields_later and _stays(vjob, parameters) is None]
+    going = _going(draft, kept)
+    if not arriving or not going:
+        return draft, kept
+    then = _settled(_arrived(configuration, arriving), parameters, effort)
+    kept_then = keep_running(then, parameters)
+    if isinstance(kept_then, Infeasible):
+        return draft, kept
+    going_then = _going(then, kept_then)
+    awaited = [vjob for vjob in arriving if vjob.name in going_then]
+    if not awaited or going <= going_then:
+        return draft, kept
+    draft = _settled(configuration, parameters, effort)
+    words = f"runs on, and shares its CPUs until {names(awaited)}, on which something is under way, can make way"
+    reason = Reason(ReasonCode.AWAITS, words, {"awaited": names(awaited)})
+    stay = [vjob for vjob in draft.others if draft.is_running(vjob) and vjob.name not in going_then]
+    for vjob in stay:
+        draft.runs(vjob, reason)
+    draft.others = [vjob for vjob in draft.others if vjob not in stay]
+    draft.musts += stay
+    return draft, Kept(_where_all_are(draft))
+
+
+def _settled(configuration: Configuration, parameters: Parameters, effort: Effort) -> Draft:
+    return settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
+
+
+def _where_all_are(draft: Draft) -> NodeRoom:
+    """The room of those that must run, each where it is, even if its node is overloaded by that."""
+    bare = Site(draft.configuration, {}, effort=draft.effort)
+    here = {vjob.name: where_it_is(bare, vjob) for vjob in draft.musts}
+    room = replace(bare, pinned=here, in_place=frozenset(here)).pack(draft.musts)
+    assert room is not None, "what is pinned is not packed"
+    return room
+
+
+def _going(draft: Draft, kept: Kept) -> set[str]:
+    """The names of those that run, and are not kept."""
+    staying = {vjob.name for vjob in kept.room.members}
+    return {vjob.name for vjob in draft.others if draft.is_running(vjob)} - staying
+
+
+def _arrived(configuration: Configuration, arriving: list[VJob]) -> Configuration:
+    """The configuration as if these had arrived, each where it is or will be."""
+    names_ = {vjob.name for vjob in arriving}
+    vjobs = tuple(
+        replace(vjob, in_transit=False, preemptible=True) if vjob.name in names_ else vjob
+        for vjob in configuration.vjobs
+    )
+    return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
+
+
+def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
+    if not vjob.preemptible and not vjob.yields_later:
+        return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
+    left_s = exempt_for_s(vjob, parameters)
+    if left_s == 0 or vjob.state_s is None:
+        return None
+    words = f"was started or resumed {seconds(vjob.state_s)} ago, exempt from suspension for {seconds(left_s)} more"
+    return Reason(ReasonCode.EXEMPT, words, {"exempt_s": left_s})
