@@ -68,7 +68,7 @@ CYCLE_FIELDS = (
     Field("took", "how long it took, or has taken until now", _duration_of("took_s"), right=True),
     Field("decided", "seconds that deciding and planning took", _decided, right=True),
     Field("decision", "what was decided, in a sentence", text_of("sentence")),
-    Field("note", "what went wrong; why First Fit Decreasing alone decided", _note),
+    Field("note", "what went wrong, and what stands in for the answer", _note),
 )
 
 STEP_FIELDS = (

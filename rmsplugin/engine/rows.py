@@ -164,7 +164,7 @@ class Plan:
     time: float
     policy: str
     sentence: str
-    fallback: str  # why First Fit Decreasing alone decided; empty if the policy did
+    fallback: str  # why this stands in for the answer that was asked for; empty if it is that answer
     cost_mib: int
     lower_bound_mib: int
     estimate_s: float  # of its makespan

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import rmsplugin
 from rmsplugin.proposer import wire
+from rmsplugin.proposer.interim import Interim
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 
 Propose = Callable[..., Proposal | NoProposal]
@@ -43,7 +44,7 @@ def main(words: list[str]) -> int:
     while (request := wire.receive(decoder, lambda size: os.read(requests, size))) is not None:
         if not isinstance(request, wire.Request):
             raise wire.GarbageError("not a request")
-        answer = _answer(propose, request, memory_mib)
+        answer = _answer(propose, request, answers, memory_mib)
         _write(answers, wire.encode(answer))
         if isinstance(answer, wire.Failure) and answer.over:
             return 1
@@ -91,10 +92,11 @@ def _limit(memory_mib: int, nice: int) -> None:
         file.write("1000")  # where the machine runs out of memory, nothing can be spared more easily
 
 
-def _answer(propose: Propose, request: wire.Request, memory_mib: int) -> wire.Answer | wire.Failure:
+def _answer(propose: Propose, request: wire.Request, answers: int, memory_mib: int) -> wire.Answer | wire.Failure:
     clock = _Clock()
     try:
-        found = propose(request.configuration, request.parameters, clock.stage, time.monotonic)
+        with Interim(lambda better: _write(answers, wire.encode(wire.Better(better)))) as interim:
+            found = propose(request.configuration, request.parameters, clock.stage, time.monotonic, interim.offer)
     except MemoryError:
         return wire.Failure(f"it ran out of memory ({memory_mib} MiB are allowed)", over=True)
     except Exception as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import rmsplugin
 from rmsplugin.proposer import wire
+from rmsplugin.proposing.proposal import Proposal
 
 #: What standard error said last is kept up to so much.
 _TAIL_BYTES = 4096
@@ -26,7 +27,13 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 class ProcessFailedError(Exception):
-    """The process is of no more use, and has been killed; the message says what it did, after "the proposer"."""
+    """The process is of no more use, and has been killed; the message says what it did, after "the proposer".
+
+    Attributes:
+        best: the best proposal that it had sent before that; None if there was none.
+    """
+
+    best: Proposal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class Process:
         self._decoder = wire.Decoder()
         self._said = b""
         self._ready = False
+        self._best: Proposal | None = None  # of the request that is being answered
         command = [sys.executable, "-P", "-m", "rmsplugin.proposer.child"]
         try:
             theirs, self._lifeline = os.pipe()
@@ -123,7 +131,15 @@ class Process:
             self._expect_ready()
         self._hear()
         self._said = b""  # what it said before has nothing to do with this request
-        message = self._exchange(request, deadline_s, f"had no answer within {deadline_s:g} s")
+        self._best = None
+        try:
+            message = self._exchange(request, deadline_s, f"had no answer within {deadline_s:g} s")
+            return self._answer_in(message)
+        except ProcessFailedError as error:
+            error.best = self._best
+            raise
+
+    def _answer_in(self, message: wire.Message) -> wire.Answer:
         match message:
             case wire.Answer():
                 return message
@@ -199,9 +215,11 @@ class Process:
             raise self._failed("")
         self._decoder.feed(data)
         try:
-            return self._decoder.message()
+            while isinstance(message := self._decoder.message(), wire.Better):
+                self._best = message.found
         except wire.GarbageError as error:
             raise self._failed(f"answered with garbage ({error})") from None
+        return message
 
     def _hear(self) -> bool:
         """Keep the end of what it says on standard error; False when there is nothing (more)."""

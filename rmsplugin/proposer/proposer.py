@@ -63,7 +63,9 @@ class Proposer:
             self._prepare()
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
-        """Propose one context switch; by First Fit Decreasing if what was asked for fails, and then it says so.
+        """Propose one context switch; where the search fails, the best that it had found, else by First Fit Decreasing.
+
+        The proposal says so then.
 
         The answer has not been checked.
 
@@ -74,7 +76,10 @@ class Proposer:
             try:
                 answer = self._ask(configuration, parameters, self._limits.deadline_s)
             except ProcessFailedError as error:
-                return self._fall_back(configuration, parameters, f"the proposer {error}")
+                failure = f"the proposer {error}"
+                if error.best is not None:
+                    return Proposed(_instead(error.best, failure, "the best that it had found"), failure)
+                return self._fall_back(configuration, parameters, failure)
             finally:
                 self._prepare()  # the next request finds a process that has loaded everything
             return Proposed(answer.found, "", answer.seconds, answer.peak_memory_mib)
@@ -97,8 +102,7 @@ class Proposer:
             return Proposed(NoProposal(Missing.ANSWER, why), failure)
         found = answer.found
         if isinstance(found, Proposal):
-            words = f"{failure}; First Fit Decreasing alone: {found.sentence}"
-            found = replace(found, fallback=failure, sentence=words)
+            found = _instead(found, failure, "First Fit Decreasing alone")
         return Proposed(found, failure, answer.seconds, answer.peak_memory_mib)
 
     def _ask(self, configuration: Configuration, parameters: ProposalParameters, deadline_s: float) -> wire.Answer:
@@ -152,3 +156,8 @@ class Proposer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _instead(found: Proposal, failure: str, what: str) -> Proposal:
+    """A proposal that stands in for the answer that was asked for, and says so."""
+    return replace(found, fallback=failure, sentence=f"{failure}; {what}: {found.sentence}")

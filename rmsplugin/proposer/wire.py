@@ -41,6 +41,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Better:
+    """The best proposal so far; the search goes on, and an answer or a failure follows."""
+
+    found: Proposal
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What was found, the seconds of each stage, and the memory that the process holds and held at most, in MiB."""
 
@@ -58,7 +65,7 @@ class Failure:
     over: bool = False
 
 
-Message = Ready | Request | Answer | Failure
+Message = Ready | Request | Better | Answer | Failure
 
 
 class GarbageError(Exception):

@@ -28,7 +28,8 @@ class Proposal:
         nodes_lower_bound: proven, they cannot be fewer.
         fingerprint: a digest of what the plan depends on (``rmsplugin.proposing.fingerprint``).
         sentence: the whole proposal in one sentence for a person.
-        fallback: why First Fit Decreasing alone decided and placed; empty if what was asked for did.
+        fallback: why it stands in for the answer that was asked for: First Fit Decreasing alone decided and placed, or
+            it is the best that the search had found before it failed; empty if it is that answer.
     """
 
     decision: Decision

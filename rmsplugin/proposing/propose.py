@@ -24,12 +24,16 @@ from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal, sentence
 #: the caller's, for there is none here.
 Stage = Callable[[str], AbstractContextManager[object]]
 
+#: Told of each better plan while the search goes on, by a function that makes the proposal of it.
+Better = Callable[[Callable[[], Proposal | NoProposal]], None]
+
 
 def propose(
     configuration: Configuration,
     parameters: ProposalParameters,
     stage: Stage = nullcontext,
     clock: Clock | None = None,
+    on_better: Better | None = None,
 ) -> Proposal | NoProposal:
     """Propose one context switch.
 
@@ -39,6 +43,7 @@ def propose(
         stage: entered for each stage while it lasts.
         clock: monotonic seconds, with which the limit on the placement is a deadline; None: only what solvers take
             is measured, and all else estimated.
+        on_better: told of each better plan while the search goes on.
 
     Returns:
         A proposal that nobody has checked yet; or why there is none.
@@ -50,31 +55,53 @@ def propose(
         decision = decide(parameters.policy, configuration, parameters.decision)
     if isinstance(decision, Infeasible):
         return NoProposal(Missing.DECISION, decision.explanation)
+    better = _better(configuration, decision, parameters, on_better)
     with stage("placement"):
-        placed = _place(configuration, decision, parameters, clock)
+        placed = _place(configuration, decision, parameters, clock, better)
     if isinstance(placed, Unreachable):
         return NoProposal(Missing.PLAN, placed.explanation)
     with stage("planning"):
-        try:
-            order = dependency_order(configuration, placed.plan)
-        except ValueError as error:  # a plan that the checker would reject
-            return NoProposal(Missing.ORDER, str(error))
-        return Proposal(
-            decision=decision,
-            target=placed.target,
-            plan=placed.plan,
-            order=order,
-            estimate=makespan(placed.plan, order, parameters.durations),
-            lower_bound=placed.lower_bound,
-            nodes_used=placed.nodes_used,
-            nodes_lower_bound=placed.nodes_lower_bound,
-            fingerprint=fingerprint(configuration, placed.plan),
-            sentence=sentence(decision, placed.plan),
-        )
+        return _proposal(configuration, decision, placed, parameters)
+
+
+def _better(
+    configuration: Configuration,
+    decision: Decision,
+    parameters: ProposalParameters,
+    on_better: Better | None,
+) -> Callable[[Placed], None] | None:
+    if on_better is None:
+        return None
+    return lambda placed: on_better(lambda: _proposal(configuration, decision, placed, parameters))
+
+
+def _proposal(
+    configuration: Configuration, decision: Decision, placed: Placed, parameters: ProposalParameters
+) -> Proposal | NoProposal:
+    try:
+        order = dependency_order(configuration, placed.plan)
+    except ValueError as error:  # a plan that the checker would reject
+        return NoProposal(Missing.ORDER, str(error))
+    return Proposal(
+        decision=decision,
+        target=placed.target,
+        plan=placed.plan,
+        order=order,
+        estimate=makespan(placed.plan, order, parameters.durations),
+        lower_bound=placed.lower_bound,
+        nodes_used=placed.nodes_used,
+        nodes_lower_bound=placed.nodes_lower_bound,
+        fingerprint=fingerprint(configuration, placed.plan),
+        sentence=sentence(decision, placed.plan),
+    )
 
 
 def _place(
-    source: Configuration, decision: Decision, parameters: ProposalParameters, clock: Clock | None
+    source: Configuration,
+    decision: Decision,
+    parameters: ProposalParameters,
+    clock: Clock | None,
+    on_better: Callable[[Placed], None] | None,
 ) -> Placed | Unreachable:
     if parameters.heuristic is not None:
         quick = place_sample if parameters.heuristic == "ffd" else place_repaired
@@ -88,4 +115,5 @@ def _place(
         previous=parameters.previous,
         shared_store=parameters.shared_store,
         clock=clock,
+        on_better=on_better,
     )

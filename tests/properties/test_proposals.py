@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from rmsplugin.packing.search import Search
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.fingerprint import fingerprint, moved
 from rmsplugin.proposing.parameters import ProposalParameters
-from rmsplugin.proposing.proposal import Missing, Proposal
+from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
 from rmsplugin.proposing.propose import propose
 
 SEARCH = Search(time_limit_s=3600, deterministic_limit=0.02)
@@ -33,6 +34,28 @@ def test_every_proposal_passes_the_check(policy: str, source: Configuration, sea
         assert found.sentence.endswith(".") and "\n" not in found.sentence
     else:
         assert found.missing in (Missing.DECISION, Missing.PLAN) and found.explanation
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "mixed"])
+@given(source=configurations())
+@settings(max_examples=40, deadline=None)
+def test_each_proposal_on_the_way_passes_the_check_and_the_last_one_is_the_answer(
+    policy: str, source: Configuration
+) -> None:
+    """Whoever waits may take the best so far at any moment."""
+    makes: list[Callable[[], Proposal | NoProposal]] = []
+    found = propose(source, ProposalParameters(policy, search=SEARCH), on_better=makes.append)
+    better = [make() for make in makes]
+    if not isinstance(found, Proposal):
+        return
+    assert better, "there was none"
+    costs = []
+    for each in better:
+        assert isinstance(each, Proposal) and check(source, each) == []
+        assert each.lower_bound <= found.lower_bound
+        costs.append(each.plan.cost)
+    assert costs == sorted(set(costs), reverse=True)
+    assert (each.plan, each.target) == (found.plan, found.target)
 
 
 @given(source=configurations())

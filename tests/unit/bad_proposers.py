@@ -11,6 +11,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from rmsplugin.decision.result import Decision
@@ -134,6 +136,29 @@ leaves = bad(lambda: os._exit(0))
 sleeps = bad(lambda: time.sleep(600))
 holds_on = bad(lambda: HELD.append(bytearray(200 << 20)))
 warns_once = bad(_warn_once)
+
+
+def improves_and(act: Callable[[], object]) -> Callable[..., Proposal]:
+    """A proposer that finds a good one, then a better one, and then does something."""
+
+    def propose(configuration: Configuration, parameters: ProposalParameters, *given: object) -> Proposal:
+        found = answer(configuration, parameters)
+        if parameters.heuristic is None:
+            offer: Callable[[Callable[[], Proposal]], None] = given[-1]  # type: ignore[assignment]
+            for words in ("good", "best"):
+                offer(partial(replace, found, sentence=words))
+                time.sleep(0.4)
+            act()
+        return found
+
+    return propose
+
+
+improves_and_hangs = improves_and(_hang_in_c)
+improves_and_crashes = improves_and(lambda: HOLDING.strlen(None))
+improves_and_eats = improves_and(_eat_in_python)
+improves_and_fails = improves_and(_fail)
+improves = improves_and(lambda: None)
 
 
 def always_crashes(*_: object) -> None:

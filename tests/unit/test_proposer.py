@@ -195,6 +195,35 @@ def test_one_that_fails_costs_its_answer_and_the_next_is_right(bad: str, why: st
         assert again.failure == "" and isinstance(again.found, Proposal)
 
 
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("improves_and_hangs", "had no answer within 4 s, and was killed (searching)"),
+        ("improves_and_crashes", "was killed by SIGSEGV"),
+        ("improves_and_eats", "failed: it ran out of memory (512 MiB are allowed)"),
+        ("improves_and_fails", "failed: internal error: IndexError: list index out of range"),
+    ],
+)
+def test_the_best_that_was_found_before_a_failure_is_used(bad: str, why: str) -> None:
+    with proposer(bad, replace(LIMITS, deadline_s=4)) as made:
+        made.warm_up()
+        proposed = made.propose(SOURCE, RJSP)
+        assert proposed.failure == f"the proposer {why}"
+        assert isinstance(proposed.found, Proposal) and proposed.found.fallback == proposed.failure
+        assert proposed.found.sentence == f"{proposed.failure}; the best that it had found: best"
+
+
+def test_what_was_found_on_the_way_is_not_taken_for_the_answer_nor_for_that_of_the_next_request() -> None:
+    with proposer("improves") as made:
+        for _ in range(2):
+            proposed = made.propose(SOURCE, RJSP)
+            assert proposed.failure == "" and proposed.found.sentence.startswith("None by")
+        assert made._process is not None
+        os.kill(made._process.pid, signal.SIGSTOP)
+        made._limits = SHORT
+        assert fell_back(made.propose(SOURCE, RJSP)) == "had no answer within 0.5 s, and was killed"
+
+
 def test_what_it_said_before_is_not_told_with_a_later_failure() -> None:
     with proposer("warns_once") as made:
         assert made.propose(SOURCE, RJSP).failure == ""

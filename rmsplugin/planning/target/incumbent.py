@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.model.configuration import Configuration
@@ -24,9 +24,15 @@ class Reached:
 class Incumbent:
     """Takes offers, and keeps the cheapest that is reachable on no more than ``most_nodes`` nodes (None: any)."""
 
-    def __init__(self, source: Configuration, most_nodes: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Configuration,
+        most_nodes: int | None = None,
+        on_better: Callable[[Reached], None] | None = None,
+    ) -> None:
         self.source = source
         self.most_nodes = most_nodes
+        self._on_better = on_better
         self._best: Reached | None = None
 
     @property
@@ -61,4 +67,6 @@ class Incumbent:
         if self._best is not None and reached.plan.cost >= self._best.plan.cost:
             return False
         self._best = reached
+        if self._on_better is not None:
+            self._on_better(reached)
         return True

@@ -10,7 +10,7 @@ plan that the planner makes of it; the cheapest wins, whoever found it. docs/pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,7 +23,7 @@ from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
-from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.incumbent import Incumbent, Reached
 from rmsplugin.planning.target.keep import Kept, keep
 from rmsplugin.planning.target.levels import bound_levels, search_levels
 from rmsplugin.planning.target.neighbourhood import BLOCK, improve_by_blocks
@@ -72,6 +72,7 @@ def place(
     previous: Mapping[str, str] | None = None,
     shared_store: bool = False,
     clock: Clock | None = None,
+    on_better: Callable[[Placed], None] | None = None,
 ) -> Placed | Unreachable:
     """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
 
@@ -84,6 +85,7 @@ def place(
         previous: the last answer, node by VM name: a start that may still be good.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
         clock: with which the limit is a deadline; None: the time of work outside of solvers is estimated.
+        on_better: told of each better answer while the search goes on, with the bound of the knapsacks.
 
     Returns:
         Unreachable only if no plan leads even to the sample; see ``build_plan``.
@@ -93,10 +95,15 @@ def place(
     budget.charge(_STEPS_A_VM * len(source.locations))
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
-    incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None)
     wait_mib = problem.wait_mib
     kept = [keep(place, problem.classes, wait_mib) for place in problem.places]
-    bound = problem.fixed_cost + sum(each.bound_mib for each in kept)
+    bound = first_bound = problem.fixed_cost + sum(each.bound_mib for each in kept)
+
+    def better(reached: Reached) -> None:
+        if on_better is not None:
+            on_better(_as_placed(reached, first_bound, fewest))
+
+    incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, better)
     spacious = _repair(problem, incumbent, previous)
     if incumbent.cost != bound:
         _fall_back(problem, incumbent, sample, fewest)
@@ -108,14 +115,7 @@ def place(
         bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
     if incumbent.cost > bound:
         reorder(incumbent, budget)
-    best = incumbent.best()
-    return Placed(
-        target=best.target,
-        plan=best.plan,
-        lower_bound=min(bound, best.plan.cost),
-        nodes_used=len(best.nodes),
-        nodes_lower_bound=min(fewest.lower_bound, len(best.nodes)),
-    )
+    return _as_placed(incumbent.best(), bound, fewest)
 
 
 def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> bool:
@@ -201,10 +201,15 @@ def place_repaired(
 
 def _placed(problem: Replacement, incumbent: Incumbent, fewest: Fewest) -> Placed:
     """The best answer of all that were offered without a search."""
-    best, wait_mib = incumbent.best(), problem.wait_mib
+    wait_mib = problem.wait_mib
     bound = problem.fixed_cost + sum(keep(place, problem.classes, wait_mib).bound_mib for place in problem.places)
-    used = len(best.nodes)
-    return Placed(best.target, best.plan, min(bound, best.plan.cost), used, min(fewest.lower_bound, used))
+    return _as_placed(incumbent.best(), bound, fewest)
+
+
+def _as_placed(reached: Reached, bound: int, fewest: Fewest) -> Placed:
+    used = len(reached.nodes)
+    bound = min(bound, reached.plan.cost)
+    return Placed(reached.target, reached.plan, bound, used, min(fewest.lower_bound, used))
 
 
 def place_sample(
