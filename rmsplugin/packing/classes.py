@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ Load = tuple[tuple[int, int], ...]
 
 #: A packing up to equality: how many nodes of which kind host which load.
 Loads = Mapping[tuple[int, Load], int]
+
+#: The only nodes on which a VM may be (None: all), and those on which it may not.
+Rule = tuple[frozenset[str] | None, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +90,56 @@ def classify(items: Sequence[Item], nodes: Sequence[Node]) -> Classes:
     Raises:
         ValueError: two VMs have one name.
     """
+    names = Counter(item.vm.name for item in items)
+    if len(names) < len(items):
+        raise ValueError(f"two VMs are named {names.most_common(1)[0][0]!r}")
     up = [node for node in nodes if node.state is NodeState.UP and _sound(node)]
     group_of, allowed = _groups(items, [node.name for node in up])
+    kind_of, hosts, capacity = _kinds(up, allowed)
+    runs, members, demand, group = _runs(items, group_of)
+    first = [int(np.argmax(kind_of == kind)) for kind in range(len(hosts))]
+    return Classes(
+        demand=np.array(demand, dtype=np.int64).reshape(-1, 2),
+        vms=tuple(tuple(sorted(each)) for each in members),
+        capacity=np.array(capacity, dtype=np.int64).reshape(-1, 2),
+        hosts=tuple(tuple(each) for each in hosts),
+        allowed=allowed[group][:, first] if group else np.zeros((0, len(hosts)), dtype=np.bool_),
+        runs=tuple(runs),
+        kind_of=kind_of,
+    )
+
+
+def _kinds(up: Sequence[Node], allowed: Bools) -> tuple[Ints, list[list[str]], list[tuple[int, int]]]:
+    """The kind of each node; by kind the names of its nodes, and the capacity of each of them."""
     kinds: dict[tuple[int, int, bytes], int] = {}
     hosts: list[list[str]] = []
     kind_of = np.zeros(len(up), dtype=np.int64)
-    columns = np.ascontiguousarray(allowed.T)
+    groups_on = np.ascontiguousarray(allowed.T)
     for i, node in enumerate(up):
-        key = (node.capacity.centi_cpus, node.capacity.memory_mib, columns[i].tobytes())
-        kind = kinds.setdefault(key, len(kinds))
+        key = (node.capacity.centi_cpus, node.capacity.memory_mib, groups_on[i].tobytes())
+        kind_of[i] = kind = kinds.setdefault(key, len(kinds))
         if kind == len(hosts):
             hosts.append([])
         hosts[kind].append(node.name)
-        kind_of[i] = kind
-    first = [int(np.argmax(kind_of == kind)) for kind in range(len(kinds))]
+    return kind_of, hosts, [key[:2] for key in kinds]
 
+
+def _runs(
+    items: Sequence[Item], group_of: Mapping[Rule, int]
+) -> tuple[list[tuple[int, int]], list[list[str]], list[tuple[int, int]], list[int]]:
+    """The order of first fit decreasing in runs of equal VMs; by class the names of its VMs, their demand and group."""
     index: dict[tuple[int, int, int], int] = {}
-    vms: defaultdict[int, list[str]] = defaultdict(list)
-    runs: list[list[int]] = []
+    members: list[list[str]] = []
+    order = []
     for item in sorted(items, key=lambda item: decreasing(item.vm)):
         demand = item.vm.demand
-        group = group_of[item.nodes, item.exclude]
-        c = index.setdefault((demand.centi_cpus, demand.memory_mib, group), len(index))
-        vms[c].append(item.vm.name)
-        if runs and runs[-1][0] == c:
-            runs[-1][1] += 1
-        else:
-            runs.append([c, 1])
-    if len({item.vm.name for item in items}) < len(items):
-        twice = Counter(item.vm.name for item in items).most_common(1)[0][0]
-        raise ValueError(f"two VMs are named {twice!r}")
-    return Classes(
-        demand=np.array([key[:2] for key in index], dtype=np.int64).reshape(-1, 2),
-        vms=tuple(tuple(sorted(vms[c])) for c in range(len(index))),
-        capacity=np.array([key[:2] for key in kinds], dtype=np.int64).reshape(-1, 2),
-        hosts=tuple(tuple(names) for names in hosts),
-        allowed=allowed[[key[2] for key in index]][:, first] if index else np.zeros((0, len(kinds)), dtype=np.bool_),
-        runs=tuple((c, n) for c, n in runs),
-        kind_of=kind_of,
-    )
+        c = index.setdefault((demand.centi_cpus, demand.memory_mib, group_of[item.nodes, item.exclude]), len(index))
+        if c == len(members):
+            members.append([])
+        members[c].append(item.vm.name)
+        order.append(c)
+    runs = [(c, sum(1 for _ in equal)) for c, equal in groupby(order)]
+    return runs, members, [key[:2] for key in index], [key[2] for key in index]
 
 
 def _sound(node: Node) -> bool:
@@ -132,9 +147,7 @@ def _sound(node: Node) -> bool:
     return node.capacity.memory_mib >= 0 and node.capacity.centi_cpus >= 0
 
 
-def _groups(
-    items: Sequence[Item], names: Sequence[str]
-) -> tuple[dict[tuple[frozenset[str] | None, frozenset[str]], int], Bools]:
+def _groups(items: Sequence[Item], names: Sequence[str]) -> tuple[dict[Rule, int], Bools]:
     """Number the different sets of nodes that VMs are allowed on; by that number and node, whether it is allowed.
 
     Rules that come to the same on the nodes that are up are one group.
@@ -142,7 +155,7 @@ def _groups(
     position = {name: i for i, name in enumerate(names)}
     rows: dict[bytes, int] = {}
     allowed: list[Bools] = []
-    group_of: dict[tuple[frozenset[str] | None, frozenset[str]], int] = {}
+    group_of: dict[Rule, int] = {}
     for rule in {(item.nodes, item.exclude): None for item in items}:
         only, exclude = rule
         row = np.full(len(names), only is None, dtype=np.bool_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,53 +26,70 @@ def host(classes: Classes, loads: Loads, current: Mapping[str, str]) -> dict[str
     """
     class_of = {vm: c for c, names in enumerate(classes.vms) for vm in names}
     now: defaultdict[str, list[str]] = defaultdict(list)
-    for vm, node in current.items():
+    for vm, node in sorted(current.items()):
         if vm in class_of:
             now[node].append(vm)
+    counts = {node: Counter(class_of[vm] for vm in vms) for node, vms in now.items()}
     of_kind: defaultdict[int, Counter[Load]] = defaultdict(Counter)
     for (kind, load), number in loads.items():
         of_kind[kind][load] += number
+    room = {
+        node: dict(load)
+        for kind, left in sorted(of_kind.items())
+        for node, load in _matched(classes, kind, left, counts).items()
+    }
+    return _named(classes, room, now, class_of)
+
+
+def _matched(classes: Classes, kind: int, left: Counter[Load], now: Mapping[str, Counter[int]]) -> dict[str, Load]:
+    """Give each load of a kind a node of that kind; nodes in their order."""
+    nodes = classes.hosts[kind]
+    loads = sorted(left)
+    few = len(loads) * len(classes.vms) <= _MOST_ELEMENTS
+    matched = _keeping(classes, nodes, loads, left, now) if few else {}
+    others = Counter(left)
+    others.subtract(matched.values())
+    free = (node for node in nodes if node not in matched)
+    matched.update(zip(free, sorted(others.elements()), strict=False))
+    return {node: matched[node] for node in nodes if node in matched}
+
+
+def _keeping(
+    classes: Classes, nodes: Sequence[str], loads: list[Load], left: Counter[Load], now: Mapping[str, Counter[int]]
+) -> dict[str, Load]:
+    """The nodes that host most memory now choose first, each the load with which it keeps most of it."""
+    memory = classes.demand[:, -1]
+    table = np.zeros((len(loads), len(memory)), dtype=np.int64)
+    for j, load in enumerate(loads):
+        for c, number in load:
+            table[j, c] = number
+    rest = np.array([left[load] for load in loads])
+    hosted = {node: sum(int(memory[c]) * n for c, n in now[node].items()) for node in nodes if node in now}
+    matched: dict[str, Load] = {}
+    for node in sorted(hosted, key=lambda node: -hosted[node]):
+        here = sorted(now[node])
+        stay = np.minimum(table[:, here], [now[node][c] for c in here]) @ (memory[here] + 1)
+        j = int(np.where(rest > 0, stay, 0).argmax())
+        if rest[j] and stay[j]:
+            matched[node] = loads[j]
+            rest[j] -= 1
+    return matched
+
+
+def _named(
+    classes: Classes, room: dict[str, dict[int, int]], now: Mapping[str, list[str]], class_of: Mapping[str, int]
+) -> dict[str, str]:
+    """Name the VMs of each load: first those that stay, then the others where there is room."""
     assignment: dict[str, str] = {}
-    slots: list[tuple[str, Load]] = []
-    for kind, left in sorted(of_kind.items()):
-        slots += _match(classes, kind, left, {node: Counter(class_of[vm] for vm in now[node]) for node in now})
-    room = {node: dict(load) for node, load in slots}
-    for node in room:  # first those who stay, then the others where there is room
-        for vm in sorted(now[node]):
+    for node in room:
+        for vm in now.get(node, ()):
             c = class_of[vm]
             if room[node].get(c, 0):
                 room[node][c] -= 1
                 assignment[vm] = node
     waiting = [[vm for vm in reversed(names) if vm not in assignment] for names in classes.vms]
-    for node, _ in slots:
-        for c, number in room[node].items():
+    for node, load in room.items():
+        for c, number in load.items():
             for _ in range(min(number, len(waiting[c]))):
                 assignment[waiting[c].pop()] = node
     return assignment
-
-
-def _match(classes: Classes, kind: int, left: Counter[Load], now: Mapping[str, Counter[int]]) -> list[tuple[str, Load]]:
-    """Give each load of a kind a node of that kind: those that host most now choose first what they keep most of."""
-    nodes = classes.hosts[kind]
-    loads = sorted(left)
-    matched: dict[str, Load] = {}
-    memory = classes.demand[:, -1]
-    if len(loads) * len(memory) <= _MOST_ELEMENTS:
-        table = np.zeros((len(loads), len(memory)), dtype=np.int64)
-        for j, load in enumerate(loads):
-            for c, number in load:
-                table[j, c] = number
-        rest = np.array([left[load] for load in loads])
-        worth = {node: sum(int(memory[c]) * n for c, n in now[node].items()) for node in nodes if node in now}
-        for node in sorted(worth, key=lambda node: -worth[node]):
-            here = sorted(now[node])
-            stay = np.minimum(table[:, here], [now[node][c] for c in here]) @ (memory[here] + 1)
-            j = int(np.where(rest > 0, stay, 0).argmax())
-            if rest[j] and stay[j]:
-                matched[node] = loads[j]
-                rest[j] -= 1
-                left[loads[j]] -= 1
-    others = (load for load in loads for _ in range(left[load]))
-    free = (node for node in nodes if node not in matched)
-    matched.update(zip(free, others, strict=False))
-    return [(node, matched[node]) for node in nodes if node in matched]
