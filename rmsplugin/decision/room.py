@@ -193,14 +193,10 @@ class NodeRoom:
         Returns:
             The room, and who of ``optional`` (vjob names) finds no place any more; None if another one does not.
         """
-        pinned = self.site.pinned
-        loosened = {name: nodes for name, nodes in pinned.items() if name not in optional}
-        if item.name in pinned or len(loosened) < len(pinned):
-            room = NodeRoom(replace(self.site, pinned=loosened))
-            for member in self.pinned:
-                if member.name in loosened:
-                    room.reserve(member, loosened[member.name])
-            left = self.site.in_order([item, *(member for member in self.members if member.name not in loosened)])
+        unpinned = {name: nodes for name, nodes in self.site.pinned.items() if name not in optional}
+        if item.name in self.site.pinned or len(unpinned) < len(self.site.pinned):
+            room = self._only_pinned(unpinned)
+            left = self.site.in_order([item, *(member for member in self.members if member.name not in unpinned)])
         else:
             if not optional and not self._free.holds(self.site.demands[item.name]):
                 return None  # sums alone refuse most candidates of a full cluster
@@ -218,6 +214,14 @@ class NodeRoom:
                     return None
                 dropped.append(member)
         return room, dropped
+
+    def _only_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> NodeRoom:
+        """The same nodes with only those members on them that are ``pinned``, there."""
+        room = NodeRoom(replace(self.site, pinned=pinned))
+        for member in self.pinned:
+            if member.name in pinned:
+                room.reserve(member, pinned[member.name])
+        return room
 
     def _copy(self) -> NodeRoom:
         copy = object.__new__(NodeRoom)
