@@ -189,11 +189,21 @@ class Cycle:
             seen.taken - heard,
             context.settings.engine.orphan_s,
             gone,
+            self._copies(vms, seen),
         )
         if directive is None or vjob.job_id in jobs.found:
             return directive
         why = jobs.unknown.get(vjob.job_id) or f"its job has ended: {jobs.ended[vjob.job_id]}, as accounting says"
         return replace(directive, reason=why)
+
+    def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
+        """Nodes on which VMs are seen, by VM name, that are not where they run and where no migration takes them."""
+        found = {
+            vm: node for vm in vms if vm.host and not vm.destination for node in seen.where(vm.name) if node != vm.host
+        }
+        # One that has just been moved may have been seen where it was before.
+        arrival = self._context.ledger.last_arrival
+        return {vm.name: node for vm, node in found.items() if arrival(vm.name, vm.host) < seen.taken}
 
     def _let_through(self, doubtful: list[Held], vjobs: Mapping[int, VJobRow], report: CycleReport) -> list[Held]:
         before = {held.key for held in self.brake.held}
@@ -225,7 +235,7 @@ class Cycle:
             elif kind is OperationKind.SUSPEND and vjob.state is VJobState.RUNNING:
                 self._placing.suspend(vjob, directive.reason, resumes=False)
             else:
-                self._executor.begin(vjob.job_id, kind, directive.reason)
+                self._executor.begin(vjob.job_id, kind, directive.reason, destinations=directive.destinations)
             report.begun.append(f"{kind} {vjob.display_id}: {directive.reason}")
         except Exception as error:
             failures.vjob_failed(vjob.job_id, kind, str(error) or repr(error))

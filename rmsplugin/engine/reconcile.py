@@ -7,8 +7,8 @@ hand (scontrol requeue, suspend, resume, scancel) is noticed here, from what is 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
@@ -34,6 +34,7 @@ class Directive:
     what: OperationKind | RmsAct
     reason: str
     absence: bool = False  # it follows from something that is not seen: too many of these at once are held back
+    destinations: Mapping[str, str] = field(default_factory=dict)  # by VM name, of a migration
 
 
 _AGAIN: dict[VJobState, OperationKind] = {
@@ -51,6 +52,7 @@ def reconcile(
     silent_s: float,
     orphan_s: float,
     gone: Collection[str] = (),
+    copies: Mapping[str, str] | None = None,
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -62,6 +64,7 @@ def reconcile(
         silent_s: for how long its wrapper gave no sign of life to a running engine.
         orphan_s: how long it may be silent.
         gone: nodes that are gone, as somebody said who can know.
+        copies: nodes other than their hosts on which its VMs are seen, by VM name.
 
     Returns:
         What to do, or None if all agree.
@@ -75,7 +78,7 @@ def reconcile(
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
             return _lost(missing, gone)
-        return _running(vms, job, silent_s, orphan_s)
+        return _running(vms, job, silent_s, orphan_s, copies or {})
     if vjob.state is VJobState.SLEEPING:
         return _sleeping(job)
     return _waiting(vjob, job)
@@ -106,9 +109,15 @@ def _lost(missing: Sequence[VMRow], gone: Collection[str]) -> Directive:
     return Directive(OperationKind.RESTART, reason, absence=True)
 
 
-def _running(vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float) -> Directive | None:
+def _running(
+    vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float, copies: Mapping[str, str]
+) -> Directive | None:
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
+    if copies:
+        # What a migration has left, to a node that did not answer then: as if it had not ended.
+        where = ", ".join(f"{name} on {node}" for name, node in sorted(copies.items()))
+        return Directive(OperationKind.MIGRATE, f"seen where it should not be: {where}", destinations=copies)
     if job.state is JobState.PENDING:
         return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
     if job.state is JobState.SUSPENDED:

@@ -128,6 +128,40 @@ def test_vms_that_are_destroyed_or_panic_begin_again_and_a_libvirtd_restarted_in
     nothing_left(cluster, [dies, panics, moves])
 
 
+def test_a_libvirtd_killed_at_the_very_end_of_a_migration_leaves_one_copy_that_runs(cluster: Cluster) -> None:
+    wait_rooms(cluster)
+    job = count(cluster)
+    wait_number(cluster, job, 2)
+    vm, source = f"vjob{job}-0", host_of(cluster, job)
+    cluster.ok("virsh", "migrate-setspeed", vm, "8", host=source)
+    cluster.plugin("migrate", str(job), "--no-wait")
+    cluster.wait_action(job, "migrate")
+    [[to]] = ledger(cluster, "select destination from vms where job_id = ?", job)
+
+    def is_paused(node: str) -> bool:
+        return cluster.run("virsh", "domstate", "--reason", vm, host=node).out.strip() == "paused (migrating)"
+
+    cluster.wait("its destination to be prepared", lambda: is_paused(to), 60)
+    # QEMU goes on; the libvirtd of the source waits for that of the destination to finish, and is killed then.
+    assert cluster.manage("kill", to, "libvirtd", "--signal", "STOP").code == 0
+    try:
+        cluster.wait("its source to have sent all", lambda: is_paused(source), 120, every_s=0.05)
+        cluster.kill(source, "libvirtd")
+        assert sorted(cluster.qemus(job)) == sorted([source, to])
+        cluster.start(source, "libvirtd")
+    finally:
+        assert cluster.manage("kill", to, "libvirtd", "--signal", "CONT").code == 0
+    wait_node(cluster, source, answers=True)
+    wait_node(cluster, to, answers=True)
+    settled = "select count(*) from vms where job_id = ? and destination = ''"
+    cluster.wait("its migration to end", lambda: ledger(cluster, settled, job) == [(1,)], 180)
+    assert cluster.qemus(job) == [host_of(cluster, job)], cluster.events(job)
+    assert "let-run" in cluster.events(job)
+    unharmed(cluster, job)
+    finish(cluster, job)
+    nothing_left(cluster, [job])
+
+
 def test_a_silent_node_costs_nothing_and_a_dead_one_a_new_start_once_its_power_is_off(cluster: Cluster) -> None:
     wait_rooms(cluster)
     job = count(cluster)

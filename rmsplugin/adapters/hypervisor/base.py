@@ -184,6 +184,11 @@ class Hypervisor(Protocol):
         On failure the VM runs on at ``source``, and so it does when its time is over: the migration is aborted then. A
         VM that is on neither raises NotFoundError.
 
+        It never runs on both (I1): on ``destination`` it is let run when nothing of it is left on ``source``. After a
+        failure of a hypervisor itself, which is mostly an UnavailableError, and after one of the caller, it has to be
+        observed what is left: the VM on either of them, running or PAUSED, or the same VM on both, of which one runs at
+        most; on ``source`` it is never behind what is PAUSED on ``destination``.
+
         Not so once a migration has gone over to post-copy: the VM runs on ``destination`` then, and nothing aborts it
         any more. What has become of it past its time has to be observed; when it breaks off, the VM is lost, and what
         is left of it is POSTCOPY_FAILED (OperationFailedError).

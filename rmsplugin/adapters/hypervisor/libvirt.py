@@ -24,6 +24,8 @@ from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_u
 from rmsplugin.adapters.hypervisor.libvirt_link import Call, start_event_loop
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import (
+    HELD,
+    MIGRATE_FLAGS,
     JobProgress,
     job_progress,
     offered_domain_type,
@@ -50,13 +52,6 @@ _ABORT_GRACE_S = 20.0
 #: much of its time is over.
 _POSTCOPY_ITERATION = 4
 _POSTCOPY_SHARE = 0.5
-
-_CONVERGE_FLAGS = {
-    # QEMU slows the guest down only when the memory is written faster than it can be sent.
-    "auto-converge": libvirt.VIR_MIGRATE_AUTO_CONVERGE,
-    "post-copy": libvirt.VIR_MIGRATE_POSTCOPY,
-    "abort": 0,
-}
 
 
 class LibvirtHypervisor:
@@ -272,7 +267,7 @@ class LibvirtHypervisor:
             libvirt.VIR_MIGRATE_LIVE
             | libvirt.VIR_MIGRATE_PEER2PEER
             | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-            | _CONVERGE_FLAGS[self._migrate_converge]
+            | MIGRATE_FLAGS[self._migrate_converge]
             | (libvirt.VIR_MIGRATE_TLS if self._migrate_tls else 0)
         )
         uri = self._migrate_uri_template.format(node=destination)
@@ -290,6 +285,8 @@ class LibvirtHypervisor:
             if self._is_gone(destination, name):
                 self._keep_running(source, name, before)
             raise
+        if flags & HELD and before is VMPower.RUNNING:
+            self.unpause(destination, name, timeout_s=self._nodes.call_timeout_s)
         if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
 

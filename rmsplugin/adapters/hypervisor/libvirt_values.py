@@ -1,4 +1,4 @@
-"""What libvirt's values mean: capabilities, states, jobs and statistics of domains."""
+"""What libvirt's values mean: capabilities, flags of migrations, states, jobs and statistics of domains."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from typing import Any
 import libvirt
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.adapters.hypervisor.base import Converge, VMPower, VMStatistics
 
 _POSTCOPY_FAILED = {
     (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED),
     (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED),
+}
+
+#: The VM stands still at its destination until it is let run there, when it is gone from its source. libvirt itself
+#: would let it run before its source has heard of it, and run on at the source when that never hears (I1).
+HELD: int = libvirt.VIR_MIGRATE_PAUSED
+
+MIGRATE_FLAGS: dict[Converge, int] = {
+    # QEMU slows the guest down only when the memory is written faster than it can be sent.
+    "auto-converge": libvirt.VIR_MIGRATE_AUTO_CONVERGE | HELD,
+    # It has to run at its destination while the rest of its memory comes.
+    "post-copy": libvirt.VIR_MIGRATE_POSTCOPY,
+    "abort": HELD,
 }
 
 

@@ -292,6 +292,9 @@ class SimulatedHypervisor:
             if guest.power is power:
                 return
             guest.refuse_half()
+            others = [other for other in self.where(name) if other != node]
+            if power is VMPower.RUNNING and others:
+                self.machines.breach(f"I1: {name} would run on {node} while it is on {', '.join(others)}")
         self._act(method, name, timeout_s, None, partial(self.machines.become, node, name, power), lambda: None)
 
     def migrate(
@@ -309,14 +312,18 @@ class SimulatedHypervisor:
                 raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
             guest.refuse_half()
             guest.refuse_busy()
+            if name in self.machines.vms[destination]:
+                raise OperationFailedError(f"{name} is on {destination} already, and on {source}")
             self.machines.place(destination, guest.spec, moving_from=source)
             power_before = guest.power
             guest.job_running = True
             writing = name in self._writing
 
-        def succeed() -> None:
+        def arrive(power: VMPower) -> None:
             self.machines.remove(source, name)
-            self.machines.become(destination, name, power_before)
+            self.machines.become(destination, name, power)
+
+        succeed = partial(arrive, power_before)
 
         def fail() -> None:
             self.machines.remove(destination, name)
@@ -347,6 +354,8 @@ class SimulatedHypervisor:
             total=guest.spec.memory_mib * MIB,
             lasts=lasts if writing else 1.0,
             half_way=go_over if writing and self.converge == "post-copy" else None,
+            # Who lets it run there is the caller.
+            alone=None if self.converge == "post-copy" else partial(arrive, VMPower.PAUSED),
         )
 
     def abort_job(self, node: str, name: str) -> None:
@@ -384,16 +393,18 @@ class SimulatedHypervisor:
         total: int = 0,
         lasts: float = 1.0,
         half_way: Callable[[], None] | None = None,
+        alone: Callable[[], None] | None = None,
     ) -> None:
         """Let the second half of an action happen, after its duration; the first half is done.
 
-        It ``lasts`` so many times as long as that of others. ``half_way`` is called when half of it is over.
+        It ``lasts`` so many times as long as that of others. ``half_way`` is called when half of it is over. ``alone``
+        is how it succeeds if its caller is no more, where that makes a difference.
         """
         usual_s = self.durations_s.get(method, 0.0)
         duration_s = usual_s * lasts if math.isfinite(lasts) else math.inf
         with self._lock:
             # Whatever kills the caller from here on leaves the hypervisor to conclude by itself.
-            self.pending[method, vm] = _Pending(succeed, fail)
+            self.pending[method, vm] = _Pending(alone or succeed, fail)
         self.faults.call_hook(method, Point.DURING, vm)
         self._sleep(min(duration_s, timeout_s) / 2)
         if progress:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.engine.absence import has
 from rmsplugin.engine.gone import end_vm
+from rmsplugin.engine.operations.one_copy import leave_one, power_of
 from rmsplugin.engine.operations.resume import drop_config_quietly
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
-from rmsplugin.errors import LostStateError, OperationFailedError
+from rmsplugin.errors import LostStateError, OperationFailedError, UnavailableError
 
 
 def migrate(task: Task) -> None:
@@ -29,6 +30,10 @@ def _migrate(task: Task, vm: VMRow) -> None:
         return
     settle_jobs(task, source, vm.name)
     _require_whole(task, vm)
+    if _broke_off(task, vm):
+        if _conclude(task, vm) != destination:
+            raise OperationFailedError(f"{vm.name} stays on {source}: its migration to {destination} had broken off")
+        return
     try:
         with task.action("migrate", vm, source=source, destination=destination) as progress:
             put_config(task, vm, destination)
@@ -40,14 +45,33 @@ def _migrate(task: Task, vm: VMRow) -> None:
                 progress=progress,
             )
     finally:
-        # Believe what is seen, not what the call returned: it may have arrived although the call failed. One that is
-        # at its source with nothing under way has not left, whether or not its destination can be asked.
+        # Believe what is seen, not what the call returned: it may have arrived although the call failed.
         settle_jobs(task, source, vm.name)
         if not _is_half(task, vm, source):
-            arrived = not _seen_at(task, vm, source) and _seen_at(task, vm, destination)
-            context.ledger.update_vm(vm.name, host=destination if arrived else source, destination="")
-            drop_config_quietly(task, vm, source if arrived else destination)
-    task.event("migrated", f"{vm.name} runs on {destination}", vm=vm.name, node=destination)
+            _conclude(task, vm)
+
+
+def _broke_off(task: Task, vm: VMRow) -> bool:
+    """Whether an earlier migration has left the VM paused at its source, or two whole copies of it."""
+    here = power_of(task, vm, vm.host)
+    if here in (None, VMPower.POSTCOPY_FAILED):
+        return False
+    if here is VMPower.PAUSED:
+        return True
+    try:
+        return has(task.context, vm.destination, vm)
+    except UnavailableError:
+        return False  # which the migration itself will tell
+
+
+def _conclude(task: Task, vm: VMRow) -> str:
+    """Record where the VM is now, of which one copy is left that runs; returns where."""
+    node = leave_one(task, vm)
+    task.context.ledger.update_vm(vm.name, host=node, destination="")
+    drop_config_quietly(task, vm, vm.host if node == vm.destination else vm.destination)
+    if node == vm.destination:
+        task.event("migrated", f"{vm.name} runs on {node}", vm=vm.name, node=node)
+    return node
 
 
 def _follow(task: Task, vm: VMRow) -> None:
@@ -57,11 +81,10 @@ def _follow(task: Task, vm: VMRow) -> None:
     found = context.hypervisor.list_vms(vm.destination).get(vm.name)
     if found is not None and found.power is VMPower.POSTCOPY_FAILED:
         raise LostStateError(f"{vm.host}, which is gone, had a part of the memory of {vm.name}")
-    if found is None or found.power is not VMPower.RUNNING:
+    if found is None:
         raise OperationFailedError(f"{vm.host} is gone, and {vm.name} does not run on {vm.destination}")
     end_vm(context, vm.host, vm)
-    context.ledger.update_vm(vm.name, host=vm.destination, destination="")
-    task.event("migrated", f"{vm.name} runs on {vm.destination}", vm=vm.name, node=vm.destination)
+    _conclude(task, vm)
 
 
 def _require_whole(task: Task, vm: VMRow) -> None:
@@ -79,7 +102,3 @@ def _require_whole(task: Task, vm: VMRow) -> None:
 def _is_half(task: Task, vm: VMRow, node: str) -> bool:
     found = task.context.hypervisor.list_vms(node).get(vm.name)
     return found is not None and found.power is VMPower.POSTCOPY_FAILED
-
-
-def _seen_at(task: Task, vm: VMRow, node: str) -> bool:
-    return vm.name in task.context.hypervisor.list_vms(node)

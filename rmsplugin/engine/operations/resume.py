@@ -56,7 +56,7 @@ def resume(task: Task) -> None:
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
         _drop_state_quietly(task, vm)
-    task.each(task.vms(), lambda vm: _set_clock(task, vm))
+    task.each(task.vms(), lambda vm: set_clock(task, vm))
     if current_job(task).state is JobState.SUSPENDED:
         context.rms.resume(task.job_id)
     context.ledger.transition(
@@ -194,7 +194,7 @@ def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
         return
 
 
-def _set_clock(task: Task, vm: VMRow) -> None:
+def set_clock(task: Task, vm: VMRow) -> None:
     """The guest's clock stood still while it slept."""
     for attempt in range(_CLOCK_ATTEMPTS):
         try:
