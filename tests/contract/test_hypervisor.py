@@ -976,6 +976,24 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
 
 
 @only_libvirt
+def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot(world)
+    seen: list[tuple[VMPower | None, VMPower | None]] = []
+    unpause = world.hypervisor.unpause
+
+    def look_first(node: str, name: str, *, timeout_s: float) -> None:
+        seen.append((power(world, A), power(world, B)))
+        unpause(node, name, timeout_s=timeout_s)
+
+    monkeypatch.setattr(world.hypervisor, "unpause", look_first)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert seen == [(None, VMPower.PAUSED)]
+    assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+
+
+@only_libvirt
 def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
     boot_up(world)
