@@ -7,6 +7,7 @@ The neighbourhood grows until there is a place for all (large neighbourhood sear
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,24 +132,27 @@ class Repair:
 
     # -- exactly -------------------------------------------------------------------------------------------------------
 
-    def by_program(self, search: Search) -> Repaired | None:
-        """Pack a growing neighbourhood anew, moving as little memory as possible; None if that finds no place."""
-        budget = Budget(search)
+    def by_program(self, search: Search, worth_mib: float = math.inf) -> Repaired | None:
+        """Pack a growing neighbourhood anew, moving as little memory as possible; None if that finds no place.
+
+        It grows until there is a place for all, and no more than ``worth_mib`` moves for that.
+        """
+        budget, best = Budget(search), None
         ranked = self._ranked()
         size = len(self._overloaded) + _NEIGHBOURS
         while not budget.exhausted:
             program = _Program(self, ranked[:size])
             if program.pairs > _MOST_PAIRS:
-                return None
+                break
             is_last = size >= len(ranked)
             budget.charge(VARIABLE * program.pairs)
             found = program.solve(budget, 1.0 if is_last else 0.5)
             if found is not None:
-                return self._repaired(found)
-            if is_last:
-                return None
+                best = min(best or self._repaired(found), self._repaired(found), key=lambda each: each.moved_mib)
+            if is_last or (best is not None and best.moved_mib <= worth_mib):
+                break
             size += (size - len(self._overloaded)) * (_GROWTH - 1)
-        return None
+        return best
 
     def _ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
