@@ -22,7 +22,7 @@ from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom
-from rmsplugin.decision.switching import Round
+from rmsplugin.decision.switching import KEPT, Round
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
@@ -98,8 +98,7 @@ def _once(
     running = _names(kept.room)
     for vjob in draft.others:
         if vjob.name in running:
-            words = "runs, and nobody ahead of it may take its room"
-            draft.runs(vjob, Reason(ReasonCode.KEPT, words))
+            draft.runs(vjob, KEPT)
     if not start:
         words = f"does not start: the decision did not settle in {parameters.rounds} rounds"
         for vjob in draft.others:
