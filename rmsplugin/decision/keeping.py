@@ -54,6 +54,9 @@ def _unless_dearer(draft: Draft, site: Site, running: list[VJob], found: Near) -
     gone = _in_the_way(site, running, {vjob.name for vjob in draft.musts}) if found.moved_mib else None
     if not gone or found.moved_mib <= price_mib(gone):
         return found
+    found = near(site, running, worth_mib=price_mib(gone)) or found
+    if found.moved_mib <= price_mib(gone):
+        return found
     rest = near(site, [vjob for vjob in running if vjob not in gone])
     if rest is None:
         return found

@@ -21,8 +21,8 @@ from rmsplugin.decision.keeping import Kept
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import Effort
-from rmsplugin.decision.switching import Round
+from rmsplugin.decision.room import Effort, NodeRoom
+from rmsplugin.decision.switching import KEPT, Round
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
@@ -95,11 +95,10 @@ def _once(
     draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
-    running = {vjob.name for vjob in kept.room.members}
+    running = _names(kept.room)
     for vjob in draft.others:
         if vjob.name in running:
-            words = "runs, and nobody ahead of it may take its room"
-            draft.runs(vjob, Reason(ReasonCode.KEPT, words))
+            draft.runs(vjob, KEPT)
     if not start:
         words = f"does not start: the decision did not settle in {parameters.rounds} rounds"
         for vjob in draft.others:
@@ -113,9 +112,16 @@ def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
     """Let the ready ones start; if that asks for too many migrations, only beside those that run where these are."""
     walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
-    placement = walk.placement()
+    if kept.near is not None and _names(walk.room) == _names(kept.near):
+        placement: Mapping[str, str] | None = kept.near.placement  # nobody came, nobody went
+    else:
+        placement = walk.placement()
     if placement is None and kept.near is not None and not draft.effort.is_spent:
         walk = Round(draft.copy(), kept.near, parameters, kept.moved_mib, near_only=True)
         walk.walk()
         placement = walk.placement()
     return walk.draft.decision("mixed", placement or walk.room.placement)
+
+
+def _names(room: NodeRoom) -> set[str]:
+    return {vjob.name for vjob in room.members}

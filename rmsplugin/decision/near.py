@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,13 +28,14 @@ def price_mib(vjobs: Iterable[VJob]) -> int:
     return 2 * sum(vjob.demand.memory_mib for vjob in vjobs)
 
 
-def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Near | None:
+def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_mib: float = math.inf) -> Near | None:
     """Look for a room with all these vjobs in it, starting from where their VMs are; who is pinned stays there.
 
     Args:
         site: nodes, and who is pinned.
         vjobs: who shall run.
         search: limits of the solver that is started where best fit fails; None: as ``site.effort`` has checks left.
+        worth_mib: where best fit moves more than that, the solver looks for a room for which less moves.
 
     Returns:
         The room; None if none was found.
@@ -47,9 +49,11 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None) -> Nea
     current = {vm.name: locations[vm.name].node for vjob in free for vm in vjob.vms}
     repair = Repair(items_of(free), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
     found = repair.by_best_fit()
-    if found is None:
+    if found is None or found.moved_mib > worth_mib:
         search = search or effort.next_check()
-        found = None if search is None else repair.by_program(search)
+        better = None if search is None else repair.by_program(search, worth_mib)
+        if better is not None and (found is None or better.moved_mib < found.moved_mib):
+            found = better
     if found is None:
         return None
     pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}

@@ -132,7 +132,7 @@ class NodeRoom:
         self.packed: list[VJob] = []
         self.placement: dict[str, str] = {}
         self._packing = FirstFit.on(site.configuration.nodes)
-        self._free = self._packing.total_free
+        self._free: Resources | None = None  # on all nodes together; None: not summed up yet
         self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # so many packed members are in it
@@ -156,7 +156,7 @@ class NodeRoom:
         """Take what a vjob's VMs demand where they are, whether or not there is room."""
         for vm in vjob.vms:
             self._packing.take(vm, placement[vm.name])
-        self._free = self._packing.total_free
+        self._free = None
         self._free_on = {}
         self.placement.update(placement)
         self.pinned.append(vjob)
@@ -164,14 +164,15 @@ class NodeRoom:
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""
         demand = self.site.demands[vjob.name]
-        if not self._free.holds(demand):
+        free = self.free
+        if not free.holds(demand):
             return False
         self.site.effort.left -= len(vjob.vms)
         restricted = vjob.nodes is not None or vjob.exclude
         placed = self._packing.place(vjob.vms, vjob.allows if restricted else None)
         if placed is None:
             return False
-        self._free -= demand
+        self._free = free - demand
         self._free_on = {}
         self.placement.update(placed)
         self.packed.append(vjob)
@@ -198,7 +199,7 @@ class NodeRoom:
             room = self._only_pinned(unpinned)
             left = self.site.in_order([item, *(member for member in self.members if member.name not in unpinned)])
         else:
-            if not optional and not self._free.holds(self.site.demands[item.name]):
+            if not optional and not self.free.holds(self.site.demands[item.name]):
                 return None  # sums alone refuse most candidates of a full cluster
             ahead, count = self.ahead_of(item), self._ahead_count
             if not ahead.append(item):
@@ -267,12 +268,14 @@ class NodeRoom:
     @property
     def free(self) -> Resources:
         """What is free on all nodes that are up together."""
+        if self._free is None:
+            self._free = self._packing.total_free
         return self._free
 
     def free_for(self, vjob: VJob) -> Resources:
         """What is free on all the nodes together that a vjob may use."""
         if vjob.nodes is None and not vjob.exclude:
-            return self._free
+            return self.free
         nodes = (vjob.nodes, vjob.exclude)
         if nodes not in self._free_on:
             allowed = (name for name in self.site.up if vjob.allows(name))

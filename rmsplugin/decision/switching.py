@@ -45,6 +45,8 @@ class Round:
     near_only: bool = False  # whoever starts does so beside those that run, most of them where they are
     reservation: Reservation[VJob] | None = None
     protected: frozenset[str] = field(init=False)
+    permits: dict[str, Reason] = field(default_factory=dict)  # of those that start at the expense of others
+    made_way: dict[str, VJob] = field(default_factory=dict)  # name of who is suspended, and for whom
 
     def __post_init__(self) -> None:
         self.protected = frozenset(vjob.name for vjob in self.draft.musts)
@@ -55,6 +57,8 @@ class Round:
         settled |= {name for name, why in self.draft.reasons.items() if why.code is ReasonCode.DOES_NOT_PAY}
         effort = self.room.site.effort
         for vjob in self.draft.others:
+            if vjob.name in self.made_way:
+                self._spare(vjob)
             if vjob.name in settled:
                 continue
             if effort.is_spent and vjob.name not in self.draft.reasons:
@@ -186,15 +190,31 @@ class Round:
         else:
             self.room = room
             self.worth_mib += price_mib([vjob])
-        victims = [victim for victim in victims if not self._take_near(victim)]
+        self.permits[vjob.name] = permit
+        for victim in victims:
+            if not self._take_near(victim):
+                self.made_way[victim.name] = vjob
+                words = f"its room is needed by {vjob.name}, which is ahead of it"
+                self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
+        self._runs_instead(vjob)
+        return None
+
+    def _runs_instead(self, vjob: VJob) -> None:
+        """Say that one runs, and at whose expense."""
+        permit = self.permits[vjob.name]
+        victims = [each for each in self.draft.others if self.made_way.get(each.name) is vjob]
         if victims:
             whom = names(victims)
             permit = Reason(ReasonCode.PREEMPTS, f"takes the room of {whom} behind it", {"victims": whom})
         self.draft.runs(vjob, permit)
-        for victim in victims:
-            words = f"its room is needed by {vjob.name}, which is ahead of it"
-            self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, {"by": vjob.name}))
-        return None
+
+    def _spare(self, victim: VJob) -> None:
+        """Let one that made way run on if there is room now that all ahead of it are placed: before any behind it."""
+        if self._take_near(victim):
+            self.draft.runs(victim, KEPT)
+            self._runs_instead(self.made_way.pop(victim.name))
+            if self.reservation is not None:
+                self.reservation.takes_beside(victim)
 
     def _place(self, vjob: VJob, candidates: list[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
         """Find room for one, and who of those behind it finds none then: in queue order, so that the last give way."""
@@ -252,6 +272,9 @@ class Round:
         ahead = self.room.anew(each for each in self.room.members if each.name not in gone) if gone else None
         return no_room(vjob, ahead or self.room, "free beside those ahead of it and those that keep running")
 
+
+#: Of whoever runs on.
+KEPT = Reason(ReasonCode.KEPT, "runs, and nobody ahead of it may take its room")
 
 #: Codes of reasons to start.
 _STARTS = frozenset({ReasonCode.FITS, ReasonCode.BACKFILLED, ReasonCode.FILLS_HOLE})

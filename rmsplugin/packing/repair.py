@@ -7,6 +7,7 @@ The neighbourhood grows until there is a place for all (large neighbourhood sear
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,21 +59,27 @@ class Repair:
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
         sizes = [(node.capacity.centi_cpus, node.capacity.memory_mib) for node in self._nodes]
         self.capacity: _Ints = np.array(sizes, dtype=np.int64).reshape(-1, 2)
-        self._free = self.capacity.copy()
         self._current = current
         self._masks: dict[_Rule, npt.NDArray[np.bool_]] = {}
         self.on: list[list[Item]] = [[] for _ in self._nodes]
         self.homeless: list[Item] = []
+        taken = [[0, 0] for _ in self._nodes]
         for item in items:
             here = self._index.get(current.get(item.vm.name, ""))
-            if here is None or not self.mask(_rule(item))[here]:
+            if here is None or not self._may_be(item, here):
                 self.homeless.append(item)
             else:
                 self.on[here].append(item)
-                self._free[here] -= _demand(item.vm)
+                taken[here][0] += item.vm.demand.centi_cpus
+                taken[here][1] += item.vm.demand.memory_mib
+        self._free = self.capacity - np.array(taken, dtype=np.int64).reshape(-1, 2)
         self._overloaded = np.flatnonzero((self._free < 0).any(axis=1))
         # How much of an average node an amount is: what makes CPUs and memory comparable.
         self._weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
+
+    def _may_be(self, item: Item, node: int) -> bool:
+        """Whether a VM may be on a node; nearly all may be anywhere, and there are tens of thousands of them."""
+        return (item.nodes is None and not item.exclude) or bool(self.mask(_rule(item))[node])
 
     # -- greedily ------------------------------------------------------------------------------------------------------
 
@@ -131,24 +138,27 @@ class Repair:
 
     # -- exactly -------------------------------------------------------------------------------------------------------
 
-    def by_program(self, search: Search) -> Repaired | None:
-        """Pack a growing neighbourhood anew, moving as little memory as possible; None if that finds no place."""
-        budget = Budget(search)
+    def by_program(self, search: Search, worth_mib: float = math.inf) -> Repaired | None:
+        """Pack a growing neighbourhood anew, moving as little memory as possible; None if that finds no place.
+
+        It grows until there is a place for all, and no more than ``worth_mib`` moves for that.
+        """
+        budget, best = Budget(search), None
         ranked = self._ranked()
         size = len(self._overloaded) + _NEIGHBOURS
         while not budget.exhausted:
             program = _Program(self, ranked[:size])
             if program.pairs > _MOST_PAIRS:
-                return None
+                break
             is_last = size >= len(ranked)
             budget.charge(VARIABLE * program.pairs)
             found = program.solve(budget, 1.0 if is_last else 0.5)
             if found is not None:
-                return self._repaired(found)
-            if is_last:
-                return None
+                best = min(best or self._repaired(found), self._repaired(found), key=lambda each: each.moved_mib)
+            if is_last or (best is not None and best.moved_mib <= worth_mib):
+                break
             size += (size - len(self._overloaded)) * (_GROWTH - 1)
-        return None
+        return best
 
     def _ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
@@ -162,7 +172,7 @@ class Repair:
     def _repaired(self, placed: Mapping[str, int]) -> Repaired:
         assignment = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
         assignment |= {name: self._nodes[i].name for name, i in placed.items()}
-        items = [*self.homeless, *(item for here in self.on for item in here)]
+        items = [*self.homeless, *(item for here in self.on for item in here if item.vm.name in placed)]
         moved = sum(
             item.vm.demand.memory_mib
             for item in items

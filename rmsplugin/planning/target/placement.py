@@ -2,9 +2,10 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else columns, all that single nodes may hold, are chosen for all nodes at once, with a bound
-(``whole``). While the gap is open and time is left, the integer program widens the choice to all VMs (``levels``), or
-on clusters that are too large for it block after block is solved (``neighbourhood``). Every answer is judged by the
+solver is started. Else, in a large cluster, the nodes that act are placed anew beside some that have room (``nearby``);
+and columns, all that single nodes may hold, are chosen for all nodes at once, with a bound (``whole``). While the gap
+is open and time is left, the integer program widens the choice to all VMs (``levels``), or on clusters that are too
+large for it block after block is solved (``neighbourhood``). Every answer is judged by the
 plan that the planner makes of it; the cheapest wins, whoever found it. docs/planner.md has the way in a picture.
 """
 
@@ -26,6 +27,7 @@ from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
 from rmsplugin.planning.target.keep import Kept, keep
 from rmsplugin.planning.target.levels import bound_levels, search_levels
+from rmsplugin.planning.target.nearby import improve_nearby
 from rmsplugin.planning.target.neighbourhood import BLOCK, improve_by_blocks
 from rmsplugin.planning.target.replacement import Replacement, replacement
 from rmsplugin.planning.target.settle import reorder, settle
@@ -150,6 +152,10 @@ def _widen(
 ) -> int:
     """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
+    if not is_small and incumbent.most_nodes is None:
+        part = budget.part(_FIRST_SHARE)
+        improve_nearby(problem, kept, incumbent, part)
+        budget.give_back(part)
     part = budget.part(_SMALL_SHARE if is_small else 1.0)
     bound = search_whole(problem, incumbent, part, search) if incumbent.most_nodes is None else 0
     budget.give_back(part)

@@ -46,6 +46,7 @@ class Solved:
     lower_bound: int
     infeasible: bool  # proven: nothing meets the constraints
     seconds: float
+    units: float  # the same, deterministic
     has_detours: bool = False  # the counts cost so little only with detours
 
 
@@ -192,11 +193,11 @@ class Program:
         found = solve(self._model, search, hint, 0.0 if self._scope is Scope.DIRECT else _TIE)
         bound = problem.fixed_cost + found.lower_bound * self._terms.unit
         if found.values is None or found.objective is None or self._scope is Scope.POOLED:
-            return Solved(None, None, bound, found.infeasible, found.seconds)
+            return Solved(None, None, bound, found.infeasible, found.seconds, found.units)
         counts = Counts.empty(len(problem.places))
         self._terms.read(found.values, counts, range(len(problem.places)))
         early = [group for group, variable in self._group_early.items() if round(found.values[variable])]
         counts.early_groups = frozenset(early)
         cost = problem.fixed_cost + found.objective * self._terms.unit
         has_detours = any(round(found.values[each]) for each in self._detours)
-        return Solved(counts, cost, bound, False, found.seconds, has_detours)
+        return Solved(counts, cost, bound, False, found.seconds, found.units, has_detours)

@@ -14,6 +14,9 @@ from rmsplugin.packing.search import Search
 #: Nodes of the search tree for one unit of a deterministic limit: about a second's worth on the papers' clusters.
 _TREE_NODES_PER_UNIT = 200
 
+#: Iterations of the simplex method that count as a unit.
+_ITERATIONS_PER_UNIT = 10_000
+
 #: What floating point may have added to a bound of the solver, relative to its size.
 _BOUND_TOLERANCE = 1e-6
 
@@ -33,6 +36,7 @@ class Solution:
     lower_bound: int  # 0 if nothing is proven: no objective is negative
     infeasible: bool  # proven
     seconds: float
+    units: float  # the same, deterministic
 
 
 def solve(
@@ -62,12 +66,14 @@ def solve(
     about = mathopt.ModelSolveParameters(solution_hints=hints)
     result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=about)
     seconds = result.solve_time().total_seconds()
+    about_nodes = result.solve_stats.node_count / _TREE_NODES_PER_UNIT
+    units = max(about_nodes, result.solve_stats.simplex_iterations / _ITERATIONS_PER_UNIT)
     bound = round_up(result.best_objective_bound() - fraction)
     if not result.has_primal_feasible_solution():
         infeasible = result.termination.reason is mathopt.TerminationReason.INFEASIBLE
-        return Solution(None, None, bound, infeasible, seconds)
+        return Solution(None, None, bound, infeasible, seconds, units)
     objective = math.floor(result.objective_value() + _NEARLY)
-    return Solution(result.variable_values(), objective, min(bound, objective), False, seconds)
+    return Solution(result.variable_values(), objective, min(bound, objective), False, seconds, units)
 
 
 def round_up(bound: float) -> int:
