@@ -14,9 +14,6 @@ from rmsplugin.model.elements import VJob
 from rmsplugin.planning.order.moves import NOWHERE, Moves
 from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step, Way
 
-#: Where no more arrivals are blocked than this, the choices are compared one by one.
-_FEW = 64
-
 
 def break_cycles(schedule: Schedule) -> list[Step]:
     """Choose bypasses for a schedule in which no arrival is feasible.
@@ -38,7 +35,7 @@ def break_cycles(schedule: Schedule) -> list[Step]:
         over_pivot = over_pivot or bool(found)
         if not found:
             asleep = outlook.suspendable()
-            detour = outlook.detour(asleep[0] if asleep else None) if len(outlook.blocked) <= _FEW else None
+            detour = outlook.detour(asleep[0] if asleep else None)
             found = [detour] if detour is not None else outlook.suspends(asleep, forced=not over_pivot)
         if not found:
             break  # what is blocked waits for a pivot that others take now: better than to suspend who must not be
@@ -57,13 +54,7 @@ class _Outlook:
         self._schedule = schedule
         self._chosen: set[int] = set()  # VMs that make a detour in this pool: one action on a VM at a time
         self._free = list(schedule.free)
-        self._spare = _Rooms(  # room that nobody waits for
-            (free - self._wanted(node), node) for node, free in enumerate(schedule.free) if self.moves.up[node]
-        )
         self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
-
-    def _wanted(self, node: int) -> int:
-        return sum(self.moves.demand_on(unit, node) for unit in self.moves.waiting[node] if unit in self.blocked)
 
     def pivots(self) -> list[Step]:
         """Bypass migrations, the smallest VM first, each of which lets something arrive; or one that helps to."""
@@ -104,14 +95,14 @@ class _Outlook:
         return [unit for *_, unit in sorted(choices)]
 
     def suspends(self, choices: list[int], forced: bool) -> list[Step]:
-        """Suspend the first choice, or where many are blocked each that lets something arrive.
+        """Suspend the first choice, and each other that lets something arrive.
 
         VMs of vjobs that are not preemptible are suspended only if ``forced``, one at a time.
         """
         found: list[Step] = []
         for unit in choices:
             preemptible = self.moves.vjobs[unit].preemptible
-            if found and not (preemptible and len(self.blocked) > _FEW):
+            if found and not preemptible:
                 break
             if unit in self.blocked and (preemptible or forced):
                 lacking = self._lacking(self._schedule.place(unit))
@@ -156,18 +147,16 @@ class _Outlook:
         )
 
     def _pivot(self, unit: int) -> int | None:
-        """Best fit among room that nobody waits for, else among any room."""
+        """The node with the least room that is enough."""
         memory, vjob = self.moves.memory[unit], self.moves.vjobs[unit]
         apart = (self._schedule.place(unit), self.moves.destination[unit])
-        pivot = self._spare.best_fit(memory, vjob, self.moves.names, apart)
-        return self._room.best_fit(memory, vjob, self.moves.names, apart) if pivot is None else pivot
+        return self._room.best_fit(memory, vjob, self.moves.names, apart)
 
     def take(self, unit: int, way: Way) -> Step:
         """Choose a bypass, and look what it lets happen."""
         memory = self.moves.memory[unit]
         if way is not ASLEEP:
             self._free[way.pivot] -= memory
-            self._spare.shrink(way.pivot, memory)
             self._room.shrink(way.pivot, memory)
         self._chosen.add(unit)
         step = self._schedule.bypass(unit, way)
