@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from rmsplugin.model.elements import VJob
 from rmsplugin.planning.order.moves import NOWHERE, Moves
-from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step, Way
+from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step
 
 
 def break_cycles(schedule: Schedule) -> list[Step]:
@@ -62,7 +62,7 @@ class _Outlook:
         movers = sorted(
             (self.moves.memory[unit], self.moves.actions[unit].vm.name, unit)
             for unit in self.blocked
-            if self._schedule.place(unit) != NOWHERE and unit not in self._schedule.pivoted
+            if self._schedule.may_pivot(unit)
         )
         partial: list[tuple[int, int, int, int]] = []
         for memory, _, unit in movers:
@@ -74,13 +74,13 @@ class _Outlook:
             if lacking <= memory:
                 pivot = self._pivot(unit)
                 if pivot is not None:
-                    found.append(self.take(unit, Way(pivot)))
+                    found.append(self.take(unit, pivot))
             elif not found:
                 partial.append((lacking - memory, memory, len(partial), unit))
         for *_, unit in sorted(partial) if not found else ():
             pivot = self._pivot(unit)
             if pivot is not None:
-                return [self.take(unit, Way(pivot))]
+                return [self.take(unit, pivot)]
         return found
 
     def suspendable(self) -> list[int]:
@@ -123,13 +123,13 @@ class _Outlook:
             for unit in self.moves.stayers(node):
                 memory = self.moves.memory[unit]
                 fits = lacking <= memory and (most is None or memory < most)
-                if fits and unit not in self._schedule.pivoted and self._pivot(unit) is not None:
+                if fits and self._schedule.may_pivot(unit) and self._pivot(unit) is not None:
                     choices.append((memory, self.moves.actions[unit].vm.name, unit))
         if not choices:
             return None
         unit = min(choices)[-1]
         self._schedule.join(unit)
-        return self.take(unit, Way(self._pivot(unit) or 0))
+        return self.take(unit, self._pivot(unit) or 0)
 
     def _destinations(self, unit: int) -> Iterable[int]:
         return (self.moves.destination[each] for each in self.moves.members(unit))
@@ -152,14 +152,14 @@ class _Outlook:
         apart = (self._schedule.place(unit), self.moves.destination[unit])
         return self._room.best_fit(memory, vjob, self.moves.names, apart)
 
-    def take(self, unit: int, way: Way) -> Step:
+    def take(self, unit: int, pivot: int) -> Step:
         """Choose a bypass, and look what it lets happen."""
         memory = self.moves.memory[unit]
-        if way is not ASLEEP:
-            self._free[way.pivot] -= memory
-            self._room.shrink(way.pivot, memory)
+        if pivot != ASLEEP:
+            self._free[pivot] -= memory
+            self._room.shrink(pivot, memory)
         self._chosen.add(unit)
-        step = self._schedule.bypass(unit, way)
+        step = self._schedule.bypass(unit, pivot)
         self._follow(step.here, memory)
         return step
 
@@ -171,7 +171,7 @@ class _Outlook:
             for unit in self.moves.waiting[nodes.pop()]:
                 if unit not in self.blocked:
                     continue
-                needs = self.moves.needs.get(unit) or ((self.moves.destination[unit], self.moves.memory[unit]),)
+                needs = self.moves.needed(unit)
                 if any(self._free[each] < demand for each, demand in needs):
                     continue
                 self.blocked.remove(unit)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rmsplugin.planning.order.bypass import break_cycles
 from rmsplugin.planning.order.moves import NOWHERE, Moves
-from rmsplugin.planning.order.pools import ASLEEP, Ranking, Schedule, Steering, Way
+from rmsplugin.planning.order.pools import ASLEEP, Ranking, Schedule, Steering
 
 #: All tries together may look at as much as so many plain greedys do.
 _PASSES = 100
@@ -52,7 +52,7 @@ class _Search:
         self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
         self._work = round(_PASSES * self.best.work * effort)
-        self._most_asleep = self.best.asleep[0], self.best.asleep[1]
+        self._most_asleep = self.best.suspended
 
     def _try(self, steering: Steering) -> bool:
         """Whether a steering leads to a cheaper schedule, or to one of fewer actions or pools; that is the best then.
@@ -69,7 +69,7 @@ class _Search:
             return False
         if _worth(schedule) >= _worth(self.best):
             return False
-        if any(mine > most for mine, most in zip(schedule.asleep, self._most_asleep, strict=True)):
+        if any(mine > most for mine, most in zip(schedule.suspended, self._most_asleep, strict=True)):
             return False
         self.best = schedule
         return True
@@ -89,36 +89,36 @@ class _Search:
 
     def early_bypasses(self) -> None:
         """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
-        while self.best.used_ways != self.best.steering.ways:
-            if not self._try(replace(self.best.steering, ways=dict(self.best.used_ways))):
+        while self.best.bypasses != self.best.steering.bypasses:
+            if not self._try(replace(self.best.steering, bypasses=dict(self.best.bypasses))):
                 break
 
     def other_bypasses(self) -> None:
         """Try each VM that migrates as the one to bypass, and leave out each bypass; as long as that helps."""
-        if not self.best.used_ways:
+        if not self.best.bypasses:
             return
         moves = self._moves
         movers = [unit for unit in moves.units if moves.origin[unit] != NOWHERE]
         # Beginning anew, from no bypass at all, finds plans with fewer of them than the greedy's.
-        starts: list[dict[int, Way]] = [dict(self.best.used_ways), {}]
+        starts: list[dict[int, int]] = [dict(self.best.bypasses), {}]
         for start in starts:
             ways, improved = start, True
             while improved:
                 improved = False
                 for changed in self._neighbours(ways, movers):
-                    if self._try(replace(self.best.steering, ways=changed)):
+                    if self._try(replace(self.best.steering, bypasses=changed)):
                         ways, improved = changed, True
                         break
 
-    def _neighbours(self, ways: dict[int, Way], movers: list[int]) -> Iterator[dict[int, Way]]:
+    def _neighbours(self, ways: dict[int, int], movers: list[int]) -> Iterator[dict[int, int]]:
         for unit in ways:
             yield {other: way for other, way in ways.items() if other != unit}
         for unit in sorted(movers, key=lambda unit: (self._moves.memory[unit], unit)):
             for way in (self._pivot(unit), ASLEEP):
-                if ways.get(unit) != way and (way is not ASLEEP or self._moves.vjobs[unit].preemptible):
+                if ways.get(unit) != way and (way != ASLEEP or self._moves.vjobs[unit].preemptible):
                     yield {**ways, unit: way}
 
-    def _pivot(self, unit: int) -> Way:
+    def _pivot(self, unit: int) -> int:
         """The node with the least room that is enough at the start; asleep if there is none."""
         moves = self._moves
         apart = (moves.origin[unit], moves.destination[unit])
@@ -131,7 +131,7 @@ class _Search:
             and moves.vjobs[unit].allows(moves.names[node])
         )
         found = min(rooms, default=None)
-        return ASLEEP if found is None else Way(found[1])
+        return ASLEEP if found is None else found[1]
 
     def caps(self) -> None:
         """Hold back the dear actions of each pool in turn; what helps is kept."""
