@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from rmsplugin.planning.order.bypass import break_cycles
 from rmsplugin.planning.order.moves import NOWHERE, Moves
-from rmsplugin.planning.order.pools import ASLEEP, Ranking, Schedule, Steering
+from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering
+from rmsplugin.planning.order.ranking import Ranking
 
 #: All tries together may look at as much as so many plain greedys do.
 _PASSES = 100

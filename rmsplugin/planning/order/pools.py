@@ -16,6 +16,7 @@ from rmsplugin.model.action import Action, ActionKind, migrate, resume, suspend
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.order.bill import Bill
 from rmsplugin.planning.order.moves import NOWHERE, Moves
+from rmsplugin.planning.order.ranking import Ranking
 
 #: In place of a pivot: the bypass is a suspend, and a resume at the destination.
 ASLEEP = NOWHERE
@@ -48,33 +49,6 @@ class Steering:
 
 #: Chooses bypasses for a schedule in which nothing is feasible; at least one.
 Breaker = Callable[["Schedule"], list[Step]]
-
-
-class Ranking:
-    """In which order the units of a reconfiguration are considered, for each kind of steering.
-
-    Every later action pays the cost of all pools before, whatever its own size: the smallest first takes most of them.
-    """
-
-    def __init__(self, moves: Moves, early: frozenset[str]) -> None:
-        self._moves = moves
-        self._early = early
-        self._by_kind: dict[bool, tuple[list[int], dict[int, int]]] = {}
-
-    def of(self, unblock_first: bool) -> tuple[list[int], dict[int, int]]:
-        """All units in order, and the place of each."""
-        if unblock_first not in self._by_kind:
-            order = sorted(self._moves.units, key=lambda unit: self._key(unit, unblock_first))
-            self._by_kind[unblock_first] = (order, {unit: place for place, unit in enumerate(order)})
-        return self._by_kind[unblock_first]
-
-    def _key(self, unit: int, unblock_first: bool) -> tuple[bool, bool, float, bool, str]:
-        moves, members = self._moves, self._moves.members(unit)
-        early = bool(self._early) and any(moves.actions[each].vm.name in self._early for each in members)
-        origin = moves.origin[unit]
-        unblocks = unblock_first and origin != NOWHERE and moves.wanted(origin) > moves.free[origin]
-        mean = sum(moves.memory[each] for each in members) / len(members)
-        return not early, not unblocks, mean, origin == NOWHERE, moves.actions[unit].vm.name
 
 
 class Schedule:
