@@ -18,7 +18,7 @@ from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.exact import Found, cheapest
 from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.order.remaining import Remaining
-from rmsplugin.planning.order.small import switch_to
+from rmsplugin.planning.order.small import best_order, switch_to
 from rmsplugin.planning.order.switch import NEVER, UNIT, Switch
 from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target.placement import Placed, place
@@ -104,9 +104,11 @@ def test_an_interrupted_search_has_a_bound_that_no_plan_is_below(problem: Proble
 @given(PROBLEMS)
 def test_a_small_plan_is_the_cheapest_of_those_that_suspend_nobody(problem: Problem) -> None:
     source, target = problem
-    moves_of(problem)
-    plan = build_plan(source, target)
-    assert isinstance(plan, Plan)
+    moves = moves_of(problem)
+    greedy = build_plan(source, target)
+    assert isinstance(greedy, Plan)
+    left = iter(range(400))
+    plan = best_order(moves, greedy, (0, 0), lambda _: next(left, None) is not None)
     assert plan.cost <= brute(source, target, sleeps=False)
 
 

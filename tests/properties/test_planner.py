@@ -222,7 +222,7 @@ def test_the_cost_that_is_searched_with_is_the_cost_of_the_plan(instance: Instan
     moves = moves_between(*instance)
     assert isinstance(moves, Moves)
     for effort in (0, 1):
-        schedule, _ = cheapest(moves, effort=effort)
+        schedule = cheapest(moves, effort=effort)
         assert schedule.cost == plan_cost(schedule.actions())
 
 

@@ -22,7 +22,6 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.order import builder
 from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target import generation, neighbourhood, placement
 from rmsplugin.planning.target.block import Block, Spare, cost_of
@@ -226,7 +225,6 @@ def test_blocks_let_a_vjob_resume_early_whose_saved_states_lie_on_more_nodes_tha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(neighbourhood, "BLOCK", 2)
-    monkeypatch.setattr(builder, "_WORK", 0)  # the exact search, which blocks are too large for, finds it by a detour
     nodes = tuple(Node(f"n{i}", Resources(9, 1000)) for i in range(6))
     r, s, o = vjob("r", 700), vjob("s", 400, 400, 400, 400), vjob("o", 800)
     locations = {"r-0": running_on("n0"), "o-0": running_on("n4"), **{f"s-{i}": sleeping_on(f"n{i}") for i in range(4)}}

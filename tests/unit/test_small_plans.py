@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, Location, Node, VJob, running_on
+from rmsplugin.model.elements import VM, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
-from rmsplugin.planning.order.builder import build_plan
-from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target.placement import Placed, place
 
 RUNS, SLEEPS, ENDS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED
@@ -77,10 +75,10 @@ def test_the_cheapest_order_of_ten_migrations_is_found_whatever_they_are_called(
         hops.reverse()
     source = cluster(
         [(8, 12_000)] * 4,
-        [vjob(f"j{i}", (1, memory)) for i, (memory, _, _) in enumerate(hops)],
+        [vjob(f"j{i}", (1, memory), nodes=frozenset({f"n{there}"})) for i, (memory, _, there) in enumerate(hops)],
         [here for _, here, _ in hops],
     )
-    target: dict[str, Location] = {f"j{i}-0": running_on(f"n{there}") for i, (_, _, there) in enumerate(hops)}
-    plan = build_plan(source, target)
-    assert isinstance(plan, Plan)
-    assert plan.cost == 37_000
+    sample = {f"j{i}-0": f"n{there}" for i, (_, _, there) in enumerate(hops)}
+    placed = place(source, dict.fromkeys((vjob.name for vjob in source.vjobs), RUNS), sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.optimal) == (37_000, True)

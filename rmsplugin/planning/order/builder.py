@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
 from rmsplugin.planning.order.improve import cheapest
 from rmsplugin.planning.order.moves import moves_between
-from rmsplugin.planning.order.small import best_order
 from rmsplugin.planning.plan import Plan, Unreachable
-
-#: Candidates that the exact search looks at for each target, some 8 microseconds each.
-_WORK = 3000
 
 
 def build_plan(
@@ -40,18 +36,4 @@ def build_plan(
         return moves
     if not moves.departures and not moves.actions:
         return Plan(())
-    schedule, most_suspended = cheapest(moves, early or frozenset(), effort)
-    plan = Plan(schedule.actions())
-    return best_order(moves, plan, most_suspended, _counter(round(_WORK * effort))) if effort else plan
-
-
-def _counter(most: int) -> Callable[[int], bool]:
-    """Whether there is more to be looked at after each so many candidates."""
-    left = most
-
-    def count(looked_at: int) -> bool:
-        nonlocal left
-        left -= looked_at
-        return left > 0
-
-    return count
+    return Plan(cheapest(moves, early or frozenset(), effort).actions())

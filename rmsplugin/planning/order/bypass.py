@@ -12,10 +12,7 @@ from collections.abc import Iterable
 
 from rmsplugin.model.elements import VJob
 from rmsplugin.planning.order.moves import NOWHERE, Moves
-from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step, Way
-
-#: Where no more arrivals are blocked than this, the choices are compared one by one.
-_FEW = 64
+from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step
 
 
 def break_cycles(schedule: Schedule) -> list[Step]:
@@ -38,7 +35,7 @@ def break_cycles(schedule: Schedule) -> list[Step]:
         over_pivot = over_pivot or bool(found)
         if not found:
             asleep = outlook.suspendable()
-            detour = outlook.detour(asleep[0] if asleep else None) if len(outlook.blocked) <= _FEW else None
+            detour = outlook.detour(asleep[0] if asleep else None)
             found = [detour] if detour is not None else outlook.suspends(asleep, forced=not over_pivot)
         if not found:
             break  # what is blocked waits for a pivot that others take now: better than to suspend who must not be
@@ -57,13 +54,7 @@ class _Outlook:
         self._schedule = schedule
         self._chosen: set[int] = set()  # VMs that make a detour in this pool: one action on a VM at a time
         self._free = list(schedule.free)
-        self._spare = _Rooms(  # room that nobody waits for
-            (free - self._wanted(node), node) for node, free in enumerate(schedule.free) if self.moves.up[node]
-        )
         self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
-
-    def _wanted(self, node: int) -> int:
-        return sum(self.moves.demand_on(unit, node) for unit in self.moves.waiting[node] if unit in self.blocked)
 
     def pivots(self) -> list[Step]:
         """Bypass migrations, the smallest VM first, each of which lets something arrive; or one that helps to."""
@@ -71,7 +62,7 @@ class _Outlook:
         movers = sorted(
             (self.moves.memory[unit], self.moves.actions[unit].vm.name, unit)
             for unit in self.blocked
-            if self._schedule.place(unit) != NOWHERE and unit not in self._schedule.pivoted
+            if self._schedule.may_pivot(unit)
         )
         partial: list[tuple[int, int, int, int]] = []
         for memory, _, unit in movers:
@@ -83,13 +74,13 @@ class _Outlook:
             if lacking <= memory:
                 pivot = self._pivot(unit)
                 if pivot is not None:
-                    found.append(self.take(unit, Way(pivot)))
+                    found.append(self.take(unit, pivot))
             elif not found:
                 partial.append((lacking - memory, memory, len(partial), unit))
         for *_, unit in sorted(partial) if not found else ():
             pivot = self._pivot(unit)
             if pivot is not None:
-                return [self.take(unit, Way(pivot))]
+                return [self.take(unit, pivot)]
         return found
 
     def suspendable(self) -> list[int]:
@@ -104,14 +95,14 @@ class _Outlook:
         return [unit for *_, unit in sorted(choices)]
 
     def suspends(self, choices: list[int], forced: bool) -> list[Step]:
-        """Suspend the first choice, or where many are blocked each that lets something arrive.
+        """Suspend the first choice, and each other that lets something arrive.
 
         VMs of vjobs that are not preemptible are suspended only if ``forced``, one at a time.
         """
         found: list[Step] = []
         for unit in choices:
             preemptible = self.moves.vjobs[unit].preemptible
-            if found and not (preemptible and len(self.blocked) > _FEW):
+            if found and not preemptible:
                 break
             if unit in self.blocked and (preemptible or forced):
                 lacking = self._lacking(self._schedule.place(unit))
@@ -132,13 +123,13 @@ class _Outlook:
             for unit in self.moves.stayers(node):
                 memory = self.moves.memory[unit]
                 fits = lacking <= memory and (most is None or memory < most)
-                if fits and unit not in self._schedule.pivoted and self._pivot(unit) is not None:
+                if fits and self._schedule.may_pivot(unit) and self._pivot(unit) is not None:
                     choices.append((memory, self.moves.actions[unit].vm.name, unit))
         if not choices:
             return None
         unit = min(choices)[-1]
         self._schedule.join(unit)
-        return self.take(unit, Way(self._pivot(unit) or 0))
+        return self.take(unit, self._pivot(unit) or 0)
 
     def _destinations(self, unit: int) -> Iterable[int]:
         return (self.moves.destination[each] for each in self.moves.members(unit))
@@ -156,21 +147,19 @@ class _Outlook:
         )
 
     def _pivot(self, unit: int) -> int | None:
-        """Best fit among room that nobody waits for, else among any room."""
+        """The node with the least room that is enough."""
         memory, vjob = self.moves.memory[unit], self.moves.vjobs[unit]
         apart = (self._schedule.place(unit), self.moves.destination[unit])
-        pivot = self._spare.best_fit(memory, vjob, self.moves.names, apart)
-        return self._room.best_fit(memory, vjob, self.moves.names, apart) if pivot is None else pivot
+        return self._room.best_fit(memory, vjob, self.moves.names, apart)
 
-    def take(self, unit: int, way: Way) -> Step:
+    def take(self, unit: int, pivot: int) -> Step:
         """Choose a bypass, and look what it lets happen."""
         memory = self.moves.memory[unit]
-        if way is not ASLEEP:
-            self._free[way.pivot] -= memory
-            self._spare.shrink(way.pivot, memory)
-            self._room.shrink(way.pivot, memory)
+        if pivot != ASLEEP:
+            self._free[pivot] -= memory
+            self._room.shrink(pivot, memory)
         self._chosen.add(unit)
-        step = self._schedule.bypass(unit, way)
+        step = self._schedule.bypass(unit, pivot)
         self._follow(step.here, memory)
         return step
 
@@ -182,7 +171,7 @@ class _Outlook:
             for unit in self.moves.waiting[nodes.pop()]:
                 if unit not in self.blocked:
                     continue
-                needs = self.moves.needs.get(unit) or ((self.moves.destination[unit], self.moves.memory[unit]),)
+                needs = self.moves.needed(unit)
                 if any(self._free[each] < demand for each, demand in needs):
                     continue
                 self.blocked.remove(unit)

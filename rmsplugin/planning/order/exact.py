@@ -1,9 +1,9 @@
 """Exact: the cheapest plan of a small switch, by best-first search (A*) over what is true between two pools.
 
 A state is where each guest is, and what the pools so far cost together, which every later action pays (VEE'09,
-equations 6 to 8). ``Remaining`` says what a state still costs at least. The search goes through thresholds on the cost
-of the whole plan: what lies above a threshold is not even built, and the least of what was left out is proven when
-nothing is left below. Hence there is a bound whatever interrupts it.
+equations 6 to 8). ``Remaining`` says what a state still costs at least, and ``Ends`` when its turn comes. The search
+goes through thresholds on the cost of the whole plan: what lies above a threshold is not even built, and the least of
+what was left out is proven when nothing is left below. Hence there is a bound whatever interrupts it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.remaining import Remaining
 from rmsplugin.planning.order.successors import Following, following
 from rmsplugin.planning.order.switch import NEVER, Hop, State, Switch
@@ -43,6 +44,7 @@ class _Opened(NamedTuple):
     spent: int
     parent: _Opened | None
     hops: tuple[Hop, ...]
+    is_sure: bool = False  # whether ``Ends`` was asked
 
 
 def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
@@ -53,10 +55,10 @@ def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
         limit: only plans that cost less are of interest.
         work: told of each so many candidates that were looked at; whether there is time for more.
     """
-    remaining = Remaining(switch)
-    threshold = proven = remaining.start()
+    remaining, ends = Remaining(switch), Ends(switch)
+    threshold = proven = max(remaining.start(), switch.departures_cost + ends.of(switch.start, 0))
     while proven < limit:
-        search = _Search(switch, remaining, min(threshold, limit - 1), work)
+        search = _Search(switch, remaining, ends, min(threshold, limit - 1), work)
         goal = search.run()
         if goal is not None:
             return Found(_hops(goal), goal.spent)
@@ -82,6 +84,7 @@ class _Search:
 
     switch: Switch
     remaining: Remaining
+    ends: Ends
     threshold: int
     work: Callable[[int], bool]
     left_out: int = NEVER  # the least bound of all that lay above the threshold
@@ -104,6 +107,15 @@ class _Search:
                     return entry
                 if entry.parent is not None and (entry.elapsed, entry.spent) not in self._seen[entry.state]:
                     continue  # it was reached at less cost since
+                if not entry.is_sure:
+                    self.count(self.ends.work)
+                    least = max(entry.least, entry.spent + self.ends.of(entry.state, entry.elapsed))
+                    if least > self.threshold:
+                        self.leave_out(least)
+                        continue
+                    if least > entry.least:
+                        heapq.heappush(queue, entry._replace(least=least, remaining=least - entry.spent, is_sure=True))
+                        continue
             for pool in following(switch, entry.state, (entry.elapsed, entry.spent), self, is_first):
                 least = pool.spent + (remaining := self.remaining.of(pool.state, pool.elapsed))
                 if least > self.threshold:

@@ -12,26 +12,15 @@ from dataclasses import replace
 
 from rmsplugin.planning.order.bypass import break_cycles
 from rmsplugin.planning.order.moves import NOWHERE, Moves
-from rmsplugin.planning.order.pools import ASLEEP, Ranking, Schedule, Steering, Way
+from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering
+from rmsplugin.planning.order.ranking import Ranking
 
-#: How much all tries together may look at (``Schedule.work``): so much, and so much for each arrival.
-_WORK = 8000
-_WORK_EACH = 25
-
-#: With small plans this ends first.
-_MOST_TRIES = 150
-
-#: Up to so many VMs to migrate, each is tried as the one whose bypass breaks the cycles.
-_FEW_MOVERS = 20
-
-#: Pivots tried for each of them.
-_PIVOTS = 2
+#: All tries together may look at as much as so many plain greedys do.
+_PASSES = 100
 
 
-def cheapest(
-    moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0
-) -> tuple[Schedule, tuple[int, int]]:
-    """The cheapest schedule found, never dearer than the plain greedy; and how many VMs that suspends to break cycles.
+def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0) -> Schedule:
+    """The cheapest schedule found, never dearer than the plain greedy.
 
     Args:
         moves: what has to happen.
@@ -41,13 +30,13 @@ def cheapest(
     search = _Search(moves, Ranking(moves, early), effort)
     search.orders()
     search.early_bypasses()
-    search.other_bypasses()
     cost = -1
     while search.best.cost != cost:
         cost = search.best.cost
         search.caps()
         search.orders()
-    return search.best, search.most_asleep
+        search.other_bypasses()
+    return search.best
 
 
 def _worth(schedule: Schedule) -> tuple[int, int, int]:
@@ -61,11 +50,10 @@ class _Search:
     def __init__(self, moves: Moves, ranking: Ranking, effort: float) -> None:
         self._moves = moves
         self._ranking = ranking
-        self._tries = round(_MOST_TRIES * effort)
-        self._work = round((_WORK + _WORK_EACH * moves.arrivals) * effort)
         self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
-        self.most_asleep = self.best.asleep[0], self.best.asleep[1]
+        self._work = round(_PASSES * self.best.work * effort)
+        self._most_asleep = self.best.suspended
 
     def _try(self, steering: Steering) -> bool:
         """Whether a steering leads to a cheaper schedule, or to one of fewer actions or pools; that is the best then.
@@ -77,20 +65,19 @@ class _Search:
             return False
         schedule = Schedule(self._moves, steering, self._ranking)
         complete = schedule.build(break_cycles, self.best.cost + 1)
-        self._tries -= 1
         self._work -= schedule.work
         if not complete:
             return False
         if _worth(schedule) >= _worth(self.best):
             return False
-        if any(mine > most for mine, most in zip(schedule.asleep, self.most_asleep, strict=True)):
+        if any(mine > most for mine, most in zip(schedule.suspended, self._most_asleep, strict=True)):
             return False
         self.best = schedule
         return True
 
     @property
     def _is_over(self) -> bool:
-        return self._tries <= 0 or self._work <= 0
+        return self._work <= 0
 
     def _is_ideal(self) -> bool:
         """Whether every arrival pays its own cost only: no order can be cheaper."""
@@ -103,42 +90,40 @@ class _Search:
 
     def early_bypasses(self) -> None:
         """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
-        while self.best.used_ways != self.best.steering.ways:
-            if not self._try(replace(self.best.steering, ways=dict(self.best.used_ways))):
+        while self.best.bypasses != self.best.steering.bypasses:
+            if not self._try(replace(self.best.steering, bypasses=dict(self.best.bypasses))):
                 break
 
     def other_bypasses(self) -> None:
-        """Where few VMs migrate, try each as the one to bypass, and leave out each bypass; as long as that helps."""
-        if not self.best.used_ways:
+        """Try each VM that migrates as the one to bypass, and leave out each bypass; as long as that helps."""
+        if not self.best.bypasses:
             return
         moves = self._moves
         movers = [unit for unit in moves.units if moves.origin[unit] != NOWHERE]
-        if len(movers) > _FEW_MOVERS:
-            return
         # Beginning anew, from no bypass at all, finds plans with fewer of them than the greedy's.
-        starts: list[dict[int, Way]] = [dict(self.best.used_ways), {}]
+        starts: list[dict[int, int]] = [dict(self.best.bypasses), {}]
         for start in starts:
             ways, improved = start, True
             while improved:
                 improved = False
                 for changed in self._neighbours(ways, movers):
-                    if self._try(replace(self.best.steering, ways=changed)):
+                    if self._try(replace(self.best.steering, bypasses=changed)):
                         ways, improved = changed, True
                         break
 
-    def _neighbours(self, ways: dict[int, Way], movers: list[int]) -> Iterator[dict[int, Way]]:
+    def _neighbours(self, ways: dict[int, int], movers: list[int]) -> Iterator[dict[int, int]]:
         for unit in ways:
             yield {other: way for other, way in ways.items() if other != unit}
         for unit in sorted(movers, key=lambda unit: (self._moves.memory[unit], unit)):
-            for way in (*self._pivots(unit), ASLEEP):
-                if ways.get(unit) != way and (way is not ASLEEP or self._moves.vjobs[unit].preemptible):
+            for way in (self._pivot(unit), ASLEEP):
+                if ways.get(unit) != way and (way != ASLEEP or self._moves.vjobs[unit].preemptible):
                     yield {**ways, unit: way}
 
-    def _pivots(self, unit: int) -> list[Way]:
-        """The nodes with the least room that is enough at the start."""
+    def _pivot(self, unit: int) -> int:
+        """The node with the least room that is enough at the start; asleep if there is none."""
         moves = self._moves
         apart = (moves.origin[unit], moves.destination[unit])
-        rooms = sorted(
+        rooms = (
             (free, node)
             for node, free in enumerate(moves.free)
             if free >= moves.memory[unit]
@@ -146,7 +131,8 @@ class _Search:
             and node not in apart
             and moves.vjobs[unit].allows(moves.names[node])
         )
-        return [Way(node) for _, node in rooms[:_PIVOTS]]
+        found = min(rooms, default=None)
+        return ASLEEP if found is None else found[1]
 
     def caps(self) -> None:
         """Hold back the dear actions of each pool in turn; what helps is kept."""
@@ -155,8 +141,6 @@ class _Search:
             steering = self.best.steering
             before = [steering.cap(earlier) for earlier in range(pool)]
             arriving = {self._moves.dearest[step.move] for step in self.best.pools[pool] if step.bypass is None}
-            if steering.cap(pool) is not None:
-                self._try(replace(steering, caps=(*before, None)))
             for cost in sorted({*arriving, self._moves.departures_cost if pool == 0 else 0, 0}, reverse=True)[1:]:
                 self._try(replace(steering, caps=(*before, cost)))
             pool += 1

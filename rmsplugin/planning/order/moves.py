@@ -69,6 +69,10 @@ class Moves:
         """The arrivals of a unit."""
         return self.groups.get(unit, (unit,))
 
+    def needed(self, unit: int) -> tuple[tuple[int, int], ...]:
+        """The memory in MiB that a unit needs, by node."""
+        return self.needs.get(unit) or ((self.destination[unit], self.memory[unit]),)
+
     def wanted(self, node: int) -> int:
         """The memory that all arrivals of a node need there, in MiB."""
         return sum(self.demand_on(unit, node) for unit in self.waiting[node])
@@ -125,28 +129,30 @@ def moves_between(source: Configuration, target: Mapping[str, Location]) -> Move
 
 
 def _read(moves: Moves, number: Mapping[str, int], target: Mapping[str, Location]) -> Iterator[str]:
-    locations, vms, vjob_by_vm = moves.source.locations, moves.source.vm_by_name, moves.source.vjob_by_vm
-    changed = []
-    for name, after in target.items():
-        before = locations.get(name)
-        if before is None:
-            yield f"there is no VM {name}"
-        elif before is not after and before != after:
-            changed.append(name)
+    """Note what changes; the contradictions."""
+    locations = moves.source.locations
+    changed = (name for name, after in target.items() if (before := locations.get(name)) is not after != before)
     for name in sorted(changed):  # the order of a mapping is chance
-        before, after, vjob = locations[name], target[name], vjob_by_vm[name]
+        if name not in locations:
+            yield f"there is no VM {name}"
+            continue
+        vjob, before, after = moves.source.vjob_by_vm[name], locations[name], target[name]
         refusal = _refusal(moves, number, vjob, after.node or "") if after.state is VMState.RUNNING else None
-        action = _action(vms[name], before, after, refusal)
+        action = _action(moves.source.vm_by_name[name], before, after, refusal)
         if isinstance(action, str):
             yield action
         elif action is not None:
             origin = number[before.node or ""] if before.state is VMState.RUNNING else NOWHERE
-            if action.demands is not None:
-                moves.add(action, vjob, origin, number[action.demands])
-            else:
-                moves.departures.append(action)
-                if origin != NOWHERE:
-                    moves.gains.append((origin, vms[name].demand.memory_mib))
+            _note(moves, number, action, vjob, origin)
+
+
+def _note(moves: Moves, number: Mapping[str, int], action: Action, vjob: VJob, origin: int) -> None:
+    if action.demands is not None:
+        moves.add(action, vjob, origin, number[action.demands])
+        return
+    moves.departures.append(action)
+    if origin != NOWHERE:
+        moves.gains.append((origin, action.vm.demand.memory_mib))
 
 
 def _action(vm: VM, before: Location, after: Location, refusal: str | None) -> Action | str | None:

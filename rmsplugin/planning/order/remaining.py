@@ -8,18 +8,18 @@ node may have to lose some of those that could stay, to be viable with all that 
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.order.switch import NEVER, UNIT, State, Switch
 
 #: Beyond so many guests that may stay on a node, it is only known that one of them has to leave.
 _MOST_STAYING = 10
 
 #: Memory that may leave a node, and what the pool costs at least in which it leaves.
-_Leaver = tuple[int, int]
+Leaver = tuple[int, int]
 
 
 class Remaining:
@@ -38,20 +38,17 @@ class Remaining:
         switch, kinds = self._switch, self._switch.kinds
         free = switch.free(state.positions)
         first = switch.departures_price if is_start else 0
-        leavers: list[list[_Leaver]] = [[] for _ in free]
+        leavers = leavers_of(switch, state, first)
         if is_start:
             for node, memory in enumerate(switch.given_back_mib):
                 free[node] -= memory
                 if memory:
-                    leavers[node].append((first, memory))
+                    bisect.insort(leavers[node], (first, memory))
         staying: dict[int, list[int]] = defaultdict(list)
         coming: dict[int, list[int]] = defaultdict(list)  # kinds, by their only end
         pending = []
         for kind, position in zip(switch.kind_of, state.positions, strict=True):
             least = switch.least(kind, position)
-            if position < switch.asleep:
-                memory = kinds[kind].memory_mib
-                leavers[position].append((max(first, memory * UNIT), memory))
             if least:
                 pending.append((kind, position, least))
                 ends = kinds[kind].ends
@@ -59,7 +56,7 @@ class Remaining:
                     coming[next(iter(ends))].append(kind)
             elif switch.capacity is not None:
                 staying[position].append(kind)
-        total = sum(local_cost(each) * UNIT + 1 for each in switch.departures) if is_start else 0
+        total = switch.departures_cost if is_start else 0
         total += self._pending(pending, free, leavers, elapsed)
         for node, stay in staying.items():
             pairs = self._must_leave(node, tuple(stay), tuple(coming[node]))
@@ -71,7 +68,7 @@ class Remaining:
         self,
         pending: Sequence[tuple[int, int, int]],
         free: Sequence[int],
-        leavers: Sequence[Sequence[_Leaver]],
+        leavers: Sequence[Sequence[Leaver]],
         elapsed: int,
     ) -> int:
         """What guests pay that have to arrive: of each its kind, its position and what it costs by itself."""
@@ -81,16 +78,16 @@ class Remaining:
         for kind, position, least in pending:
             of = switch.kinds[kind]
             if position >= switch.asleep and position != switch.waiting:
-                wait = min((_wait(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
+                wait = min((wait_for(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
                 gangs[of.gang].append((least, wait, 2 * of.memory_mib * UNIT + 2))
                 continue
             total += elapsed + least
             if len(of.ends) == 1:
                 only[next(iter(of.ends))].append(of.memory_mib)
             else:
-                total += min((_wait(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
+                total += min((wait_for(of.memory_mib - free[end], leavers[end]) for end in of.ends), default=NEVER)
         for end, memory in only.items():
-            total += sum(_wait(so_far - free[end], leavers[end]) for so_far in itertools.accumulate(sorted(memory)))
+            total += sum(wait_for(so_far - free[end], leavers[end]) for so_far in itertools.accumulate(sorted(memory)))
         return total + sum(_gang(members, elapsed) for members in gangs.values())
 
     def _must_leave(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]] | None:
@@ -117,11 +114,23 @@ class Remaining:
         return best or [(len(staying) + 1, sum(memory))]
 
 
-def _wait(lacking_mib: int, leavers: Sequence[_Leaver]) -> int:
+def leavers_of(switch: Switch, state: State, first: int = 0) -> list[list[Leaver]]:
+    """Who could leave each node, the cheapest pools first; ``first``: what the next pool costs at least."""
+    leavers: list[list[Leaver]] = [[] for _ in switch.names]
+    for kind, position in zip(switch.kind_of, state.positions, strict=True):
+        if position < switch.asleep:
+            memory = switch.kinds[kind].memory_mib
+            leavers[position].append((max(first, memory * UNIT), memory))
+    for each in leavers:
+        each.sort()
+    return leavers
+
+
+def wait_for(lacking_mib: int, leavers: Sequence[Leaver]) -> int:
     """What an arrival waits for that lacks memory on a node: it is there when the small ones have left, at best."""
     if lacking_mib <= 0:
         return 0
-    for price, memory in sorted(leavers):
+    for price, memory in leavers:
         lacking_mib -= memory
         if lacking_mib <= 0:
             return price

@@ -15,9 +15,6 @@ from rmsplugin.planning.order.pools import in_pool
 from rmsplugin.planning.order.switch import UNIT, Switch
 from rmsplugin.planning.plan import Plan
 
-#: For a given target, so many of the nodes with the most room are tried as pivots.
-_PIVOTS = 16
-
 
 def best_order(moves: Moves, plan: Plan, most_suspended: tuple[int, int], work: Callable[[int], bool]) -> Plan:
     """The cheapest plan for a target.
@@ -65,12 +62,10 @@ def switch_to(moves: Moves) -> Switch | None:
 
 
 def _pivots(moves: Moves) -> frozenset[int]:
-    """The nodes that a bypass may go over: all, or where VMs come and go, and those with the most room."""
-    if len(moves.names) <= 2 * _PIVOTS:
-        return frozenset(range(len(moves.names)))
+    """The nodes that a bypass may go over: where VMs come and go, and one with much room for each guest."""
     roomy = sorted(range(len(moves.names)), key=lambda node: (-moves.free[node], node))
     ends = {*moves.origin, *moves.destination} - {NOWHERE}
-    return frozenset(ends).union([node for node in roomy if moves.up[node]][:_PIVOTS])
+    return frozenset(ends).union([node for node in roomy if moves.up[node]][:MOST_GUESTS])
 
 
 def _stayers(moves: Moves) -> Iterator[tuple[VM, int]]:

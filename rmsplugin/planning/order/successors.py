@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.order.switch import NEVER, UNIT, Hop, Option, State, Switch
 
 #: How much is looked at before that is told.
@@ -83,7 +82,7 @@ class _Pools:
         self._free = switch.free(state.positions)
         departures = 0
         if is_first:
-            departures = sum(local_cost(each) * UNIT + 1 for each in switch.departures)
+            departures = switch.departures_cost
             for node, memory in enumerate(switch.given_back_mib):
                 self._free[node] -= memory
         self._spent += departures

@@ -120,6 +120,16 @@ class Switch:
         image = position - self.asleep
         return (memory if image == len(self.names) or image in of.ends else 2 * memory) + 1
 
+    def own(self, kind: int, position: int, end: int) -> int:
+        """What a guest has to pay by itself at least to come from a position to an end."""
+        memory = self.kinds[kind].memory_mib * UNIT
+        if position < self.asleep:
+            return 0 if position == end else memory + 1
+        if position == self.waiting:
+            return 1
+        image = position - self.asleep
+        return (memory if image in (end, len(self.names)) else 2 * memory) + 1
+
     def options(self, kind: int, position: int) -> list[Option]:
         """All hops of a guest."""
         found = self._options.get((kind, position))
@@ -151,6 +161,11 @@ class Switch:
     def departures_price(self) -> int:
         """Of the dearest departure."""
         return max((local_cost(action) * UNIT for action in self.departures), default=0)
+
+    @property
+    def departures_cost(self) -> int:
+        """Of all departures together."""
+        return sum(local_cost(action) * UNIT + 1 for action in self.departures)
 
     def free(self, positions: Sequence[int]) -> list[int]:
         """The memory that is free on each node, once the departures have ended."""

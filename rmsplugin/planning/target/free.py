@@ -12,7 +12,7 @@ from rmsplugin.planning.order.switch import Switch
 from rmsplugin.planning.target.replacement import Replacement
 
 
-def is_small(source: Configuration, problem: Replacement) -> bool:
+def can_settle(source: Configuration, problem: Replacement) -> bool:
     """Whether all targets can be searched: few VMs, all of which may go anywhere, and none where nothing can be."""
     if sum(problem.totals()) > MOST_GUESTS:
         return False

@@ -14,7 +14,7 @@ from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.order.small import best_order, plan_of, worth
 from rmsplugin.planning.order.switch import UNIT
 from rmsplugin.planning.plan import Plan, Unreachable
-from rmsplugin.planning.target.free import is_small, switch_to_any
+from rmsplugin.planning.target.free import can_settle, switch_to_any
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
 from rmsplugin.planning.target.replacement import Replacement
 
@@ -38,7 +38,7 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
     """
     source = incumbent.source
-    if not is_small(source, problem):
+    if not can_settle(source, problem):
         return 0
     moves = moves_between(source, incumbent.best().target)
     if isinstance(moves, Unreachable):

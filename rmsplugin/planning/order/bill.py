@@ -1,0 +1,31 @@
+"""Bill: what a plan under construction costs so far, and at least in the end (VEE'09, equations 6 to 8), in MiB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Bill:
+    """Counts pools as they are closed; ``arrivals`` are still to come, and ``owed`` is what they cost by themselves."""
+
+    def __init__(self, arrivals: int, owed: int) -> None:
+        """Nothing has happened yet."""
+        self.cost = 0
+        self._before = 0  # of all pools so far, which each later action pays
+        self._arrivals = arrivals
+        self._owed = owed
+
+    @property
+    def at_least(self) -> int:
+        """What the whole plan costs at least: what is still to come pays for all pools so far."""
+        return self.cost + self._before * self._arrivals + self._owed
+
+    def owe(self, arrivals: int, cost: int) -> None:
+        """So many arrivals more (or less) are to come, and they cost so much more (or less)."""
+        self._arrivals += arrivals
+        self._owed += cost
+
+    def close(self, costs: Sequence[int]) -> None:
+        """End a pool of actions with these costs."""
+        self.cost += sum(costs) + self._before * len(costs)
+        self._before += max(costs, default=0)

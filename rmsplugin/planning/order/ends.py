@@ -1,0 +1,89 @@
+"""Ends: what the rest of a plan costs at least, over all viable ends of a switch at once.
+
+``Remaining`` looks at each guest and each node by itself; where nodes are crowded, few ends hold all guests together,
+and the cheapest of those says more. It takes some 100 microseconds, hence only what the search takes up is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rmsplugin.planning.order.remaining import leavers_of, wait_for
+from rmsplugin.planning.order.switch import State, Switch
+
+#: With more ends there is room, so that ``Remaining`` is good enough.
+_MOST_ENDS = 20_000
+
+#: What a bound costs, in candidates of the search: so many, and one for each so many ends.
+_CANDIDATES, _ENDS_A_CANDIDATE = 20, 20
+
+#: In place of ``NEVER`` where it is summed up in 64 bits.
+_FAR = 1 << 56
+
+
+class Ends:
+    """Bounds for the states of one switch; none if it has too many ends."""
+
+    def __init__(self, switch: Switch) -> None:
+        """Find all viable ends."""
+        self._switch = switch
+        self._guests = np.arange(len(switch.kind_of))
+        found: list[tuple[int, ...]] = []
+        for end in _viable(switch):
+            found.append(end)
+            if len(found) > _MOST_ENDS:
+                found.clear()
+                break
+        self._ends = np.array(found, dtype=np.int64).reshape(len(found), len(switch.kind_of))
+        self.work = _CANDIDATES + len(found) // _ENDS_A_CANDIDATE
+
+    def of(self, state: State, elapsed: int) -> int:
+        """Of a state after pools that cost ``elapsed`` together, and after the departures; 0 if nothing is known."""
+        if not self._ends.size:
+            return 0
+        return int(self._costs(state, elapsed)[self._guests, self._ends].sum(axis=1).min())
+
+    def _costs(self, state: State, elapsed: int) -> np.ndarray:
+        """What each guest pays at least if it ends on each node, whatever the others do."""
+        switch, free = self._switch, self._switch.free(state.positions)
+        leavers = leavers_of(switch, state)
+        costs = np.zeros((len(self._guests), len(free)), dtype=np.int64)
+        for guest, (kind, position) in enumerate(zip(switch.kind_of, state.positions, strict=True)):
+            memory = switch.kinds[kind].memory_mib
+            sleeps = switch.asleep <= position < switch.waiting  # and may resume elsewhere, to be with its vjob
+            for end in switch.kinds[kind].ends:
+                if position != end:
+                    wait = 0 if sleeps else min(wait_for(memory - free[end], leavers[end]), _FAR)
+                    costs[guest, end] = elapsed + switch.own(kind, position, end) + wait
+        return costs
+
+
+def _viable(switch: Switch) -> Iterator[tuple[int, ...]]:
+    """Where all guests may be in the end; the largest is placed first, so that dead ends are short."""
+    kinds = [switch.kinds[kind] for kind in switch.kind_of]
+    order = sorted(range(len(kinds)), key=lambda guest: (-kinds[guest].centi_cpus, -kinds[guest].memory_mib))
+    left = [list(each) for each in switch.capacity or ()]
+    chosen = [0] * len(kinds)
+
+    def choose(at: int) -> Iterator[tuple[int, ...]]:
+        if at == len(order):
+            if switch.most_nodes is None or len(set(chosen)) <= switch.most_nodes:
+                yield tuple(chosen)
+            return
+        guest = order[at]
+        kind = kinds[guest]
+        for end in kind.ends:
+            chosen[guest] = end
+            if switch.capacity is None:
+                yield from choose(at + 1)
+            elif left[end][0] >= kind.centi_cpus and left[end][1] >= kind.memory_mib:
+                left[end][0] -= kind.centi_cpus
+                left[end][1] -= kind.memory_mib
+                yield from choose(at + 1)
+                left[end][0] += kind.centi_cpus
+                left[end][1] += kind.memory_mib
+
+    if order:
+        yield from choose(0)
