@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.target.columns import Columns, UnsuitableError
+from rmsplugin.planning.target.choices import UnsuitableError
+from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import with_names
 from rmsplugin.planning.target.generation import Generation
 from rmsplugin.planning.target.incumbent import Incumbent
@@ -36,12 +37,12 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
     try:
         while (again := max(problem.wait_mib, incumbent.best().plan.first_cost)) > wait_mib:
             wait_mib = again
-            columns = Columns(problem, Level(wait_mib), frozenset(range(len(problem.groups))))
+            columns = Columns(problem, Level(wait_mib), is_relaxed=False)
             part = budget.part(_SHARE)
             generation = Generation(columns, part, None if generation is None else generation.prices)
             generation.relax(nearly=_NEARLY)
             budget.give_back(part)
-            counts = generation.choose(budget, search)
+            counts = generation.choose(budget, search, _NEARLY)
             if counts is not None:
                 incumbent.offer(with_names(problem, counts))
         return _bound(problem, incumbent.best().plan.cost, generation, budget)
@@ -56,7 +57,7 @@ def _bound(problem: Replacement, cost: int, generation: Generation | None, budge
     least = cost
     for at, level in enumerate(ahead):
         part = budget.part(1 / (len(ahead) - at))
-        relaxed = Generation(Columns(problem, level, None), part, prices)
+        relaxed = Generation(Columns(problem, level, is_relaxed=True), part, prices)
         relaxed.relax(enough=least)
         budget.give_back(part)
         prices = relaxed.prices
