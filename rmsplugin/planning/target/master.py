@@ -23,6 +23,9 @@ _LEFT_OVER = 16
 #: Columns of a program in whole numbers: with three times as many it finds less in more time.
 _MOST_COLUMNS = 3_000
 
+#: Columns for each group that the linear program keeps: those with the least reduced costs.
+_PER_GROUP = 6
+
 #: Less than that is nothing, in MiB and in shares of nodes.
 _NOTHING = 1e-6
 
@@ -69,6 +72,7 @@ class Master:
             np.zeros(0, dtype=np.int64),
         )
         self._duals: tuple[Amounts, Amounts] | None = None  # of the rows, and of the groups
+        self._cost_mib = math.inf  # of the last solution
 
     def add(self, best: Chosen) -> bool:
         """Add a column to each group for which that is worth while; whether there was one."""
@@ -101,7 +105,21 @@ class Master:
         prices = np.maximum(duals[self._groups :], 0.0)
         self._duals = prices, duals[: self._groups]
         values = np.array(result.variable_values(model.variables()))[:found]
+        if result.objective_value() < self._cost_mib - _NOTHING:  # else without end
+            values = values[self._prune(values)]
+        self._cost_mib = result.objective_value()
         return Solved(result.objective_value(), prices.reshape(columns.needs.shape), values)
+
+    def _prune(self, values: Amounts) -> Ints:
+        """Keep the columns with the least reduced costs, and all that are taken; which ones these are."""
+        assert self._duals is not None
+        reduced = self._cost - self._rows @ self._duals[0] - self._duals[1][self._group]
+        reduced[values > _NOTHING] = -math.inf
+        kept = np.sort(np.argsort(reduced, kind="stable")[: _PER_GROUP * self._groups])
+        self._cost, self._rows, self._group, self._part = (
+            each[kept] for each in (self._cost, self._rows, self._group, self._part)
+        )
+        return kept
 
     def is_whole(self, solved: Solved) -> npt.NDArray[np.bool_]:
         """Of each group, whether it has one column."""

@@ -39,7 +39,7 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
             wait_mib = again
             columns = Columns(problem, Level(wait_mib), is_relaxed=False)
             part = budget.part(_SHARE)
-            generation = Generation(columns, part, None if generation is None else generation.prices)
+            generation = Generation(columns, part, () if generation is None else generation.prices)
             generation.relax(nearly=_NEARLY)
             budget.give_back(part)
             counts = generation.choose(budget, search, _NEARLY)
@@ -53,13 +53,13 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
 def _bound(problem: Replacement, cost: int, generation: Generation | None, budget: Budget) -> int:
     """The least bound of all levels; those with the dearest first pool, most like what was solved, come first."""
     ahead = levels(problem)[::-1]
-    prices = None if generation is None else generation.prices
+    prices = () if generation is None else generation.prices
     least = cost
     for at, level in enumerate(ahead):
         part = budget.part(1 / (len(ahead) - at))
         relaxed = Generation(Columns(problem, level, is_relaxed=True), part, prices)
-        relaxed.relax(enough=least)
+        relaxed.relax(enough=least - problem.fixed_cost)
         budget.give_back(part)
-        prices = relaxed.prices
+        prices = relaxed.prices or prices
         least = min(least, problem.fixed_cost + relaxed.bound_mib)
     return least
