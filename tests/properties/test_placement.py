@@ -186,10 +186,8 @@ def test_columns_bound_each_level_below_its_program_and_all_plans(
             whole = Program(problem, kept, level).solve(SEARCH)
             assert whole.infeasible or bound <= whole.lower_bound
             bounds.append(bound)
-        elif (counts := generation.choose(Budget(SEARCH), SEARCH)) is not None:
-            named = with_names(problem, counts)
-            target = configuration.with_locations(named.target)
-            assert not target.overloaded()
+        for counts in generation.answers(Budget(SEARCH), SEARCH):
+            assert not configuration.with_locations(with_names(problem, counts).target).overloaded()
     assert min(bounds) <= min(plan.cost for plan in plans)
 
 

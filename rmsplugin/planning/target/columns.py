@@ -58,7 +58,7 @@ class Columns:
         )
         if not all(c or m for c, m in zip(grid.cpus, grid.memory, strict=True)):
             raise UnsuitableError("a VM that demands nothing fits everywhere, so often as one likes")
-        rooms = self.choices.room // [grid.step_c, grid.step_m, grid.step_m]
+        rooms = self.choices.room // np.array([grid.step_c, grid.step_m, grid.step_m], dtype=np.int64)
         self._parts = []  # nodes that take the same classes: their kinds, their choices, and the arrivals
         for takes in set(self.choices.takes):
             kinds = np.flatnonzero([each == takes for each in self.choices.takes])
@@ -82,7 +82,9 @@ class Columns:
             may_leave_early = np.array([not self.level.is_too_dear(each.memory_mib) for each in classes], dtype=bool)
             self._second = choices.residents_gone * may_leave_early
             #: By class: where there is a second row, for some VM of the class is too dear to be early.
-            self.has_second = np.array([dearest is not None and 2 * each.memory_mib > dearest for each in classes], bool)
+            self.has_second = np.array(
+                [dearest is not None and 2 * each.memory_mib > dearest for each in classes], bool
+            )
         else:
             self._sign = 1
             self._second = -choices.images_gone
@@ -117,7 +119,8 @@ class Columns:
 
     def cost_mib(self, chosen: Chosen) -> Amounts:
         """What each column costs."""
-        return self.choices.cost_mib[chosen.choice] + chosen.late.sum(axis=1) * float(self.level.wait_mib)
+        late: Ints = chosen.late.sum(axis=1)
+        return (self.choices.cost_mib[chosen.choice] + late * self.level.wait_mib).astype(float)
 
     def rows(self, chosen: Chosen) -> Amounts:
         """What each column has in the rows, all first ones and all second ones."""

@@ -1,24 +1,24 @@
 """Column generation: the cheapest columns of all nodes that let every VM arrive, and a proven bound on their cost.
 
-At the prices that are the dual values of the master program ``columns`` finds the next columns; and whatever the prices
-are, the reduced costs of the best columns bound the cost of all answers (Lagrange). Few rows join the nodes: two for each
-class of VMs. So in the solution of the linear program all but a handful of groups have one column each, and for the nodes
-of those columns are chosen one by one, in whole numbers.
+At prices that are the dual values of the master program ``columns`` finds the next columns; and whatever the prices
+are, the reduced costs of the best columns bound the cost of all answers (Lagrange). Few rows join the nodes: two for
+each class of VMs. So in the solution of the linear program all but a handful of groups have one column each, and for the
+nodes of those columns are chosen one by one, in whole numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.target.arrivals import Amounts, Ints
-from rmsplugin.planning.target.columns import Chosen, Columns
+from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import Counts, movers_after
-from rmsplugin.planning.target.master import Master, Solved
+from rmsplugin.planning.target.master import Master, Solved, Whole
 from rmsplugin.planning.target.replacement import Replacement
 from rmsplugin.planning.target.spread import fill
 
@@ -95,31 +95,36 @@ class Generation:
         self.bound_mib = max(self.bound_mib, -(-math.ceil(bound) // unit) * unit)
         return bound, self._master.add(best)
 
-    def choose(self, budget: Budget, search: Search, nearly: float = 0.0) -> Counts | None:
-        """A whole answer of the columns found so far; None if none was found.
+    def answers(self, budget: Budget, search: Search, nearly: float = 0.0) -> Iterator[Counts]:
+        """Whole answers of the columns found so far, better and better ones.
 
-        The linear program's answer is kept where a group has one column; for the kinds of all other groups, and of more
-        and more groups, columns are chosen anew, until the cost is so near to the bound as asked for. What is left over
-        then goes where there is room.
+        At first each group has its most used column, which takes no time. Then that is kept where it is the only one;
+        for the kinds of all other groups, and of more and more groups, columns are chosen anew, until the cost is so
+        near to the bound as asked for. What is left over goes where there is room.
         """
         if self._solved is None:
-            return None
+            return
+        yield from self._complete(self._master.most_used(self._solved))
         is_whole = self._master.is_whole(self._solved)
-        best, counts = math.inf, None
+        best = math.inf
         for every in _EVERY:
             if budget.exhausted or best <= self.bound_mib * (1 + nearly):
-                break
+                return
             is_free = (self._group_of + search.seed) % every == 0
             is_free |= ~is_whole[self._group_of]
             limit = budget.left / 2
             chosen = self._master.choose(self._solved, is_free, budget.limits(limit))
             budget.charge_run(limit, chosen.seconds)
             if chosen.cost < best:
-                best, counts = chosen.cost, self._columns.counts(chosen.columns, chosen.times)
-        if counts is None:
-            return None
-        _drop_surplus(self._columns.problem, counts)
-        return counts if fill(self._columns.problem, counts) else None
+                best = chosen.cost
+                yield from self._complete(chosen)
+
+    def _complete(self, whole: Whole) -> Iterator[Counts]:
+        problem = self._columns.problem
+        counts = self._columns.counts(whole.columns, whole.times)
+        _drop_surplus(problem, counts)
+        if fill(problem, counts):
+            yield counts
 
 
 def _drop_surplus(problem: Replacement, counts: Counts) -> None:

@@ -96,7 +96,7 @@ class Master:
         columns, found = self.columns, len(self._cost)
         once = np.ones(self._groups)
         model = self._program(self._cost, self._rows, self._group, once, columns.needs.ravel())
-        budget.charge(_STEPS_A_COEFFICIENT * (np.count_nonzero(self._rows) + found))
+        budget.charge(_STEPS_A_COEFFICIENT * (int(np.count_nonzero(self._rows)) + found))
         limit = None if budget.deterministic else timedelta(seconds=max(0.0, budget.left))
         result = mathopt.solve(model, mathopt.SolverType.GLOP, params=mathopt.SolveParameters(time_limit=limit))
         if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
@@ -116,17 +116,29 @@ class Master:
         reduced = self._cost - self._rows @ self._duals[0] - self._duals[1][self._group]
         reduced[values > _NOTHING] = -math.inf
         kept = np.sort(np.argsort(reduced, kind="stable")[: _PER_GROUP * self._groups])
-        self._cost, self._rows, self._group, self._part = (
-            each[kept] for each in (self._cost, self._rows, self._group, self._part)
-        )
+        self._cost, self._rows = self._cost[kept], self._rows[kept]
+        self._group, self._part = self._group[kept], self._part[kept]
         return kept
+
+    def most_used(self, solved: Solved) -> Whole:
+        """Each group's most used column: nearly whole, but for what is left over."""
+        part_of = self._most_used(solved)[self._group_of]
+        kinds = np.arange(len(part_of))
+        columns = Chosen(*(np.stack(each)[part_of, kinds] for each in zip(*self.parts, strict=True)))
+        return Whole(math.inf, columns, self.columns.times.astype(np.int64), 0.0)
+
+    def _most_used(self, solved: Solved) -> Ints:
+        part = np.zeros(self._groups, dtype=np.int64)
+        order = np.argsort(solved.values, kind="stable")
+        part[self._group[order]] = self._part[order]
+        return part
 
     def is_whole(self, solved: Solved) -> npt.NDArray[np.bool_]:
         """Of each group, whether it has one column."""
         return np.bincount(self._group[np.flatnonzero(solved.values > 1 - _NOTHING)], minlength=self._groups) > 0
 
     def choose(self, solved: Solved, is_free: npt.NDArray[np.bool_], search: Search) -> Whole:
-        """Choose columns in whole numbers for the nodes of some kinds; all others have the most used one of their group.
+        """Choose columns in whole numbers for the nodes of some kinds; others have the most used one of their group.
 
         Args:
             solved: the solution of the linear program.
@@ -134,10 +146,7 @@ class Master:
             search: the limits.
         """
         columns, kinds = self.columns, np.arange(len(is_free))
-        most_used = np.zeros(self._groups, dtype=np.int64)
-        order = np.argsort(solved.values, kind="stable")
-        most_used[self._group[order]] = self._part[order]
-        part_of, kept = most_used[self._group_of], kinds[~is_free]
+        part_of, kept = self._most_used(solved)[self._group_of], kinds[~is_free]
         fixed = Chosen(*(np.stack(each)[part_of[kept], kept] for each in zip(*self.parts, strict=True)))
         free = self._promising(kinds[is_free], solved.prices)
         rows = columns.rows(free)

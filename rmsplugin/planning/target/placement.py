@@ -41,7 +41,7 @@ _MOST_PAIRS = 5_000
 _STEPS_A_VM = 20_000
 
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
-_SMALL_SHARE = 0.3
+_SMALL_SHARE = 0.6
 
 #: Of what is left of the limits, what the first of two searches may use.
 _FIRST_SHARE = 0.6
