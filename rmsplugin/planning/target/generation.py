@@ -2,8 +2,8 @@
 
 At prices that are the dual values of the master program ``columns`` finds the next columns; and whatever the prices
 are, the reduced costs of the best columns bound the cost of all answers (Lagrange). Few rows join the nodes: two for
-each class of VMs. So in the solution of the linear program all but a handful of groups have one column each, and for the
-nodes of those columns are chosen one by one, in whole numbers.
+each class of VMs. So in the solution of the linear program all but a handful of groups have one column each, and for
+the nodes of those columns are chosen one by one, in whole numbers.
 """
 
 from __future__ import annotations
