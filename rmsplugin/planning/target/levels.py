@@ -26,8 +26,7 @@ _MOST_LEVELS = 6
 #: Of what is left of the limits, what the program for all plans may use: it often settles everything.
 _ALL_SHARE = 0.4
 
-#: The same of a pooled program where others follow, of blocks, and of the search for answers in one level.
-_POOLED_SHARE = 0.05
+#: The same of blocks, and of the search for answers in one level.
 _BLOCKS_SHARE = 0.15
 _ANSWER_SHARE = 0.7
 
@@ -50,26 +49,19 @@ def levels(problem: Replacement) -> list[Level]:
     return [Level(part[0], part[-1]) for part in parts]
 
 
-def bound_levels(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, spacious: bool) -> int:
-    """A proven lower bound on the cost of every plan, in MiB, by small programs of pooled arrivals alone."""
-    ahead = levels(problem)
-    solver = _Levels(problem, kept, incumbent, budget)
-    bound = 0
-    if spacious:
-        bound = solver.bound(Level(problem.wait_mib), _ALL_SHARE, Scope.POOLED)
-        if bound >= solver.cost:
-            return bound
-    bounds = [solver.bound(level, 1 / (len(ahead) - at), Scope.POOLED) for at, level in enumerate(ahead)]
-    return max(bound, min(bounds))
-
-
 def search_levels(
-    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
+    problem: Replacement,
+    kept: list[Kept],
+    incumbent: Incumbent,
+    budget: Budget,
+    search: Search,
+    spacious: bool,
+    bounds: dict[Level, int],
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
 
-    A small program, of pooled arrivals, bounds each level first. What can hold nothing better is left out; of the
-    others the most promising comes first: once for answers that the planner can carry out, and once for the bound.
+    Levels that can hold nothing better are left out; of the others the most promising comes first: once for answers
+    that the planner can carry out, and once for the bound.
 
     Args:
         problem: what is asked.
@@ -77,10 +69,10 @@ def search_levels(
         incumbent: the best answer so far; there is one.
         budget: what is left of the limits.
         search: its seed decides which nodes are brought together in blocks.
+        bounds: what is proven of each level; raised.
         spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
     """
     solver = _Levels(problem, kept, incumbent, budget)
-    bounds = {level: solver.bound(level, _POOLED_SHARE, Scope.POOLED) for level in levels(problem)}
     ahead = sorted(bounds, key=lambda level: bounds[level])
     is_near = solver.cost <= _FAR * bounds[ahead[0]]
     bound = solver.settle(Level(problem.wait_mib), _ALL_SHARE) if spacious and is_near else 0
@@ -88,10 +80,10 @@ def search_levels(
         if max(bound, bounds[level]) < solver.cost:
             solver.improve(level, bounds[level], search)
     if spacious and not is_near:
-        bound = solver.bound(Level(problem.wait_mib), 1.0, Scope.ALL)
+        bound = solver.bound(Level(problem.wait_mib), 1.0)
     for at, level in enumerate(ahead):
         if max(bound, bounds[level]) < solver.cost:
-            bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at), Scope.ALL))
+            bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at)))
     return max(bound, min(bounds.values()))
 
 
@@ -107,9 +99,9 @@ class _Levels:
         """Of the best answer, in MiB."""
         return self.incumbent.best().plan.cost
 
-    def bound(self, level: Level, share: float, scope: Scope) -> int:
+    def bound(self, level: Level, share: float) -> int:
         """Bound the cost of the plans of a level (0: there is no time left); an answer is taken if one is found."""
-        return self._bound_of(self._solve(level, share, scope))
+        return self._bound_of(self._solve(level, share, Scope.ALL))
 
     def settle(self, level: Level, share: float) -> int:
         """The bound of a level, and a better answer.

@@ -20,11 +20,11 @@ _NEARLY = 0.002
 _SHARE = 0.6
 
 
-def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> int:
-    """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB; 0: nothing is proven.
+def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> dict[Level, int]:
+    """Improve the incumbent, and return a proven lower bound on the cost of the plans of each level, in MiB.
 
     Answers come first: for a first pool of any cost, and what waits pays as little as it can; where the plan's first
-    pool costs more, once more with that. All vjobs resume early. Then each level is bounded, whose least bound counts.
+    pool costs more, once more with that. All vjobs resume early. Then each level is bounded; 0: nothing is proven.
 
     Args:
         problem: what is asked.
@@ -35,7 +35,7 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
     try:
         return _Whole(problem, incumbent, budget, search).run()
     except UnsuitableError:
-        return 0
+        return dict.fromkeys(levels(problem), 0)
 
 
 class _Whole:
@@ -47,13 +47,13 @@ class _Whole:
     def _cost(self) -> int:
         return self._incumbent.best().plan.cost
 
-    def run(self) -> int:
+    def run(self) -> dict[Level, int]:
         wait_mib, again = 0, self._problem.wait_mib
         while again > wait_mib:
             wait_mib = again
             self._answer(Level(wait_mib))
             again = self._incumbent.best().plan.first_cost
-        return self._bound()
+        return self._bounds()
 
     def _answer(self, level: Level) -> None:
         part = self._budget.part(_SHARE)
@@ -64,17 +64,17 @@ class _Whole:
             for counts in generation.answers(self._budget, self._search, _NEARLY):
                 self._incumbent.offer(with_names(self._problem, counts))
 
-    def _bound(self) -> int:
-        """The least of all levels; those with the dearest first pool, most like what was solved, come first."""
-        least = self._cost
+    def _bounds(self) -> dict[Level, int]:
+        """Those with the dearest first pool, most like what was solved, come first; only the least counts."""
+        bounds: dict[Level, int] = {}
         ahead = levels(self._problem)[::-1]
         for at, level in enumerate(ahead):
             part = self._budget.part(1 / (len(ahead) - at))
             relaxed = self._generation(level, part, is_relaxed=True)
-            relaxed.relax(least - self._problem.fixed_cost)
+            relaxed.relax(min([self._cost, *bounds.values()]) - self._problem.fixed_cost)
             self._budget.give_back(part)
-            least = min(least, self._problem.fixed_cost + relaxed.bound_mib)
-        return least
+            bounds[level] = self._problem.fixed_cost + relaxed.bound_mib
+        return bounds
 
     def _generation(self, level: Level, budget: Budget, is_relaxed: bool) -> Generation:
         """One that starts with the prices of the last."""
