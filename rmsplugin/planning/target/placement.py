@@ -160,7 +160,7 @@ def _widen(
     bound = min(bounds.values())
     while incumbent.best().plan.cost > bound and not budget.exhausted:
         if is_small:
-            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious, bounds))
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
         if len(problem.places) <= BLOCK:
             break
         improve_by_blocks(problem, kept, incumbent, budget, replace(search, seed=turn))

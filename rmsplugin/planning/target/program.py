@@ -56,7 +56,7 @@ class Scope(enum.Enum):
     ALL = enum.auto()  # all; its counts may need detours, which larger plans are made without; of equal ones the fewest
 
 
-def variables(problem: Replacement, scope: Scope) -> int:
+def variables(problem: Replacement) -> int:
     """About how many variables the program will have, which is what building it takes long for."""
     classes = len(problem.classes)
     stay = sum(len(place.residents) + 4 * len(place.images) for place in problem.places)
