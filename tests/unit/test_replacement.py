@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 from random import Random
 
+import numpy as np
 import pytest
+from bench import families
 from bench.families import rr6929
 from bench.switching import decided
 
@@ -23,9 +26,11 @@ from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.target import generation, neighbourhood, placement
+from rmsplugin.planning.target import arrivals, generation, neighbourhood, placement
+from rmsplugin.planning.target.arrivals import Arrivals, Grid
 from rmsplugin.planning.target.block import Block, Spare, cost_of
-from rmsplugin.planning.target.columns import Columns, UnsuitableError
+from rmsplugin.planning.target.choices import UnsuitableError
+from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import Counts, Named, counts_of
 from rmsplugin.planning.target.generation import Generation
 from rmsplugin.planning.target.incumbent import Incumbent
@@ -396,37 +401,70 @@ def test_blocks_of_a_crowded_cluster_save_and_leave_the_counts_sound(seed: int) 
 # -- all nodes at once ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "late"), [(0, 0), (1, 0), (2, 0), (0, 2)])
+@pytest.mark.parametrize(("seed", "sizes"), [(0, None), (1, None), (2, None), (0, 10)])
 def test_columns_of_a_crowded_cluster_leave_the_counts_sound_at_the_cost_that_was_proven(
-    monkeypatch: pytest.MonkeyPatch, seed: int, late: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, sizes: int | None
 ) -> None:
-    """``late``: so many vjobs resume late."""
-    configuration = rr6929(60, 250, seed)
+    """``sizes``: VMs of so many random sizes of memory."""
+    configuration = families.crowded(60, 4.2, seed, sizes)
     decision = decided(configuration)
     problem = replacement(configuration, decision.states, decision.placement)
-    early = frozenset(range(late, len(problem.groups)))
     level = Level(problem.wait_mib)
-    monkeypatch.setattr(generation, "_FREED", 10)
     bounds = []
-    for sample in (generation._SAMPLE, 10):
-        monkeypatch.setattr(generation, "_SAMPLE", sample)
-        found = Generation(Columns(problem, level, early), Budget(SEARCH))
+    for groups in (10, 30):
+        monkeypatch.setattr(generation, "_GROUPS", groups)
+        found = Generation(Columns(problem, level, is_relaxed=False), Budget(SEARCH))
         found.relax()
         bounds.append(found.bound_mib)
-    assert bounds[0] == bounds[1] > 0
-    counts = found.choose(Budget(SEARCH), SEARCH)
-    assert counts is not None
-    assert counts.early_groups == early
-    assert_sound(problem, counts)
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-3)
+    for counts in found.answers(Budget(SEARCH), SEARCH):
+        assert_sound(problem, counts)
     cost = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(len(problem.places)))
-    assert bounds[0] <= cost <= 1.1 * bounds[0]
+    assert max(bounds) <= cost <= 1.1 * max(bounds)
+
+
+@pytest.mark.parametrize("most", [100_000, 500], ids=["exact", "rounded"])
+def test_arrivals_are_the_most_valuable_ones_that_a_room_holds(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Compared with all multisets; rounded up, something less is found, but nothing that does not fit."""
+    monkeypatch.setattr(arrivals, "_MOST_ENTRIES", most)
+    chance = Random(0)
+    for _ in range(20):
+        demands = [(100 * chance.randint(0, 1), chance.randint(200, 900)) for _ in range(3)]
+        rooms = np.array([(100 * chance.randint(0, 2), m, chance.randint(0, m)) for m in chance.sample(range(2000), 5)])
+        early, late = (np.array([float(chance.randint(0, 9)) for _ in demands]) for _ in range(2))
+        grid = Grid.of(demands, (200, 2000), is_relaxed=False)
+        steps = np.array([grid.step_c, grid.step_m, grid.step_m])
+        search = Arrivals(grid, rooms // steps)
+        values = search.search(early, late)
+        come = search.chosen(np.arange(5))
+        for at, (cpus, memory, at_start) in enumerate(rooms):
+            best = best_arrivals(demands, early.tolist(), late.tolist(), cpus, memory, at_start)
+            assert values[at] == come[0][at] @ early + come[1][at] @ late
+            assert values[at] == best if most == 100_000 else values[at] <= best
+            assert come[0][at] @ [m for _, m in demands] <= at_start
+            assert (come[0][at] + come[1][at]) @ [m for _, m in demands] <= memory
+            assert (come[0][at] + come[1][at]) @ [c for c, _ in demands] <= cpus
+
+
+def best_arrivals(
+    demands: Sequence[tuple[int, int]], early: list[float], late: list[float], cpus: int, memory: int, at_start: int
+) -> float:
+    best = 0.0
+    for k, (c, m) in enumerate(demands):
+        if c <= cpus and m <= memory:
+            # Of equal ones that have come no order is tried but that of the classes.
+            onwards = (demands[k:], early[k:], late[k:], cpus - c, memory - m)
+            best = max(best, late[k] + best_arrivals(*onwards, min(at_start, memory - m)))
+            if m <= at_start:
+                best = max(best, early[k] + best_arrivals(*onwards, min(at_start - m, memory - m)))
+    return best
 
 
 def test_columns_do_not_serve_vms_that_demand_nothing() -> None:
     """No room would ever end their arrivals: their price would be a bound on nothing."""
     problem = replacement(cluster(2048, vjob("a", 0)), {"a": RUNS}, {"a-0": "n1"})
     with pytest.raises(UnsuitableError, match="demands nothing"):
-        Columns(problem, Level(1), None)
+        Columns(problem, Level(1), is_relaxed=True)
 
 
 def test_a_placement_ends_at_its_deadline_by_the_clock_that_it_is_given() -> None:

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
-from rmsplugin.packing.search import Search
 from rmsplugin.planning.target.block import cost_of
-from rmsplugin.planning.target.counts import Counts, counts_of, with_names
+from rmsplugin.planning.target.counts import counts_of, with_names
 from rmsplugin.planning.target.incumbent import Incumbent
 from rmsplugin.planning.target.keep import Kept
-from rmsplugin.planning.target.neighbourhood import improve_by_blocks
 from rmsplugin.planning.target.node_terms import Level
 from rmsplugin.planning.target.program import Program, Scope, Solved, variables
 from rmsplugin.planning.target.replacement import Replacement
@@ -26,9 +24,7 @@ _MOST_LEVELS = 6
 #: Of what is left of the limits, what the program for all plans may use: it often settles everything.
 _ALL_SHARE = 0.4
 
-#: The same of a pooled program where others follow, of blocks, and of the search for answers in one level.
-_POOLED_SHARE = 0.05
-_BLOCKS_SHARE = 0.15
+#: The same of the search for answers in one level.
 _ANSWER_SHARE = 0.7
 
 #: An answer is far from what is possible that costs so many times the bound.
@@ -50,48 +46,39 @@ def levels(problem: Replacement) -> list[Level]:
     return [Level(part[0], part[-1]) for part in parts]
 
 
-def bound_levels(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, spacious: bool) -> int:
-    """A proven lower bound on the cost of every plan, in MiB, by small programs of pooled arrivals alone."""
-    ahead = levels(problem)
-    solver = _Levels(problem, kept, incumbent, budget)
-    bound = 0
-    if spacious:
-        bound = solver.bound(Level(problem.wait_mib), _ALL_SHARE, Scope.POOLED)
-        if bound >= solver.cost:
-            return bound
-    bounds = [solver.bound(level, 1 / (len(ahead) - at), Scope.POOLED) for at, level in enumerate(ahead)]
-    return max(bound, min(bounds))
-
-
 def search_levels(
-    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
+    problem: Replacement,
+    kept: list[Kept],
+    incumbent: Incumbent,
+    budget: Budget,
+    spacious: bool,
+    bounds: dict[Level, int],
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
 
-    A small program, of pooled arrivals, bounds each level first. What can hold nothing better is left out; of the
-    others the most promising comes first: once for answers that the planner can carry out, and once for the bound.
+    Levels that can hold nothing better are left out; of the others the most promising comes first: once for answers
+    that the planner can carry out, and once for the bound.
 
     Args:
         problem: what is asked.
         kept: of each place, with its bound.
         incumbent: the best answer so far; there is one.
         budget: what is left of the limits.
-        search: its seed decides which nodes are brought together in blocks.
+        bounds: what is proven of each level; raised.
         spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
     """
     solver = _Levels(problem, kept, incumbent, budget)
-    bounds = {level: solver.bound(level, _POOLED_SHARE, Scope.POOLED) for level in levels(problem)}
     ahead = sorted(bounds, key=lambda level: bounds[level])
     is_near = solver.cost <= _FAR * bounds[ahead[0]]
     bound = solver.settle(Level(problem.wait_mib), _ALL_SHARE) if spacious and is_near else 0
     for level in ahead:
         if max(bound, bounds[level]) < solver.cost:
-            solver.improve(level, bounds[level], search)
+            solver.improve(level)
     if spacious and not is_near:
-        bound = solver.bound(Level(problem.wait_mib), 1.0, Scope.ALL)
+        bound = solver.bound(Level(problem.wait_mib), 1.0)
     for at, level in enumerate(ahead):
         if max(bound, bounds[level]) < solver.cost:
-            bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at), Scope.ALL))
+            bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at)))
     return max(bound, min(bounds.values()))
 
 
@@ -107,9 +94,9 @@ class _Levels:
         """Of the best answer, in MiB."""
         return self.incumbent.best().plan.cost
 
-    def bound(self, level: Level, share: float, scope: Scope) -> int:
+    def bound(self, level: Level, share: float) -> int:
         """Bound the cost of the plans of a level (0: there is no time left); an answer is taken if one is found."""
-        return self._bound_of(self._solve(level, share, scope))
+        return self._bound_of(self._solve(level, share, Scope.ALL))
 
     def settle(self, level: Level, share: float) -> int:
         """The bound of a level, and a better answer.
@@ -121,28 +108,23 @@ class _Levels:
             self._solve(level, share, Scope.DIRECT)
         return self._bound_of(solved)
 
-    def improve(self, level: Level, bound: int, search: Search) -> None:
-        """Look for a better answer in a level; block by block first where the best is far from what is possible."""
-        start = None
-        if self.cost > _FAR * bound:
-            part = self.budget.part(_BLOCKS_SHARE)
-            start = improve_by_blocks(self.problem, self.kept, self.incumbent, part, search, level.wait_mib)
-            self.budget.give_back(part)
-        self._solve(level, _ANSWER_SHARE, Scope.DIRECT, start)
+    def improve(self, level: Level) -> None:
+        """Look for a better answer in a level, of those that the planner can carry out."""
+        self._solve(level, _ANSWER_SHARE, Scope.DIRECT)
 
     def _bound_of(self, solved: Solved | None) -> int:
         if solved is None:
             return 0
         return self.cost if solved.infeasible else solved.lower_bound
 
-    def _solve(self, level: Level, share: float, scope: Scope, start: Counts | None = None) -> Solved | None:
+    def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
         """None: there is no time left to build the program."""
         budget, incumbent, problem = self.budget, self.incumbent, self.problem
-        budget.charge(MATHOPT_VARIABLE * variables(problem, scope))
+        budget.charge(MATHOPT_VARIABLE * variables(problem))
         if budget.exhausted:
             return None
         best = incumbent.best()
-        start = start or counts_of(problem, best.target, best.plan.early_arrivals())
+        start = counts_of(problem, best.target, best.plan.early_arrivals())
         # What costs more than the best is of no interest; but the solver may begin where it is told.
         begin = problem.fixed_cost + sum(cost_of(problem, start, i, level.wait_mib) for i in range(len(problem.places)))
         program = Program(problem, self.kept, level, incumbent.most_nodes, max(best.plan.cost, begin), scope)

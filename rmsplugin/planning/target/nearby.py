@@ -51,7 +51,7 @@ def improve_nearby(problem: Replacement, kept: list[Kept], incumbent: Incumbent,
             return
         nodes = sorted({*acting, *partners.of(acting, arriving)[: max(0, size - len(acting))]})
         part = limited(problem, nodes)
-        if variables(part, Scope.DIRECT) > _MOST_VARIABLES:
+        if variables(part) > _MOST_VARIABLES:
             return
         _improve(part, [kept[i] for i in nodes], incumbent, budget)
         if len(nodes) == len(problem.places):
@@ -63,7 +63,7 @@ def _improve(part: Replacement, kept: list[Kept], incumbent: Incumbent, budget: 
     """Look for a better answer, whatever its first pool costs; only what is cheaper than the incumbent counts."""
     for cost_mib in _first_costs(part):
         most_mib = incumbent.best().plan.cost - 1
-        budget.charge(MATHOPT_VARIABLE * variables(part, Scope.DIRECT))
+        budget.charge(MATHOPT_VARIABLE * variables(part))
         if budget.exhausted:
             return
         program = Program(part, kept, Level(cost_mib, cost_mib), None, most_mib, Scope.DIRECT)

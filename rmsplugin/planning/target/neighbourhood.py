@@ -38,8 +38,7 @@ def improve_by_blocks(
     incumbent: Incumbent,
     budget: Budget,
     search: Search,
-    wait_mib: int | None = None,
-) -> Counts:
+) -> None:
     """Improve the incumbent until the budget is used up or nothing more is found.
 
     Args:
@@ -48,18 +47,14 @@ def improve_by_blocks(
         incumbent: the best answer so far; there is one.
         budget: what may be used of the limits.
         search: its seed decides which nodes are brought together.
-        wait_mib: what the first pool is to cost; None: what it costs now.
-
-    Returns:
-        The best counts for a first pool of that cost, whose plan may cost more than the incumbent.
     """
     while True:
         best = incumbent.best()
         counts = counts_of(problem, best.target, best.plan.early_arrivals())
-        level = Level(max(problem.wait_mib, best.plan.first_cost) if wait_mib is None else wait_mib)
+        level = Level(max(problem.wait_mib, best.plan.first_cost))
         _Neighbourhood(problem, kept, level, counts, budget, search, incumbent.most_nodes is not None).settle()
         if not incumbent.offer(with_names(problem, counts)) or budget.exhausted:
-            return counts
+            return
 
 
 class _Neighbourhood:

@@ -13,9 +13,6 @@ from rmsplugin.planning.target.counts import Counts
 from rmsplugin.planning.target.keep import Kept
 from rmsplugin.planning.target.replacement import Place, Replacement
 
-#: Stands for the index of a node where VMs arrive that may be at any.
-_POOL = -1
-
 Term: TypeAlias = int | float | mathopt.LinearBase
 
 
@@ -110,22 +107,6 @@ class NodeTerms:
         for k in range(len(self._totals)):
             self._add_arrivals(i, place, k, hosted, early)
         self._add_limits(i, place, hosted, early, lost)
-
-    def add_pool(self, totals: Sequence[int]) -> None:
-        """Let VMs arrive anywhere, where only the early memory of all nodes together counts: a relaxation."""
-        problem = self._problem
-        takes = [(i, place) for i, place in enumerate(problem.places) if place.takes]
-        early: list[Term] = []
-        for k, each in enumerate(problem.classes):
-            memory = each.memory_mib
-            rooms = [place.early_m // memory if memory else totals[k] for i, place in takes if each.may_go(i)]
-            self.early[_POOL, k] = self._integer(min(totals[k], sum(rooms)))
-            self.late[_POOL, k] = self._integer(totals[k] if rooms else 0)
-            early.append(memory // self.unit * self.early[_POOL, k])
-        for local in (self.local_early, self.detour):
-            early += [problem.classes[k].memory_mib // self.unit * each for (_, k, _), each in local.items()]
-        room = sum(place.early_m // self.unit for _, place in takes)
-        self._model.add_linear_constraint(mathopt.fast_sum(early) <= room)
 
     def cost(self) -> mathopt.LinearExpression:
         """In memory units: what leaves or resumes remotely costs its memory; what is late waits."""

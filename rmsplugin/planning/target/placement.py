@@ -26,7 +26,7 @@ from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_n
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
 from rmsplugin.planning.target.keep import Kept, keep
-from rmsplugin.planning.target.levels import bound_levels, search_levels
+from rmsplugin.planning.target.levels import levels, search_levels
 from rmsplugin.planning.target.nearby import improve_nearby
 from rmsplugin.planning.target.neighbourhood import BLOCK, improve_by_blocks
 from rmsplugin.planning.target.replacement import Replacement, replacement
@@ -43,10 +43,13 @@ _MOST_PAIRS = 5_000
 _STEPS_A_VM = 20_000
 
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
-_SMALL_SHARE = 0.3
+_SMALL_SHARE = 0.6
 
-#: Of what is left of the limits, what the first of two searches may use.
-_FIRST_SHARE = 0.6
+#: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
+_NEARBY_SHARE = 0.6
+
+#: Of what is left of the limits, what the exact search of a small problem may use.
+_EXACT_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
 
 def _settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
     """The exact search, which answers what is small before a solver is started; a bound."""
-    part = budget.part(_FIRST_SHARE)
+    part = budget.part(_EXACT_SHARE)
     bound = settle(problem, incumbent, part, shared_store)
     budget.give_back(part)
     return bound
@@ -153,25 +156,24 @@ def _widen(
     """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     if not is_small and incumbent.most_nodes is None:
-        part = budget.part(_FIRST_SHARE)
+        part = budget.part(_NEARBY_SHARE)
         improve_nearby(problem, kept, incumbent, part)
         budget.give_back(part)
     part = budget.part(_SMALL_SHARE if is_small else 1.0)
-    bound = search_whole(problem, incumbent, part, search) if incumbent.most_nodes is None else 0
+    bound, turn = problem.fixed_cost + sum(each.bound_mib for each in kept), search.seed
+    bounds = dict.fromkeys(levels(problem), bound)
+    if incumbent.most_nodes is None:
+        whole = search_whole(problem, incumbent, part, search)
+        bounds = {level: max(bound, whole[level]) for level in bounds}
     budget.give_back(part)
-    if incumbent.best().plan.cost > bound and is_small:
-        bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
-    elif incumbent.best().plan.cost > bound and not bound:
-        part = budget.part(_FIRST_SHARE)
-        improve_by_blocks(problem, kept, incumbent, part, search)
-        budget.give_back(part)
-        bound = bound_levels(problem, kept, incumbent, budget, spacious)
-    turn = search.seed
-    while incumbent.best().plan.cost > bound and not budget.exhausted and len(problem.places) > BLOCK:
-        turn += 1
+    bound = min(bounds.values())
+    while incumbent.best().plan.cost > bound and not budget.exhausted:
         if is_small:
-            bound = max(bound, search_levels(problem, kept, incumbent, budget, search, spacious))
+            bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
+        if len(problem.places) <= BLOCK:
+            break
         improve_by_blocks(problem, kept, incumbent, budget, replace(search, seed=turn))
+        turn += 1
     return bound
 
 

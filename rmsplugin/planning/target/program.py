@@ -55,15 +55,14 @@ class Scope(enum.Enum):
 
     DIRECT = enum.auto()  # those of two pools in which nothing makes a detour: what the planner makes, at that cost
     ALL = enum.auto()  # all; its counts may need detours, which larger plans are made without; of equal ones the fewest
-    POOLED = enum.auto()  # all, arrivals counted for all nodes together: a weaker bound, no counts, far smaller
 
 
-def variables(problem: Replacement, scope: Scope) -> int:
+def variables(problem: Replacement) -> int:
     """About how many variables the program will have, which is what building it takes long for."""
     classes = len(problem.classes)
     stay = sum(len(place.residents) + 4 * len(place.images) for place in problem.places)
     resume = {key for place in problem.places for key in place.images}
-    return stay + 3 * len(resume) + 2 * classes * (1 if scope is Scope.POOLED else len(problem.places))
+    return stay + 3 * len(resume) + 2 * classes * len(problem.places)
 
 
 class Program:
@@ -91,21 +90,18 @@ class Program:
         self._problem, self._level, self._scope = problem, level, scope
         self._model = mathopt.Model(name="vmrp")
         used: dict[int, Term] | None = None
-        if most_nodes is not None and scope is not Scope.POOLED:
+        if most_nodes is not None:
             used = {i: self._model.add_binary_variable() for i in range(len(problem.places))}
             self._model.add_linear_constraint(mathopt.fast_sum(used.values()) <= most_nodes)
         self._group_early = {group: self._model.add_binary_variable() for group in range(len(problem.groups))}
         self._totals = problem.totals()
         detours = scope is not Scope.DIRECT
-        arriving = [] if scope is Scope.POOLED else self._totals
         self._terms = NodeTerms(
-            *(self._model, problem, kept, level, dict(self._group_early), arriving, used, detours),
+            *(self._model, problem, kept, level, dict(self._group_early), self._totals, used, detours),
             two_pools=scope is Scope.DIRECT,
         )
         for i in range(len(problem.places)):
             self._terms.add(i)
-        if scope is Scope.POOLED:
-            self._terms.add_pool(self._totals)
         self._copied: list[tuple[int, mathopt.Variable]] = []  # class, detours by way of another node
         self._detours = list(self._terms.detour.values())
         self._add_balances()
@@ -187,12 +183,12 @@ class Program:
         """Search for the cheapest counts, from an answer that is known if there is one."""
         problem = self._problem
         hint = None
-        if start is not None and self._scope is not Scope.POOLED:
+        if start is not None:
             flags = {variable: float(group in start.early_groups) for group, variable in self._group_early.items()}
             hint = {**self._terms.hint(start), **flags}
         found = solve(self._model, search, hint, 0.0 if self._scope is Scope.DIRECT else _TIE)
         bound = problem.fixed_cost + found.lower_bound * self._terms.unit
-        if found.values is None or found.objective is None or self._scope is Scope.POOLED:
+        if found.values is None or found.objective is None:
             return Solved(None, None, bound, found.infeasible, found.seconds, found.units)
         counts = Counts.empty(len(problem.places))
         self._terms.read(found.values, counts, range(len(problem.places)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,11 @@ def spread(problem: Replacement, kept: list[Kept]) -> Counts | None:
     those that take it in the end. The resumes of a vjob are all in the first pool, or none of them takes its room.
     """
     return _Spread(problem, kept).run()
+
+
+def fill(problem: Replacement, counts: Counts) -> bool:
+    """Place what has no place yet beside all that has one, where there is room; whether all have a place now."""
+    return _Spread(problem, counts.kept).fill(counts)
 
 
 class _Spread:
@@ -64,6 +69,23 @@ class _Spread:
             if not is_early and not self._place(mover, None, self._late):
                 return None
         return Counts(self._kept, self._early, self._late, frozenset(early_groups))
+
+    def fill(self, counts: Counts) -> bool:
+        """Add single arrivals to counts that have too few of some classes."""
+        classes = self._problem.classes
+        self._reserve(self._local_resumes())
+        missing = Counter(mover.vm_class for mover in movers_after(self._problem, self._kept))
+        for i, (early, late) in enumerate(zip(counts.early, counts.late, strict=True)):
+            for k, count in (*early.items(), *late.items()):
+                missing[k] -= count
+                self._left_c[i] -= count * classes[k].centi_cpus
+                self._left_m[i] -= count * classes[k].memory_mib
+            self._early_m[i] -= sum(classes[k].memory_mib * count for k, count in early.items())
+        movers = [Mover("", k, 0) for k, count in missing.items() for _ in range(count)]
+        return all(
+            self._place(each, self._early_m, counts.early) or self._place(each, None, counts.late)
+            for each in sorted(movers, key=self._size)
+        )
 
     def _local_resumes(self) -> dict[int, list[tuple[int, int]]]:
         """By group: the nodes on which its VMs resume locally, with their memory."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.target.columns import Columns, UnsuitableError
+from rmsplugin.planning.target.choices import UnsuitableError
+from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import with_names
 from rmsplugin.planning.target.generation import Generation
 from rmsplugin.planning.target.incumbent import Incumbent
@@ -19,11 +20,11 @@ _NEARLY = 0.002
 _SHARE = 0.6
 
 
-def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> int:
-    """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB; 0: nothing is proven.
+def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> dict[Level, int]:
+    """Improve the incumbent, and return a proven lower bound on the cost of the plans of each level, in MiB.
 
-    The first pool is taken to cost what that of the best plan costs; where the answer's costs more, once more with
-    that. All vjobs resume early.
+    Answers come first: for a first pool of any cost, and what waits pays as little as it can; where the plan's first
+    pool costs more, once more with that. All vjobs resume early. Then each level is bounded; 0: nothing is proven.
 
     Args:
         problem: what is asked.
@@ -31,34 +32,52 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
         budget: what may be used of the limits.
         search: its seed decides which nodes are chosen for anew.
     """
-    generation: Generation | None = None
-    wait_mib = 0
     try:
-        while (again := max(problem.wait_mib, incumbent.best().plan.first_cost)) > wait_mib:
-            wait_mib = again
-            columns = Columns(problem, Level(wait_mib), frozenset(range(len(problem.groups))))
-            part = budget.part(_SHARE)
-            generation = Generation(columns, part, None if generation is None else generation.prices)
-            generation.relax(nearly=_NEARLY)
-            budget.give_back(part)
-            counts = generation.choose(budget, search)
-            if counts is not None:
-                incumbent.offer(with_names(problem, counts))
-        return _bound(problem, incumbent.best().plan.cost, generation, budget)
+        return _Whole(problem, incumbent, budget, search).run()
     except UnsuitableError:
-        return 0
+        return dict.fromkeys(levels(problem), 0)
 
 
-def _bound(problem: Replacement, cost: int, generation: Generation | None, budget: Budget) -> int:
-    """The least bound of all levels; those with the dearest first pool, most like what was solved, come first."""
-    ahead = levels(problem)[::-1]
-    prices = None if generation is None else generation.prices
-    least = cost
-    for at, level in enumerate(ahead):
-        part = budget.part(1 / (len(ahead) - at))
-        relaxed = Generation(Columns(problem, level, None), part, prices)
-        relaxed.relax(enough=least)
-        budget.give_back(part)
-        prices = relaxed.prices
-        least = min(least, problem.fixed_cost + relaxed.bound_mib)
-    return least
+class _Whole:
+    def __init__(self, problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> None:
+        self._problem, self._incumbent, self._budget, self._search = problem, incumbent, budget, search
+        self._last: Generation | None = None
+
+    @property
+    def _cost(self) -> int:
+        return self._incumbent.best().plan.cost
+
+    def run(self) -> dict[Level, int]:
+        wait_mib, again = 0, self._problem.wait_mib
+        while again > wait_mib:
+            wait_mib = again
+            self._answer(Level(wait_mib))
+            again = self._incumbent.best().plan.first_cost
+        return self._bounds()
+
+    def _answer(self, level: Level) -> None:
+        part = self._budget.part(_SHARE)
+        generation = self._generation(level, part, is_relaxed=False)
+        generation.relax(self._cost - self._problem.fixed_cost, _NEARLY)
+        self._budget.give_back(part)
+        if generation.bound_mib < self._cost - self._problem.fixed_cost:
+            for counts in generation.answers(self._budget, self._search, _NEARLY):
+                self._incumbent.offer(with_names(self._problem, counts))
+
+    def _bounds(self) -> dict[Level, int]:
+        """Those with the dearest first pool, most like what was solved, come first; only the least counts."""
+        bounds: dict[Level, int] = {}
+        ahead = levels(self._problem)[::-1]
+        for at, level in enumerate(ahead):
+            part = self._budget.part(1 / (len(ahead) - at))
+            relaxed = self._generation(level, part, is_relaxed=True)
+            relaxed.relax(min([self._cost, *bounds.values()]) - self._problem.fixed_cost)
+            self._budget.give_back(part)
+            bounds[level] = self._problem.fixed_cost + relaxed.bound_mib
+        return bounds
+
+    def _generation(self, level: Level, budget: Budget, is_relaxed: bool) -> Generation:
+        """One that starts with the prices of the last."""
+        prices = () if self._last is None else self._last.prices
+        self._last = Generation(Columns(self._problem, level, is_relaxed), budget, prices)
+        return self._last

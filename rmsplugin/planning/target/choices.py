@@ -1,0 +1,143 @@
+"""Choices: all that each node may keep of the VMs that run there, or are saved there, with the room that it leaves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rmsplugin.planning.target.keep import Kept
+from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.replacement import Place, Replacement
+
+Ints = npt.NDArray[np.int64]
+
+#: Beyond so many choices of all kinds of nodes, listing them takes longer than what it is good for.
+_MOST_CHOICES = 150_000
+
+
+class UnsuitableError(Exception):
+    """The problem is not one for columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """Equal VMs of a node that may stay or resume there."""
+
+    vm_class: int
+    count: int
+    is_image: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Equal nodes. Hundredths of a CPU, MiB."""
+
+    capacity_c: int
+    capacity_m: int
+    early_m: int
+    takes: frozenset[int]  # classes that may arrive
+    items: tuple[_Item, ...]
+
+
+class Choices:
+    """The choices of all kinds of nodes as arrays, a row for each."""
+
+    def __init__(self, problem: Replacement, level: Level, is_relaxed: bool) -> None:
+        """List them.
+
+        Args:
+            problem: what is asked.
+            level: what the first pool costs.
+            is_relaxed: whether what resumes on its node may wait for the first pool, each VM as it likes.
+
+        Raises:
+            UnsuitableError: there are too many.
+        """
+        self._problem, self._level, self._is_relaxed = problem, level, is_relaxed
+        kinds: dict[_Kind, list[int]] = defaultdict(list)
+        for i, place in enumerate(problem.places):
+            kinds[self._kind(i, place)].append(i)
+        self._kinds, self.members = list(kinds), list(kinds.values())
+        rows: list[tuple[int, int, int, int, int]] = []
+        self._kept: list[tuple[int, ...]] = []  # by item of the kind
+        gone: list[tuple[int, int, int, int]] = []  # choice, whether saved, class, number
+        for t, kind in enumerate(self._kinds):
+            if len(rows) + math.prod(each.count + 1 for each in kind.items) > _MOST_CHOICES:
+                raise UnsuitableError("too many choices to list")
+            for kept, row in self._choices(kind):
+                for item, count in zip(kind.items, kept, strict=True):
+                    if count < item.count:
+                        gone.append((len(rows), int(item.is_image), item.vm_class, item.count - count))
+                rows.append((t, *row))
+                self._kept.append(kept)
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        self.kind_of, self.cost_mib = columns[:, 0], columns[:, 1]
+        self.room = columns[:, 2:]  # hundredths of a CPU, MiB, and MiB of it that are free at the start
+        self.first = np.searchsorted(self.kind_of, np.arange(len(self._kinds)))  # choice of each kind
+        lack = np.zeros((2, len(rows), len(problem.classes)), dtype=np.int64)
+        for at, which, k, count in gone:
+            lack[which, at, k] += count
+        self.residents_gone, self.images_gone = lack  # by choice and class: what is not kept
+
+    @property
+    def takes(self) -> list[frozenset[int]]:
+        """By kind: the classes that may arrive."""
+        return [kind.takes for kind in self._kinds]
+
+    def _kind(self, i: int, place: Place) -> _Kind:
+        images: dict[int, int] = defaultdict(int)
+        for (k, _), names in place.images.items():
+            images[k] += len(names)
+        items = [_Item(k, len(names), False) for k, names in sorted(place.residents.items())]
+        items += [_Item(k, count, True) for k, count in sorted(images.items())]
+        takes = frozenset(k for k, each in enumerate(self._problem.classes) if place.takes and each.may_go(i))
+        return _Kind(place.capacity_c, place.capacity_m, place.early_m, takes, tuple(items))
+
+    def _choices(self, kind: _Kind) -> Iterator[tuple[tuple[int, ...], tuple[int, int, int, int]]]:
+        """What may be kept, with its cost and the room that it leaves: CPUs, memory, early memory."""
+        classes = self._problem.classes
+        for kept in itertools.product(*(range(each.count, -1, -1) for each in kind.items)):
+            cpus, memory, early, cost = kind.capacity_c, kind.capacity_m, kind.early_m, 0
+            resume: list[int] = []
+            for item, count in zip(kind.items, kept, strict=True):
+                each = classes[item.vm_class]
+                cpus, memory = cpus - count * each.centi_cpus, memory - count * each.memory_mib
+                cost += (item.count - count) * each.memory_mib
+                resume += [each.memory_mib] * count if item.is_image else []
+            if cpus >= 0 and memory >= 0:
+                for wait_mib, taken in self._waits(resume, early, memory):
+                    yield kept, (cost + wait_mib, cpus, memory, min(early - taken, memory))
+
+    def _waits(self, resume: list[int], early: int, memory: int) -> Iterator[tuple[int, int]]:
+        """What waiting costs the VMs that resume on their node, and the early memory that those take that do not wait.
+
+        To wait costs each the same: of so many that wait it is the largest.
+        """
+        if not self._is_relaxed:
+            if sum(resume) <= early:
+                yield 0, sum(resume)
+            return
+        ordered = sorted(resume, reverse=True)
+        for waiting in range(sum(map(self._level.is_too_dear, ordered)), len(ordered) + 1):
+            taken = sum(ordered[waiting:])
+            if taken <= early:
+                yield waiting * self._level.wait_mib, taken
+                if early - taken >= memory:
+                    return
+
+    def keep(self, choice: int, place: Place) -> Kept:
+        """What a node of its kind keeps: of which vjobs the saved VMs are, in their order."""
+        kept = Kept()
+        images: dict[int, int] = {}
+        for item, count in zip(self._kinds[self.kind_of[choice]].items, self._kept[choice], strict=True):
+            (images if item.is_image else kept.residents)[item.vm_class] = count
+        for (k, group), names in place.images.items():
+            kept.images[k, group] = min(len(names), images[k])
+            images[k] -= kept.images[k, group]
+        return kept
