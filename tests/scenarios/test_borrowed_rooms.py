@@ -429,7 +429,7 @@ def borrow_and_give_back(world: World, kill_at: int | None) -> int:
     world.until(job, S.TERMINATED)
     tick_until(world, lambda: rooms(world) == {}, ticks=120)
     assert world.leftovers() == []
-    return first.steps
+    return first.instants
 
 
 def check_rooms(world: World) -> None:
@@ -440,15 +440,15 @@ def check_rooms(world: World) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_any_step_of_acquiring_and_giving_back(directory: Path) -> None:
+def test_killed_at_any_instant_of_acquiring_and_giving_back(directory: Path) -> None:
     def world(name: str) -> World:
         (directory / name).mkdir()
         return World(directory / name, rooms="elastic", room_idle_s=3)
 
     total = borrow_and_give_back(world("0"), None)
     assert total > 100
-    for step in range(1, total + 1):
+    for instant in range(1, total + 1):
         try:
-            borrow_and_give_back(world(str(step)), step)
+            borrow_and_give_back(world(str(instant)), instant)
         except AssertionError as error:
-            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
+            raise AssertionError(f"killed at instant {instant} of {total}: {error}") from error
