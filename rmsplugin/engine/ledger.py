@@ -56,6 +56,8 @@ class Ledger:
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
         self._current: dict[int, VJobRow] | None = None
+        #: The VMs of these; None once anything has changed.
+        self._live: list[VMRow] | None = None
         self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
@@ -90,6 +92,7 @@ class Ledger:
                 if self._depth == 0:
                     # Told of changes that were undone as well: who is told looks again, and sees what there is.
                     changed, self._changed = frozenset(self._changed), set()
+                    self._live = None
                     if any(what == "vjob" for what, _ in changed):
                         self._current = None
                     for tell in self._subscribers if changed else ():
@@ -240,10 +243,15 @@ class Ledger:
         ]
 
     def live_vms(self) -> list[VMRow]:
-        """VMs of all vjobs that may have VMs or saved states."""
-        marks = ",".join("?" * len(_LIVE))
-        sql = f"select vms.* from vms join vjobs using (job_id) where vjobs.state in ({marks}) order by job_id, idx"
-        return [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+        """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""
+        with self._lock:
+            found = None if self._depth else self._live
+            if found is None:
+                marks = ",".join("?" * len(_LIVE))
+                sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
+                found = [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+                self._live = None if self._depth else found  # what a transaction has changed may be undone
+            return list(found)
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
         """Change columns of a VM."""

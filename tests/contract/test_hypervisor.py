@@ -20,6 +20,8 @@ from typing import Protocol
 
 import in_head
 import pytest
+from minicluster_lib import hosts
+from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
@@ -176,16 +178,17 @@ class LibvirtWorld:
 
     def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, *rest = words
-        return subprocess.run(
-            [str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest])
+
+    @staticmethod
+    def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
     def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.minicluster("exec", node, "--", *command)
+        # What `minicluster exec` runs, without starting a Python for it.
+        cluster = Layout.load(self._directory)
+        assert cluster is not None
+        return self._run(hosts.enter_command(cluster, cluster.host(node), command))
 
     def state_path(self, vm: str) -> str:
         return f"/var/lib/rmsplugin/store/{vm}.state"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +16,6 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_engine_killed."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 @pytest.fixture

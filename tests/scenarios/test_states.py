@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +17,6 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 ROOT, OWNER, STRANGER = 0, 65534, 12345
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_engine_killed."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 @pytest.fixture(params=[False, True], ids=["local stores", "a shared store"])
