@@ -845,18 +845,22 @@ only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs
 
 @only_libvirt
 def test_silence_does_not_pile_up_threads(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
     world.hypervisor.list_vms(A)
+    nodes = world.hypervisor._nodes
+    patience_s = nodes.call_timeout_s
     with world.silenced(A):
+        nodes.call_timeout_s = nodes.link(A)._connect_timeout_s = 2
         for _ in range(2):
             with pytest.raises(UnavailableError):
                 world.hypervisor.list_vms(A)
         before = threading.active_count()
         for _ in range(20):
             with contextlib.suppress(UnavailableError):
-                world.hypervisor._nodes.link(A)._connect_timeout_s = 0.1  # type: ignore[attr-defined]
+                nodes.link(A)._connect_timeout_s = 0.1
                 world.hypervisor.list_vms(A)
         assert threading.active_count() <= before
-    world.hypervisor._nodes.link(A)._connect_timeout_s = 2  # type: ignore[attr-defined]
+    nodes.call_timeout_s = nodes.link(A)._connect_timeout_s = patience_s
     eventually(lambda: world.hypervisor.list_vms(A) == {})
 
 
