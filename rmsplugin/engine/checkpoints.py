@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rmsplugin.engine.chapter import Chapter, insert
+from rmsplugin.engine.chapter import Chapter, insert, update
 
 
 class CheckpointState(enum.StrEnum):
@@ -87,7 +87,7 @@ class Checkpoints(Chapter):
             job_id = self._rows("select job_id from checkpoints where id = ?", [number])[0]["job_id"]
             self.retire(job_id)
             changes = {"state": "whole", "vms": _vms_text(vms), "taken": taken, "ran_s": ran_s}
-            db.table("checkpoints").update(number, {**changes, "whole_at": self._clock()})
+            update(db, "checkpoints", {"id": number}, {**changes, "whole_at": self._clock()})
 
     def went_back(self, number: int, ran_s: float) -> None:
         """Its vjob, which has run for ``ran_s``, goes on from it: nothing of its run is uncovered now."""
@@ -137,7 +137,7 @@ class Checkpoints(Chapter):
 
     def _update(self, number: int, **changes: Any) -> None:
         with self._write() as db:
-            db.table("checkpoints").update(number, changes)
+            update(db, "checkpoints", {"id": number}, changes)
 
 
 def _vms_text(vms: Iterable[CheckpointVM]) -> str:

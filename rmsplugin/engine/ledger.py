@@ -18,7 +18,7 @@ from typing import Any
 import sqlite_utils
 
 from rmsplugin.engine import records
-from rmsplugin.engine.chapter import insert
+from rmsplugin.engine.chapter import insert, update
 from rmsplugin.engine.checkpoints import Checkpoints
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
@@ -56,6 +56,8 @@ class Ledger:
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
         self._current: dict[int, VJobRow] | None = None
+        #: The VMs of these; None once anything has changed.
+        self._live: list[VMRow] | None = None
         self._db = open_database(path, busy_s=busy_s)
         #: What failed in a row, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
@@ -90,6 +92,7 @@ class Ledger:
                 if self._depth == 0:
                     # Told of changes that were undone as well: who is told looks again, and sees what there is.
                     changed, self._changed = frozenset(self._changed), set()
+                    self._live = None
                     if any(what == "vjob" for what, _ in changed):
                         self._current = None
                     for tell in self._subscribers if changed else ():
@@ -109,24 +112,28 @@ class Ledger:
             yield
 
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        with self._lock, available():
-            return list(self._db.query(sql, list(parameters)))
+        with self._lock, available():  # a query() of sqlite-utils takes three statements for each
+            cursor = self._db.execute(sql, list(parameters))
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
     def add_vjob(self, vjob: VJobRow) -> None:
         """Remember a vjob at first sight; what is known already stays."""
         with self._write() as db:
-            db.table("vjobs").insert(records.vjob_record(vjob), ignore=True)
+            if self._rows("select 1 from vjobs where job_id = ?", [vjob.job_id]):
+                return
+            insert(db, "vjobs", records.vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
 
     def renew_vjob(self, vjob: VJobRow) -> None:
         """Let an ended vjob begin anew, as ``vjob``. Raises IllegalTransitionError if it has not ended."""
         with self._write() as db:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
-            db.table("vms").delete_where("job_id = ?", [vjob.job_id])
-            db.table("vjob_failures").delete_where("job_id = ?", [vjob.job_id])
-            db.table("vjobs").update(vjob.job_id, records.vjob_record(vjob))
+            db.execute("delete from vms where job_id = ?", [vjob.job_id])
+            db.execute("delete from vjob_failures where job_id = ?", [vjob.job_id])
+            update(db, "vjobs", {"job_id": vjob.job_id}, records.vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
 
     def vjob(self, job_id: int) -> VJobRow:
@@ -206,7 +213,7 @@ class Ledger:
                 check_transition(vjob.display_id, vjob.state, target)
                 changes["state_since"] = self._clock()
                 changes["ran_s"] = records.ran_s(vjob, target, self._clock())
-            db.table("vjobs").update(job_id, {"state": str(target), "reason": reason, **changes})
+            update(db, "vjobs", {"job_id": job_id}, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
             if (vjob.state, vjob.reason) != (target, reason):
                 self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
@@ -216,7 +223,7 @@ class Ledger:
         """Change columns of a vjob other than its state."""
         assert "state" not in changes, "states change by transition only"
         with self._write() as db:
-            db.table("vjobs").update(job_id, changes)
+            update(db, "vjobs", {"job_id": job_id}, changes)
             self._changed.add(("vjob", job_id))
 
     # -- VMs -----------------------------------------------------------------------------------------------------
@@ -224,8 +231,9 @@ class Ledger:
     def set_vms(self, job_id: int, vms: Iterable[VMRow]) -> None:
         """Replace all VMs of a vjob."""
         with self._write() as db:
-            db.table("vms").delete_where("job_id = ?", [job_id])
-            db.table("vms").insert_all(records.vm_record(vm) for vm in vms)
+            db.execute("delete from vms where job_id = ?", [job_id])
+            for vm in vms:
+                insert(db, "vms", records.vm_record(vm))
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
@@ -235,24 +243,28 @@ class Ledger:
         ]
 
     def live_vms(self) -> list[VMRow]:
-        """VMs of all vjobs that may have VMs or saved states."""
-        marks = ",".join("?" * len(_LIVE))
-        sql = f"select vms.* from vms join vjobs using (job_id) where vjobs.state in ({marks}) order by job_id, idx"
-        return [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+        """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""
+        with self._lock:
+            found = None if self._depth else self._live
+            if found is None:
+                marks = ",".join("?" * len(_LIVE))
+                sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
+                found = [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+                self._live = None if self._depth else found  # what a transaction has changed may be undone
+            return list(found)
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
         """Change columns of a VM."""
         with self._write() as db:
-            db.table("vms").update(name, changes)
-            return records.read_vm(next(iter(db.query("select * from vms where name = ?", [name]))))
+            update(db, "vms", {"name": name}, changes)
+            return records.read_vm(self._rows("select * from vms where name = ?", [name])[0])
 
     def touch(self, name: str, node: str) -> None:
         """Remember, before anything is put there, that ``node`` may hold something of the VM."""
         with self._write() as db:
-            row = next(iter(db.query("select touched from vms where name = ?", [name])))
-            touched = json.loads(row["touched"])
+            touched = json.loads(self._rows("select touched from vms where name = ?", [name])[0]["touched"])
             if node not in touched:
-                db.table("vms").update(name, {"touched": json.dumps([*touched, node])})
+                update(db, "vms", {"name": name}, {"touched": json.dumps([*touched, node])})
 
     # -- operations and actions ----------------------------------------------------------------------------------
 
@@ -284,7 +296,7 @@ class Ledger:
         """Record how an operation ended; actions that it left under way end with it."""
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
-            db.table("operations").update(operation_id, outcome)
+            update(db, "operations", {"id": operation_id}, outcome)
             self._changed.add(("operation", operation_id))
             db.execute(
                 "update actions set state = 'failed', error = ?, ended = ? "
@@ -332,13 +344,13 @@ class Ledger:
     def action_progress(self, action_id: int, done: int, total: int) -> None:
         """Record how many bytes an action has moved."""
         with self._write() as db:
-            db.table("actions").update(action_id, {"bytes_done": done, "bytes_total": total})
+            update(db, "actions", {"id": action_id}, {"bytes_done": done, "bytes_total": total})
 
     def end_action(self, action_id: int, error: str = "") -> None:
         """Record how an action ended."""
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
-            db.table("actions").update(action_id, outcome)
+            update(db, "actions", {"id": action_id}, outcome)
 
     def actions(self, operation_id: int) -> list[ActionRow]:
         """Actions of an operation, in the order of their start."""
@@ -358,7 +370,7 @@ class Ledger:
     def set_store(self, name: str, marker: str) -> None:
         """Remember the marker of a store, in the place of an older one."""
         with self._write() as db:
-            db.table("stores").upsert({"name": name, "marker": marker}, pk="name")
+            db.execute("insert or replace into stores (name, marker) values (?, ?)", [name, marker])
 
     def open_aside(self, vjob: VJobRow, reason: str) -> Aside:
         """Record that the saved states of a vjob are being put aside, or go on with a record that was left open."""
@@ -389,7 +401,7 @@ class Ledger:
     def drop_aside(self, number: int) -> None:
         """Forget saved states that were put aside; nothing happens if they are forgotten already."""
         with self._write() as db:
-            db.table("asides").delete_where("id = ?", [number])
+            db.execute("delete from asides where id = ?", [number])
 
     def aside(self, number: int) -> Aside:
         """Saved states that were put aside. Raises NotFoundError."""
@@ -409,7 +421,7 @@ class Ledger:
         """Remember what a hook of a room said."""
         row = {**asdict(report), "ended": json.dumps(list(report.ended))}
         with self._write() as db:
-            db.table("room_reports").insert(row)
+            insert(db, "room_reports", row)
 
     def room_reports(self, rooms: Iterable[int]) -> list[RoomReport]:
         """What the hooks of these rooms (job ids) said, oldest first."""
@@ -440,7 +452,7 @@ class Ledger:
 
     def _event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
         row = {"time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "kind": kind, "message": message}
-        self._db.table("events").insert(row)
+        insert(self._db, "events", row)
 
     def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
         """The newest ``limit`` events after id ``since`` (of one vjob, if named), oldest first."""

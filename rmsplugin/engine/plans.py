@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rmsplugin.decision.result import Decision, ReasonCode
-from rmsplugin.engine.chapter import Chapter, insert
+from rmsplugin.engine.chapter import Chapter, insert, update
 from rmsplugin.engine.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -62,8 +62,8 @@ class Plans(Chapter):
                         },
                     )
                 )
-                needs = [{"step_id": ids[-1], "need_id": ids[need]} for need in step.needs]
-                db.table("step_needs").insert_all(needs)
+                for need in step.needs:
+                    insert(db, "step_needs", {"step_id": ids[-1], "need_id": ids[need]})
             return plan_id
 
     def plan(self, plan_id: int) -> Plan | None:
@@ -83,7 +83,7 @@ class Plans(Chapter):
     def end(self, plan_id: int, state: PlanState, error: str = "") -> None:
         """Record how a plan ended."""
         with self._write() as db:
-            db.table("plans").update(plan_id, {"state": str(state), "error": error, "ended": self._clock()})
+            update(db, "plans", {"id": plan_id}, {"state": str(state), "error": error, "ended": self._clock()})
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -122,12 +122,12 @@ class Plans(Chapter):
         """Record the operation that carries out a step."""
         changes = {"state": str(StepState.RUNNING), "operation_id": operation_id, "began": self._clock()}
         with self._write() as db:
-            db.table("steps").update(step_id, changes)
+            update(db, "steps", {"id": step_id}, changes)
 
     def step_ends(self, step_id: int, state: StepState, error: str = "") -> None:
         """Record how a step ended."""
         with self._write() as db:
-            db.table("steps").update(step_id, {"state": str(state), "error": error, "ended": self._clock()})
+            update(db, "steps", {"id": step_id}, {"state": str(state), "error": error, "ended": self._clock()})
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -152,7 +152,8 @@ class Plans(Chapter):
         ]
         if changed:
             with self._write() as db:
-                db.table("decisions").insert_all(changed)
+                for row in changed:
+                    insert(db, "decisions", row)
             known |= {str(row["vjob"]): (str(row["state"]), str(row["code"])) for row in changed}
 
     def decisions(self, vjob: str) -> list[DecisionRow]:

@@ -20,6 +20,8 @@ from typing import Protocol
 
 import in_head
 import pytest
+from minicluster_lib import hosts
+from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
@@ -176,16 +178,17 @@ class LibvirtWorld:
 
     def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, *rest = words
-        return subprocess.run(
-            [str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest])
+
+    @staticmethod
+    def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
     def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.minicluster("exec", node, "--", *command)
+        # What `minicluster exec` runs, without starting a Python for it.
+        cluster = Layout.load(self._directory)
+        assert cluster is not None
+        return self._run(hosts.enter_command(cluster, cluster.host(node), command))
 
     def state_path(self, vm: str) -> str:
         return f"/var/lib/rmsplugin/store/{vm}.state"
@@ -842,18 +845,22 @@ only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs
 
 @only_libvirt
 def test_silence_does_not_pile_up_threads(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
     world.hypervisor.list_vms(A)
+    nodes = world.hypervisor._nodes
+    patience_s = nodes.call_timeout_s
     with world.silenced(A):
+        nodes.call_timeout_s = nodes.link(A)._connect_timeout_s = 2
         for _ in range(2):
             with pytest.raises(UnavailableError):
                 world.hypervisor.list_vms(A)
         before = threading.active_count()
         for _ in range(20):
             with contextlib.suppress(UnavailableError):
-                world.hypervisor._nodes.link(A)._connect_timeout_s = 0.1  # type: ignore[attr-defined]
+                nodes.link(A)._connect_timeout_s = 0.1
                 world.hypervisor.list_vms(A)
         assert threading.active_count() <= before
-    world.hypervisor._nodes.link(A)._connect_timeout_s = 2  # type: ignore[attr-defined]
+    nodes.call_timeout_s = nodes.link(A)._connect_timeout_s = patience_s
     eventually(lambda: world.hypervisor.list_vms(A) == {})
 
 

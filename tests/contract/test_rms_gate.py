@@ -24,7 +24,7 @@ def test_only_the_job_whose_gate_is_opened_starts(world: World) -> None:
 
 
 def test_licences_of_the_users_own_stay(world: World) -> None:
-    job_id = world.submit("--licenses=matlab:2", "--begin=now+40")
+    job_id = world.submit("--licenses=matlab:2", "--begin=now+25")
     assert (world.rms.job(job_id).licenses, world.rms.job(job_id).gated) == ("matlab:2", True)
     world.rms.open_gate(job_id)
     assert (world.rms.job(job_id).licenses, world.rms.job(job_id).gated) == ("matlab:2", False)
@@ -44,8 +44,8 @@ def test_begin_time(world: World) -> None:
 
 
 def test_opening_leaves_the_begin_time_and_closing_puts_the_gate_back(world: World) -> None:
-    begin = world.now() + 40
-    opened, closed = world.submit("--begin=now+40"), world.submit("--begin=now+40")
+    begin = world.now() + 25
+    opened, closed = world.submit("--begin=now+25"), world.submit("--begin=now+25")
     for job_id in (opened, closed):
         world.rms.open_gate(job_id)
         job = world.rms.job(job_id)
@@ -98,7 +98,7 @@ def test_dependency_that_can_never_be_fulfilled(world: World) -> None:
 
 def test_dependency_and_begin_time(world: World) -> None:
     first = world.submit()
-    second = world.submit(f"--dependency=afterany:{first}", "--begin=now+30")
+    second = world.submit(f"--dependency=afterany:{first}", "--begin=now+20")
     world.rms.cancel(first)
     world.wait("the dependency", lambda: world.rms.job(second).reason == "BeginTime")
     assert not world.rms.job(second).eligible

@@ -15,6 +15,10 @@ from typing import Any, TypeVar
 
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
+from minicluster_lib.state import daemon_states
+
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINICLUSTER = REPOSITORY / "contrib" / "minicluster"
@@ -57,9 +61,13 @@ class Cluster:
 
     def entering(self, *argv: str, host: str = "head", user: str = "root") -> list[str]:
         """What ``contrib/minicluster exec`` runs: tests run too many commands to start a Python for each."""
+        return hosts.enter_command(self._layout, self._layout.host(host), argv, user=user)
+
+    @property
+    def _layout(self) -> Layout:
         known = Layout.load(self.directory)
         assert known is not None, f"no minicluster in {self.directory}"
-        return hosts.enter_command(known, known.host(host), argv, user=user)
+        return known
 
     def ok(self, *argv: str, host: str = "head", user: str = "root", timeout_s: float = 120) -> str:
         """Run a command that must succeed; returns what it printed."""
@@ -70,6 +78,17 @@ class Cluster:
     def plugin(self, *argv: str, user: str = "root", timeout_s: float = 180) -> Result:
         """Run ``rmsplugin ARGV`` on the head."""
         return self.run(str(PROGRAM), *argv, user=user, timeout_s=timeout_s)
+
+    def ask(self, path: str) -> dict[str, Any] | None:
+        """The engine's answer to root's GET of ``path``; None while it does not answer.
+
+        What is waited for is asked here: a program for each look would take the CPUs from what is to happen.
+        """
+        socket = f"/proc/{self._layout.init_pids['head']}/root/run/rmsplugin/engine.sock"
+        try:
+            return EngineClient.unix(socket).request("GET", path)
+        except UnavailableError:
+            return None
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -130,14 +149,13 @@ class Cluster:
     # -- vjobs -------------------------------------------------------------------------------------------------------
 
     def vjob(self, job: int | str) -> dict[str, Any] | None:
-        """The vjob as ``rmsplugin vjobs`` shows it, ended ones included."""
-        result = self.plugin("vjobs", "--json", "-a")
-        if result.code != 0:
-            return None  # the engine is down or starting
-        found = [
-            each for each in json.loads(result.out)["vjobs"] if str(job) in (str(each["job_id"]), each["display_id"])
-        ]
+        """The vjob as ``rmsplugin vjobs --json`` shows it, ended ones included; None while the engine is down."""
+        found = [each for each in self.vjobs() if str(job) in (str(each["job_id"]), each["display_id"])]
         return found[0] if found else None
+
+    def vjobs(self) -> list[dict[str, Any]]:
+        """All vjobs that the engine knows, ended ones too; none while it is down."""
+        return (self.ask("/v1/vjobs?ended=1") or {"vjobs": []})["vjobs"]
 
     def events(self, job: int | str) -> str:
         """What ``rmsplugin events`` says of the vjob."""
@@ -195,7 +213,7 @@ class Cluster:
 
     def same_network(self, process: Path, host: str) -> bool:
         """Whether a process is in the host's network namespace."""
-        init = self.status()["hosts"][host]["init_pid"]
+        init = self._layout.init_pids[host]
         try:
             return (process / "ns/net").readlink() == Path(f"/proc/{init}/ns/net").readlink()
         except OSError:
@@ -204,11 +222,11 @@ class Cluster:
     @property
     def nodes(self) -> list[str]:
         """Names of the compute nodes."""
-        return [name for name in self.status()["hosts"] if re.fullmatch(r"n\d+", name)]
+        return [node.name for node in self._layout.node_hosts]
 
     def status(self) -> dict[str, Any]:
-        """``minicluster status --json``."""
-        return json.loads(self.manage("status", "--json").out)
+        """What ``minicluster status --json`` prints."""
+        return daemon_states(self._layout)
 
     def leftovers(self, job: int | str) -> list[str]:
         """Whatever still exists of a vjob: QEMUs, files on nodes, tap devices without a VM, live rows."""
@@ -256,7 +274,7 @@ class Cluster:
     def restart_engine(self) -> None:
         """Start the engine again and wait until it answers."""
         self.start("head", "engine")
-        self.wait("the engine to answer", lambda: self.plugin("status", "--json").code == 0, 30)
+        self.wait("the engine to answer", lambda: self.ask("/v1/status"), 30)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +284,7 @@ class Cluster:
         condition: Callable[[], T | None],
         timeout_s: float,
         explain: Callable[[], object] = lambda: "",
-        every_s: float = 0.25,
+        every_s: float = 0.1,
     ) -> T:
         """Wait until the condition gives something true; fail with an explanation at the time-out."""
         deadline = time.monotonic() + timeout_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -56,8 +55,7 @@ def native(cluster: Cluster, *options: str, user: str = "bob") -> int:
 
 def vjobs(cluster: Cluster) -> dict[str, dict[str, str]]:
     """All vjobs that the engine knows, ended ones too, by their ids."""
-    result = cluster.plugin("vjobs", "--json", "-a")
-    return {each["display_id"]: each for each in json.loads(result.out)["vjobs"]} if result.code == 0 else {}
+    return {each["display_id"]: each for each in cluster.vjobs()}
 
 
 def begun(cluster: Cluster, jobs: Collection[object]) -> set[str]:

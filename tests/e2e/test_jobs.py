@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from e2e.cluster import Cluster
 
@@ -27,6 +29,16 @@ exit 0
     assert (home / "made.txt").read_text() == "made inside"
     assert (home / "made.txt").stat().st_uid == 2001
     cluster.wait_gone(job)
+
+
+def test_the_command_line_shows_the_vjobs_and_nodes_that_the_engine_knows(cluster: Cluster) -> None:
+    job = cluster.sbatch("#!/bin/sh\nexit 0\n")
+    cluster.wait_job(job)
+    cluster.wait_gone(job)
+    shown = json.loads(cluster.plugin("vjobs", "--json", str(job)).out)["vjobs"]
+    assert [(each["job_id"], each["state"]) for each in shown] == [(job, "terminated")]
+    shown = json.loads(cluster.plugin("nodes", "--json").out)["nodes"]
+    assert [each["name"] for each in shown] == cluster.nodes
 
 
 def test_exit_code_and_death_by_signal_reach_slurm(cluster: Cluster) -> None:

@@ -215,7 +215,7 @@ def test_slurmctld_is_restarted_and_the_engine_killed_and_rooms_and_vjobs_live_o
     printed = wait_number(cluster, job, 2)
     cluster.start("head", "slurmctld")
     cluster.wait("Slurm to answer", lambda: cluster.run("squeue", "-h").code == 0, 60)
-    cluster.wait("the engine to answer", lambda: cluster.plugin("status", "--json").code == 0, 60)
+    cluster.wait("the engine to answer", lambda: cluster.ask("/v1/status"), 60)
     cluster.wait_nodes()
     assert wait_number(cluster, job) > printed
     assert job_ids(wait(cluster)) == before

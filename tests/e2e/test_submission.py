@@ -59,7 +59,7 @@ def licences(cluster: Cluster, job: int | str) -> str:
 
 def start(cluster: Cluster, job: int) -> None:
     """Have Slurm start the job: the engine does, and where there is none its command."""
-    if cluster.plugin("status", "--json").code != 0:
+    if cluster.ask("/v1/status") is None:
         cluster.ok("scontrol", "update", f"JobId={job}", "Licenses=", user="slurm")
     cluster.wait_job(job, "CONFIGURING", "RUNNING")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -29,8 +28,7 @@ def tell(cluster: Cluster, node: str, name: str) -> None:
 
 def node_state(cluster: Cluster, node: str) -> str:
     """What ``rmsplugin nodes`` says of it; empty while the engine does not answer."""
-    result = cluster.plugin("nodes", "--json")
-    found = json.loads(result.out)["nodes"] if result.code == 0 else []
+    found = (cluster.ask("/v1/nodes") or {"nodes": []})["nodes"]
     return next((str(each["state"]) for each in found if each["name"] == node), "")
 
 

@@ -1,4 +1,4 @@
-"""One world for all scenarios that need no other."""
+"""What scenarios start from: a directory, and one world for all that need no other."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scenarios.world import World
+from scenarios.world import World, in_memory
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def directory() -> Iterator[Path]:
+    """Where a world has its ledger."""
+    with in_memory() as path:
+        yield path
+
+
+@pytest.fixture
+def world(directory: Path) -> Iterator[World]:
     """A cluster with the engine on it; whatever happens there, no hypervisor is asked for what must not be."""
-    world = World(tmp_path)
+    world = World(directory)
     yield world
     assert world.hypervisor.violations == []
     world.close()

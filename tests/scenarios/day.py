@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from scenarios.random_day import Day, Event, events_of
+from scenarios.world import in_memory
 
 #: Every so manieth day is decided with the solver.
 WITH_SOLVER = 10
@@ -21,9 +19,8 @@ WITH_SOLVER = 10
 
 def live(seed: int, events: Sequence[Event]) -> tuple[Day, str]:
     """Live one day. Returns it, and what was wrong; empty if nothing was."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        day = Day(Path(path), seed, events, solver=seed % WITH_SOLVER == 0)
+    with in_memory() as path:
+        day = Day(path, seed, events, solver=seed % WITH_SOLVER == 0)
         try:
             day.live()
         except Exception as error:

@@ -364,8 +364,8 @@ class Day:
 
     def _kill_engine(self, dice: tuple[int, int, int, int]) -> str:
         life = self.world.life
-        life._kill_at = life.steps + 1 + dice[0] % 120
-        return f"at step {life._kill_at}"
+        life._kill_at = life.instants + 1 + dice[0] % 60
+        return f"at instant {life._kill_at}"
 
     def _silence(self, dice: tuple[int, int, int, int]) -> str | None:
         neighbours = self.world.neighbours

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +16,6 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_engine_killed."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 @pytest.fixture
@@ -429,7 +418,7 @@ def borrow_and_give_back(world: World, kill_at: int | None) -> int:
     world.until(job, S.TERMINATED)
     tick_until(world, lambda: rooms(world) == {}, ticks=120)
     assert world.leftovers() == []
-    return first.steps
+    return first.instants
 
 
 def check_rooms(world: World) -> None:
@@ -440,15 +429,15 @@ def check_rooms(world: World) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_any_step_of_acquiring_and_giving_back(directory: Path) -> None:
+def test_killed_at_any_instant_of_acquiring_and_giving_back(directory: Path) -> None:
     def world(name: str) -> World:
         (directory / name).mkdir()
         return World(directory / name, rooms="elastic", room_idle_s=3)
 
     total = borrow_and_give_back(world("0"), None)
     assert total > 100
-    for step in range(1, total + 1):
+    for instant in range(1, total + 1):
         try:
-            borrow_and_give_back(world(str(step)), step)
+            borrow_and_give_back(world(str(instant)), instant)
         except AssertionError as error:
-            raise AssertionError(f"killed at step {step} of {total}: {error}") from error
+            raise AssertionError(f"killed at instant {instant} of {total}: {error}") from error

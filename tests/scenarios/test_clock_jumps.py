@@ -70,13 +70,13 @@ def test_what_happens_after_it_is_noticed_in_time(world: World, jump_s: float) -
     assert world.state(later) is S.RUNNING
 
 
-def test_a_node_that_has_just_fallen_silent_is_not_fenced(world: World, tmp_path: Path, jump_s: float) -> None:
-    with_fence(world, tmp_path, fence_after_s=120.0)
+def test_a_node_that_has_just_fallen_silent_is_not_fenced(world: World, directory: Path, jump_s: float) -> None:
+    with_fence(world, directory, fence_after_s=120.0)
     node = host(world, running(world))
     world.kill_node(node)
     world.tick(5.0)
     world.jumped_s += jump_s
-    assert not ticks_until(world, lambda: bool(calls(tmp_path)), ticks=4)
+    assert not ticks_until(world, lambda: bool(calls(directory)), ticks=4)
     assert ticks_until(world, lambda: node in world.context.ledger.nodes.gone(), ticks=4)
 
 

@@ -17,7 +17,7 @@ S = VJobState
 MINUTE_S = 60.0
 
 
-def test_the_ledger_tells_what_vms_demanded_while_they_ran_and_who_slept(world: World, tmp_path: Path) -> None:
+def test_the_ledger_tells_what_vms_demanded_while_they_ran_and_who_slept(world: World, directory: Path) -> None:
     world.pass_time(-world.time % MINUTE_S)
     began = world.time
     job = world.submit(vms=2, cpus=1)
@@ -36,7 +36,7 @@ def test_the_ledger_tells_what_vms_demanded_while_they_ran_and_who_slept(world: 
     world.rms.finish(job)
     world.until(job, S.TERMINATED)
 
-    slices = course(asking(tmp_path / "ledger.sqlite"), [job], began, MINUTE_S)
+    slices = course(asking(directory / "ledger.sqlite"), [job], began, MINUTE_S)
 
     assert slices[0].cpus > 0 and slices[2] == Slice(cpus=2.0, vms=2.0, asleep=0.0, waiting=0.0)
     assert slices[6] == Slice(cpus=0.0, vms=2.0, asleep=0.0, waiting=0.0), "they idle, and run"

@@ -127,8 +127,8 @@ def test_a_start_notices_at_once_that_its_job_is_cancelled(world: World, waits_f
     assert world.leftovers() == []
 
 
-def test_slow_starts_and_slow_saves_delay_no_stop(tmp_path: Path) -> None:
-    world = World(tmp_path, workers=2)
+def test_slow_starts_and_slow_saves_delay_no_stop(directory: Path) -> None:
+    world = World(directory, workers=2)
     jobs = [running(world, vms=1, memory_mib=64) for _ in range(3)]
     slow = [Slow() for _ in range(4)]
     for job, each in zip(jobs, slow[:2], strict=False):

@@ -18,21 +18,21 @@ S = VJobState
 AFTER_S = 120.0
 
 
-def program(tmp_path: Path, name: str, body: str) -> str:
+def program(directory: Path, name: str, body: str) -> str:
     """A program that notes its arguments, one call a line, and then does ``body``."""
-    path = tmp_path / name
-    path.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/{name}.calls\n{body}\n')
+    path = directory / name
+    path.write_text(f'#!/bin/sh\necho "$@" >>{directory}/{name}.calls\n{body}\n')
     path.chmod(0o755)
     return str(path)
 
 
-def calls(tmp_path: Path, name: str = "fence") -> list[str]:
-    path = tmp_path / f"{name}.calls"
+def calls(directory: Path, name: str = "fence") -> list[str]:
+    path = directory / f"{name}.calls"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def with_fence(world: World, tmp_path: Path, body: str = "exit 0", **more: Any) -> None:
-    settings = {"fence": (program(tmp_path, "fence", body), "--plug={node}; touch x", "--action=off"), **more}
+def with_fence(world: World, directory: Path, body: str = "exit 0", **more: Any) -> None:
+    settings = {"fence": (program(directory, "fence", body), "--plug={node}; touch x", "--action=off"), **more}
     nodes = world.settings.nodes.model_copy(update=settings)
     world.settings = world.settings.model_copy(update={"nodes": nodes})
     world.start_engine()
@@ -62,14 +62,14 @@ def ticks_until(world: World, enough: Callable[[], bool], ticks: int = 30) -> bo
     return False
 
 
-def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, tmp_path: Path) -> None:
-    with_fence(world, tmp_path, fence_status=(program(tmp_path, "status", "exit 2"), "{node}"))
+def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, directory: Path) -> None:
+    with_fence(world, directory, fence_status=(program(directory, "status", "exit 2"), "{node}"))
     job, node = running(world)
     world.kill_node(node)
     world.tick()
     assert requests(world).node_fence(0, node) == {"begin_again": [str(job)], "wait": []}
-    assert calls(tmp_path) == [f"--plug={node}; touch x --action=off"]
-    assert calls(tmp_path, "status") == [node]
+    assert calls(directory) == [f"--plug={node}; touch x --action=off"]
+    assert calls(directory, "status") == [node]
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1
     assert "confirmed power off" in world.context.ledger.nodes.gone()[node].by
@@ -85,10 +85,10 @@ def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, t
     ],
 )
 def test_a_node_that_is_not_seen_to_be_off_is_not_gone(
-    world: World, tmp_path: Path, fence: str, status: str, error: type[Exception], why: str
+    world: World, directory: Path, fence: str, status: str, error: type[Exception], why: str
 ) -> None:
-    more = {"fence_status": (program(tmp_path, "status", status), "{node}"), "fence_timeout_s": 0.5}
-    with_fence(world, tmp_path, f"exec {fence}" if "sleep" in fence else fence, **more)
+    more = {"fence_status": (program(directory, "status", status), "{node}"), "fence_timeout_s": 0.5}
+    with_fence(world, directory, f"exec {fence}" if "sleep" in fence else fence, **more)
     job, node = running(world)
     world.kill_node(node)
     world.tick()
@@ -109,8 +109,8 @@ def test_fencing_is_for_operators_and_needs_a_program(world: World) -> None:
         requests(world).node_fence(0, "n1")
 
 
-def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: World, tmp_path: Path) -> None:
-    with_fence(world, tmp_path, fence_after_s=AFTER_S)
+def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: World, directory: Path) -> None:
+    with_fence(world, directory, fence_after_s=AFTER_S)
     job, node = running(world)
     died = world.time
     world.kill_node(node)
@@ -118,14 +118,14 @@ def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: W
     assert world.time - died >= AFTER_S
     assert ticks_until(world, lambda: world.state(job) is S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1
-    assert not ticks_until(world, lambda: len(calls(tmp_path)) > 1, 10)
+    assert not ticks_until(world, lambda: len(calls(directory)) > 1, 10)
 
 
 @pytest.mark.parametrize("answers", ["agent", "slurm", "libvirt"])
 def test_a_node_that_answers_in_any_way_is_never_fenced_by_the_engine(
-    world: World, tmp_path: Path, answers: str
+    world: World, directory: Path, answers: str
 ) -> None:
-    with_fence(world, tmp_path, fence_after_s=AFTER_S)
+    with_fence(world, directory, fence_after_s=AFTER_S)
     job, node = running(world)
     if answers != "libvirt":
         world.hypervisor.set_reachable(node, False)
@@ -133,33 +133,33 @@ def test_a_node_that_answers_in_any_way_is_never_fenced_by_the_engine(
         world.nodes.set_reachable(node, False)
     if answers != "slurm":
         world.rms.set_node(node, up=False, state="DOWN")
-    assert not ticks_until(world, lambda: bool(calls(tmp_path)))
+    assert not ticks_until(world, lambda: bool(calls(directory)))
     assert world.context.ledger.vjob(job).losses == 0
 
 
-def test_when_many_nodes_are_silent_at_once_none_is_fenced(world: World, tmp_path: Path) -> None:
-    with_fence(world, tmp_path, fence_after_s=AFTER_S)
+def test_when_many_nodes_are_silent_at_once_none_is_fenced(world: World, directory: Path) -> None:
+    with_fence(world, directory, fence_after_s=AFTER_S)
     for _ in range(4):
         running(world)
     assert {vm.host for vm in world.context.ledger.vms()} >= {"n1", "n2"}
     for node in NODES:
         world.kill_node(node)
-    assert not ticks_until(world, lambda: bool(calls(tmp_path)))
+    assert not ticks_until(world, lambda: bool(calls(directory)))
     assert any("none is fenced" in problem for problem in world.cycle.report.problems)
 
 
-def test_a_fencing_that_fails_is_tried_again_later_and_later(world: World, tmp_path: Path) -> None:
-    with_fence(world, tmp_path, "exit 1", fence_after_s=AFTER_S)
+def test_a_fencing_that_fails_is_tried_again_later_and_later(world: World, directory: Path) -> None:
+    with_fence(world, directory, "exit 1", fence_after_s=AFTER_S)
     job, node = running(world)
     world.kill_node(node)
     ticks_until(world, lambda: False, 60)  # 1,200 s: after 120, 180, 300, 540 and 1,020 s
-    assert 4 <= len(calls(tmp_path)) <= 5
+    assert 4 <= len(calls(directory)) <= 5
     assert world.state(job) is S.RUNNING
     assert len([event for event in world.context.ledger.events() if event.kind == "node-fence-failed"]) >= 4
 
 
-def test_a_node_without_vms_of_ours_is_left_alone(world: World, tmp_path: Path) -> None:
-    with_fence(world, tmp_path, fence_after_s=AFTER_S)
+def test_a_node_without_vms_of_ours_is_left_alone(world: World, directory: Path) -> None:
+    with_fence(world, directory, fence_after_s=AFTER_S)
     world.tick()
     world.kill_node("n3")
-    assert not ticks_until(world, lambda: bool(calls(tmp_path)), 15)
+    assert not ticks_until(world, lambda: bool(calls(directory)), 15)

@@ -55,8 +55,8 @@ class LockedForAWhile:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    world = World(tmp_path)
+def world(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(directory)
     world.context.ledger._db.conn.execute(f"pragma busy_timeout = {int(BUSY_S * 1000)}")
     yield world
     assert world.hypervisor.violations == []
@@ -64,8 +64,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 @contextmanager
-def locking(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LockedForAWhile]:
-    other = LockedForAWhile(tmp_path / "ledger.sqlite")
+def locking(world: World, monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[LockedForAWhile]:
+    other = LockedForAWhile(directory / "ledger.sqlite")
     write = MortalLedger._write
 
     def guarded(ledger: MortalLedger):  # type: ignore[no-untyped-def]
@@ -97,12 +97,12 @@ def whole(world: World, job: int) -> None:
 @pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize("first", range(1, 46, 3))
 def test_a_vjob_outlives_a_ledger_that_is_locked_at_any_write(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: int, count: int
+    world: World, monkeypatch: pytest.MonkeyPatch, directory: Path, first: int, count: int
 ) -> None:
     job = world.submit(vms=2, memory_mib=128)
     world.until(job, S.RUNNING)
     world.context.ledger.update_vjob(job, script_started=True)
-    with locking(world, monkeypatch, tmp_path) as other:
+    with locking(world, monkeypatch, directory) as other:
         other.plan(first, count)
         for kind, to in ((K.SUSPEND, ""), (K.RESUME, ""), (K.MIGRATE, NODES[2])):
             aim = S.SLEEPING if kind is K.SUSPEND else S.RUNNING
@@ -148,12 +148,12 @@ def test_a_full_disk_stops_what_needs_the_ledger_and_nothing_else(world: World) 
     whole(world, job)
 
 
-def test_cycles_beside_a_long_lock_go_on_after_it(world: World, tmp_path: Path) -> None:
+def test_cycles_beside_a_long_lock_go_on_after_it(world: World, directory: Path) -> None:
     job = world.submit(vms=1, memory_mib=128)
     world.until(job, S.RUNNING)
     world.context.ledger.update_vjob(job, script_started=True)
     waiting = world.submit(vms=1, memory_mib=128)
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other:
+    with closing(sqlite3.connect(directory / "ledger.sqlite", isolation_level=None)) as other:
         other.execute("begin exclusive")
         for _ in range(5):
             world.cycle_beside()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,14 +72,6 @@ LIES: dict[str, tuple[str, str, Tell]] = {
     ),
     "no file": ("agent", "stat", lambda found: replace(found, partial=None, final_bytes=None)),
 }
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_context_switches."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 def live(directory: Path, lie: Lie | None) -> World:

@@ -24,8 +24,8 @@ def crowded(directory: Path) -> World:
     return world
 
 
-def test_an_engine_that_was_restarted_asks_for_no_script_that_it_has_read(tmp_path: Path) -> None:
-    world = crowded(tmp_path)
+def test_an_engine_that_was_restarted_asks_for_no_script_that_it_has_read(directory: Path) -> None:
+    world = crowded(directory)
     assert sum(name == "batch_script" for name, _ in world.rms.calls) == WAITING + 1
     world.start_engine()
     del world.rms.calls[:]
@@ -35,8 +35,8 @@ def test_an_engine_that_was_restarted_asks_for_no_script_that_it_has_read(tmp_pa
     world.close()
 
 
-def test_jobs_that_come_together_and_their_reasons_are_recorded_together(tmp_path: Path) -> None:
-    world = crowded(tmp_path)
+def test_jobs_that_come_together_and_their_reasons_are_recorded_together(directory: Path) -> None:
+    world = crowded(directory)
     told: list[int] = []  # once for each transaction that changed vjobs
     world.context.ledger.subscribe(lambda changed: told.append(len(changed)))
     for _ in range(WAITING):
@@ -49,8 +49,8 @@ def test_jobs_that_come_together_and_their_reasons_are_recorded_together(tmp_pat
     world.close()
 
 
-def test_no_garbage_is_collected_in_a_cycle_or_a_preview_while_requests_wait(tmp_path: Path) -> None:
-    world = crowded(tmp_path)
+def test_no_garbage_is_collected_in_a_cycle_or_a_preview_while_requests_wait(directory: Path) -> None:
+    world = crowded(directory)
     collections: list[str] = []
 
     def note(phase: str, _: object) -> None:

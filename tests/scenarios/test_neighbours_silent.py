@@ -8,9 +8,7 @@ run twice, nothing left behind.
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,14 +23,6 @@ S, K = VJobState, OperationKind
 CALLS = (1, 4, 12, 40)
 #: Of all silences CI tries every so manieth; coprime to the numbers of ways and of CALLS, so that all of them are met.
 SAMPLE = 5
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_engine_killed."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 class Life:

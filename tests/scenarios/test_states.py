@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +17,6 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 ROOT, OWNER, STRANGER = 0, 65534, 12345
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory, see test_engine_killed."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 @pytest.fixture(params=[False, True], ids=["local stores", "a shared store"])
@@ -390,7 +380,7 @@ def test_states_go_when_their_job_ends(world: World, waits: bool) -> None:
 
 
 def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
-    """Lose one state of two, mend it, take both back, killed once on the way. Returns whether that step was reached."""
+    """Lose one state of two, mend it, take both back, killed once on the way. Returns whether it came to be killed."""
     world = World(directory)
     job = sleeping(world, vms=2)
     vm = world.context.ledger.vms(job)[1]
@@ -423,13 +413,13 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_any_step_of_putting_aside_and_taking_back(directory: Path) -> None:
+def test_killed_at_any_instant_of_putting_aside_and_taking_back(directory: Path) -> None:
     """No state is deleted, and in the end the vjob sleeps in those that were put aside."""
-    for step in itertools.count(1):
-        (directory / str(step)).mkdir()
+    for instant in itertools.count(1):
+        (directory / str(instant)).mkdir()
         try:
-            if not put_aside_and_take_back(directory / str(step), step):
+            if not put_aside_and_take_back(directory / str(instant), instant):
                 break
         except AssertionError as error:
-            raise AssertionError(f"killed at step {step}: {error}") from error
-    assert step > 100
+            raise AssertionError(f"killed at instant {instant}: {error}") from error
+    assert instant > 100

@@ -1,10 +1,13 @@
-"""A simulated cluster and the real engine on it, in virtual time, to be killed at any of its steps and restarted."""
+"""A simulated cluster and the real engine on it, in virtual time, to be killed at any instant and restarted."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,27 +63,55 @@ class KilledError(BaseException):
     """The engine was killed: nothing of it happens any more, and nothing catches it."""
 
 
+#: Calls that change nothing. All of the RMS change something: it moves on by the clock whenever it is asked.
+_LOOKS = frozenset({"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "marker", "free_bytes"})
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """A directory in memory: a ledger syncs at each step, which is what costs time on a disk."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as path:
+        yield Path(path)
+
+
+def spread(instants: int, most: int) -> list[int]:
+    """Numbers of instants, from 1 on, evenly spread: as many as there are, or ``most``."""
+    return sorted({1 + number * instants // most for number in range(most)})
+
+
 class Life:
-    """One life of the engine: counts its steps (calls of adapters, writes of the ledger) and ends it at a given one."""
+    """One life of the engine: counts its instants, and ends it at a given one.
+
+    Instants are told apart by what outlives the engine: the world, the ledger and the time. To die before or after a
+    look at something is the same death.
+    """
 
     def __init__(self, kill_at: int | None) -> None:
-        self.steps = 0
+        self.instants = 0
         self.dead = False
         self._kill_at = kill_at
+        self._changed = True
         self._lock = threading.Lock()
 
+    def changed(self, really: bool = True) -> None:
+        """Something happened to the world, to the ledger or to the time, or begins to."""
+        self._changed = self._changed or really
+
     def step(self) -> None:
-        """Called before and after whatever the engine does to the world."""
+        """Called before and after whatever the engine asks of the world, and before it writes."""
         with self._lock:
-            self.steps += 1
-            if self.steps == self._kill_at:
-                self.dead = True
+            if self._changed:
+                self._changed = False
+                self.instants += 1
+                if self.instants == self._kill_at:
+                    self.dead = True
             if self.dead:
                 raise KilledError
 
 
 class Mortal:
-    """An adapter as one life of the engine sees it: each call is two steps, one before and one after it."""
+    """An adapter as one life of the engine sees it: it can die before each call, and after it."""
 
     def __init__(self, kind: str, adapter: Any, life: Life, neighbours: Neighbours) -> None:
         self._kind = kind
@@ -92,8 +123,13 @@ class Mortal:
         method = getattr(self._adapter, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
+            changes = name not in _LOOKS
             self._life.step()
-            value = self._neighbours.call(self._kind, name, method, arguments, options)
+            self._life.changed(changes)
+            try:
+                value = self._neighbours.call(self._kind, name, method, arguments, options)
+            finally:
+                self._life.changed(changes)
             self._life.step()
             return value
 
@@ -105,10 +141,14 @@ class MortalLedger(Ledger):
 
     life: Life | None = None
 
+    @contextmanager
     def _write(self):  # type: ignore[no-untyped-def]
         if self.life is not None:
             self.life.step()
-        return super()._write()
+        with super()._write() as database:
+            yield database
+        if self.life is not None:
+            self.life.changed()
 
 
 class AnsweringGuests(SimulatedGuests):
@@ -208,6 +248,7 @@ class World:
         """Virtual time goes on."""
         with self._time_lock:
             self.time += seconds
+        self.life.changed()
         self._settle_broken_off()
 
     def _wait(self, event: threading.Event, seconds: float) -> bool:

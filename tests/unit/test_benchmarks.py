@@ -16,16 +16,21 @@ from bench.measure import Report, aligned, gap, ratio
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
-#: i and l make miniclusters.
-LETTERS = [pytest.param(each, marks=pytest.mark.e2e if each in "il" else ()) for each in sorted(command.BENCHMARKS)]
+#: Those that need a minicluster: e2e/test_live_benchmarks.py.
+LIVE = ("i", "l")
 
 
-@pytest.mark.parametrize("letter", LETTERS)
+@pytest.mark.parametrize("letter", sorted({*command.BENCHMARKS} - {*LIVE}))
 def test_each_benchmark_prints_a_table_and_a_ratio(
     letter: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     if letter == "e":
         pytest.importorskip("pychoco", reason="the papers' solver: contrib/run-benchmarks installs it")
+    prints_a_table_and_a_ratio(letter, capsys, tmp_path)
+
+
+def prints_a_table_and_a_ratio(letter: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Run a benchmark on sizes so small that nothing is measured, and look at all that it says."""
     module = importlib.import_module(f"bench.{command.BENCHMARKS[letter]}")
     report = Report(out=tmp_path / "results.jsonl")
     module.run(module.SIZES["tiny"], report)

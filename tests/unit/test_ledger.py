@@ -146,6 +146,29 @@ def test_a_state_changes_by_transition_only(ledger: Ledger) -> None:
     assert ledger.vjob(12).script_started
 
 
+def test_live_vms_are_those_of_now_after_a_change_in_a_transaction_and_after_one_that_is_undone(ledger: Ledger) -> None:
+    def hosts() -> list[str]:
+        return [row.host for row in ledger.live_vms()]
+
+    ledger.add_vjob(vjob())
+    ledger.set_vms(12, [vm()])
+    assert hosts() == []
+    ledger.transition(12, VJobState.STARTING, "it fits")
+    assert hosts() == ["n1"]
+    ledger.update_vm("vjob12-0", host="n2")
+    assert hosts() == ["n2"]
+    with pytest.raises(KeyError), ledger.transaction():
+        ledger.update_vm("vjob12-0", host="n3")
+        assert hosts() == ["n3"]
+        raise KeyError
+    assert hosts() == ["n2"]
+
+
+def test_a_change_of_what_is_not_there_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(NotFoundError, match="vms"):
+        ledger.update_vm("vjob12-0", host="n2")
+
+
 def test_live_vms_are_those_of_live_vjobs(ledger: Ledger) -> None:
     for job_id, state in enumerate(VJobState, start=1):
         ledger.add_vjob(vjob(job_id, state=state))
