@@ -128,13 +128,14 @@ def _memory_mib(record: Record) -> int | None:
     return math.ceil(kib / 1024) if kib > 0 else None
 
 
-def vjob_of(job: Job, default_memory_mib: int) -> VJob:
+def vjob_of(job: Job, *, default_memory_mib: int, ran_s: float = 0.0) -> VJob:
     """The vjob that a job is: named by its number, a VM of one CPU for each processor, its estimate as time limit.
 
     Args:
         job: the job.
         default_memory_mib: memory of a VM where the trace has none.
+        ran_s: for how long it has run, in seconds.
     """
     demand = Resources(1, default_memory_mib if job.memory_mib is None else job.memory_mib)
     vms = tuple(VM(f"{job.job_id}-{index}", demand) for index in range(job.processors))
-    return VJob(str(job.job_id), vms, time_limit_s=job.estimate_s)
+    return VJob(str(job.job_id), vms, time_limit_s=job.estimate_s, ran_s=ran_s)

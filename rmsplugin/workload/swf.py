@@ -81,10 +81,7 @@ class SwfReader:
     def _pieces(self) -> Iterator[list[bytes]]:
         """Whole lines, many at a time."""
         rest = b""
-        first = True
         for block in self._blocks:
-            if first and block:
-                block, first = block.removeprefix(_BYTE_ORDER_MARK), False
             lines = (rest + block).split(b"\n")
             rest = lines.pop()
             if len(rest) > _LONGEST_LINE_BYTES:
@@ -97,7 +94,7 @@ class SwfReader:
 
     def _uncommon(self, number: int, line: bytes) -> Record | None:
         """What is not simply 18 whole numbers: a comment, nothing, decimals, more fields, or a fault."""
-        text = line.strip()
+        text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip()
         if not text:
             return None
         if text.startswith(b";"):

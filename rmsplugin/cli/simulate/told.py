@@ -96,11 +96,11 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
         ]
     )
     notes = (
-        (workload.partial, "lines tell of partial executions; their jobs are simulated whole"),
-        (workload.unestimated, "jobs have no requested time; their run time stands for it"),
-        (workload.extended, "lines have more than 18 fields; the further ones are not read"),
+        (workload.partial, "lines of partial executions, whose jobs are simulated as a whole"),
+        (workload.unestimated, "jobs without a requested time, for which the run time stands"),
+        (workload.extended, "lines with more than 18 fields, of which the further ones are not read"),
     )
-    yield from (f"{count} {note}." for count, note in notes if count)
+    yield from (f"{note}: {count}" for count, note in notes if count)
 
 
 def _row(metric: str, values: Distribution, shown: Any) -> dict[str, str]:

@@ -38,7 +38,7 @@ def read(path: str, tell: Tell = lambda _: None, limit_bytes: int = MAX_BYTES) -
     try:
         if path == "-":
             if sys.stdin is None:
-                raise WorkloadError(f"{name} is closed")
+                raise WorkloadError("is closed")
             return read_workload(_blocks(sys.stdin.buffer, path, tell, limit_bytes))
         with open(path, "rb") as file:
             return read_workload(_blocks(file, path, tell, limit_bytes))
