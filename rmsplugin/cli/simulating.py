@@ -138,7 +138,9 @@ def _simulated(path: str, cluster: Cluster, policy: str, show: Show) -> Simulate
 
     began = time.perf_counter()
     name = trace_file.shown_name(path)
-    workload = trace_file.read(path, lambda part: show(f"reading {name}", part))
+    reading = f"reading {name}"
+    show(reading, 0.0)
+    workload = trace_file.read(path, lambda part: show(reading, part))
     read = time.perf_counter()
     try:
         jobs, vms = fitting(workload.jobs, cluster, workload.faults)

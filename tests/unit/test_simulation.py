@@ -34,6 +34,12 @@ def test_backfill_up_to_the_shadow_time_and_into_the_extra() -> None:
     assert start_times(jobs, 4, backfill=False) == [0, 100, 100, 110, 110]
 
 
+def test_the_extra_is_used_up() -> None:
+    # 6 processors; job 1 has 3 until 100, job 2 needs 4 then: 2 are the extra, and 3 are free now.
+    jobs = [job(1, 0, 100, 3), job(2, 1, 10, 4), job(3, 2, 500), job(4, 2, 500), job(5, 2, 500)]
+    assert start_times(jobs, 6, backfill=True) == [0, 100, 2, 2, 110]
+
+
 def test_times_with_decimals_are_kept() -> None:
     assert start_times([job(1, 0.5, 0.25), job(2, 0.625, 1)], 1, backfill=True) == [0.5, 0.75]
 
