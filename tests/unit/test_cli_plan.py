@@ -883,6 +883,19 @@ def test_a_graph_that_cannot_be_written_leaves_what_was_there(monkeypatch: pytes
     assert sorted(os.listdir()) == ["old", "switch.json"]
 
 
+def test_an_interrupt_of_writing_leaves_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("old").write_text("old")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        OutputFile("--dot", "old").write("new")
+    assert Path("old").read_text() == "old"
+    assert sorted(os.listdir()) == ["old", "switch.json"]
+
+
 # -- pack ----------------------------------------------------------------------------------------------------------
 
 #: What runs fits on one node, except that d may not go where a's VMs have to go.

@@ -116,6 +116,11 @@ def test_vms_of_no_known_memory_have_their_share_of_a_node() -> None:
     assert fit([job(1, 0, 1, 12)], memory_per_node_mib=4095) == ([1], 12, [])
 
 
+def test_different_vms_with_at_most_their_share_are_never_short_of_memory() -> None:
+    jobs = [job(1, 0, 1, 12, memory_mib=1024), job(2, 0, 1, memory_mib=512)]
+    assert fit(jobs, memory_per_node_mib=4096) == ([1, 2], 12, [])
+
+
 def test_equal_vms_with_more_than_their_share_are_counted() -> None:
     small, large = job(1, 0, 1, 6), job(2, 0, 1, 7)
     ids, vms, messages = fit([small, large], memory_per_node_mib=4096, memory_per_vm_mib=2000)
