@@ -48,7 +48,9 @@ def add_command(commands: options.Commands) -> None:
         examples:
           rmsplugin simulate --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policy easy
           rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --policy fcfs --jobs-out fcfs.csv --json
-          zcat kth.swf.gz | rmsplugin simulate --workload - --nodes 100 --cpus-per-node 1 --policy easy --jobs-out -
+
+          zcat kth.swf.gz |
+          rmsplugin simulate --workload - --nodes 100 --cpus-per-node 1 --policy easy --jobs-out -
         """,
     )
     parser.add_argument(
