@@ -23,6 +23,10 @@ class InstanceError(RmspluginError):
     """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
 
 
+class WorkloadError(RmspluginError):
+    """A trace of jobs cannot be read, or nothing of it can be simulated; the message says where and why."""
+
+
 class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
 

@@ -24,10 +24,11 @@ from rmsplugin.cli import (
     planning,
     service,
     session,
+    simulating,
     states,
 )
 from rmsplugin.cli.table import FormatError, printable
-from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError
+from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError, WorkloadError
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -67,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     session.add_command(commands)
     pausing.add_commands(commands)
     planning.add_commands(commands)
+    simulating.add_command(commands)
     checking.add_command(commands)
     service.add_command(commands)
     ledger.add_command(commands)
@@ -88,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
-    except (SettingsError, InstanceError, LedgerError, FormatError) as error:
+    except (SettingsError, InstanceError, WorkloadError, LedgerError, FormatError) as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)

@@ -16,7 +16,7 @@ from rmsplugin.cli.table import printable
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.plan.graph_file import GraphFile
+    from rmsplugin.cli.output_file import OutputFile
     from rmsplugin.model.configuration import Configuration
     from rmsplugin.packing.search import Search
 
@@ -183,15 +183,15 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.plan.graph_file import GraphFile
+    from rmsplugin.cli.output_file import OutputFile
 
     _refuse_misuse(arguments)
     # Before anything is computed: nobody waits for an answer that cannot be written.
-    graph = GraphFile(arguments.dot) if arguments.dot not in (None, "-") else None
+    graph = OutputFile("--dot", arguments.dot) if arguments.dot not in (None, "-") else None
     return _plan_live(arguments, graph) if arguments.live else _plan_offline(arguments, graph)
 
 
-def _plan_live(arguments: argparse.Namespace, graph: GraphFile | None) -> int:
+def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
     with _display() as show:
         from rmsplugin.cli.plan import live
 
@@ -212,7 +212,7 @@ def _plan_live(arguments: argparse.Namespace, graph: GraphFile | None) -> int:
     return 0
 
 
-def _plan_offline(arguments: argparse.Namespace, graph: GraphFile | None) -> int:
+def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
     with _display() as show:
         from rmsplugin.cli.plan import solve, text
         from rmsplugin.decision.parameters import Parameters, SwitchDurations

@@ -25,8 +25,8 @@ import pytest
 from rmsplugin import settings
 from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
+from rmsplugin.cli.output_file import OutputFile
 from rmsplugin.cli.plan import packing, solve, text
-from rmsplugin.cli.plan.graph_file import GraphFile
 from rmsplugin.cli.plan.interrupt import ends_at_once
 from rmsplugin.cli.plan.solved import Solved
 from rmsplugin.cli.plan.text import lines
@@ -864,14 +864,14 @@ def test_a_graph_replaces_a_file_as_a_whole_with_its_mode_and_through_links() ->
     Path("old").write_text("old")
     Path("old").chmod(0o640)
     Path("link").symlink_to("old")
-    GraphFile("link").write("new")
+    OutputFile("--dot", "link").write("new")
     assert Path("link").is_symlink()
     assert (Path("old").read_text(), Path("old").stat().st_mode & 0o777) == ("new", 0o640)
 
 
 def test_a_graph_that_cannot_be_written_leaves_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("old").write_text("old")
-    file = GraphFile("old")
+    file = OutputFile("--dot", "old")
 
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -879,6 +879,19 @@ def test_a_graph_that_cannot_be_written_leaves_what_was_there(monkeypatch: pytes
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(RefusedError, match=r"^--dot: old: No space left on device$"):
         file.write("new")
+    assert Path("old").read_text() == "old"
+    assert sorted(os.listdir()) == ["old", "switch.json"]
+
+
+def test_an_interrupt_of_writing_leaves_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("old").write_text("old")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        OutputFile("--dot", "old").write("new")
     assert Path("old").read_text() == "old"
     assert sorted(os.listdir()) == ["old", "switch.json"]
 

@@ -20,6 +20,8 @@ ALLOWED = {
     "planning": {"model", "packing"},
     "assessment": {"model"},
     "calibration": {"model"},
+    "workload": {"model"},
+    "simulation": {"model", "workload"},
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing", "latency"},
     "adapters": {"model", "settings"},
@@ -41,6 +43,8 @@ ALLOWED = {
         "planning",
         "proposing",
         "settings",
+        "simulation",
+        "workload",
     },
     "client": {"adapters"},
     "hook": {"client", "room_hook"},
@@ -51,7 +55,7 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "assessment", "calibration", "decision", "planning", "proposing")
+PURE = ("model", "packing", "assessment", "calibration", "decision", "planning", "proposing", "workload", "simulation")
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {

@@ -1,4 +1,4 @@
-"""Graph file: where --dot writes; all of the graph, or what was there before."""
+"""Output file: where an option like --dot writes; all of the text, or what was there before."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from pathlib import Path
 from rmsplugin.errors import RefusedError
 
 
-class GraphFile:
+class OutputFile:
     """A file that can be written, as far as that can be told before.
 
     Raises:
         RefusedError: it cannot be.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, option: str, name: str) -> None:
+        """``option`` is what messages begin with."""
         try:
             self._path = Path(name).resolve()  # a link stays one, what it leads to is replaced
             if self._path.is_symlink():  # in a circle: Python 3.13 resolves up to there, and says nothing
                 raise RuntimeError("links in a circle")
             if self._path.exists() and not self._path.is_file():
                 what = "a directory" if self._path.is_dir() else "no regular file"
-                raise RefusedError(f"--dot: {name} is {what}")
+                raise RefusedError(f"{option}: {name} is {what}")
             directory = self._path.parent
             if not directory.is_dir():
-                raise RefusedError(f"--dot: there is no directory {directory}")
+                raise RefusedError(f"{option}: there is no directory {directory}")
         except (OSError, ValueError, RuntimeError) as error:  # too long; a null byte; links in a circle
-            raise RefusedError(f"--dot: {name!r}: {getattr(error, 'strerror', None) or error}") from None
+            raise RefusedError(f"{option}: {name!r}: {getattr(error, 'strerror', None) or error}") from None
         if not os.access(directory, os.W_OK | os.X_OK):
-            raise RefusedError(f"--dot: {directory} is not writable")
-        self._name = name
+            raise RefusedError(f"{option}: {directory} is not writable")
+        self._what = f"{option}: {name}"
 
     def write(self, text: str) -> None:
         """Replace what is there. Raises RefusedError if it cannot, and then leaves what is there."""
@@ -43,11 +44,13 @@ class GraphFile:
                 file.write(text)
                 os.fchmod(descriptor, self._mode())
             os.replace(temporary, self._path)
-        except OSError as error:
+        except BaseException as error:  # an interrupt leaves nothing behind either
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            raise RefusedError(f"--dot: {self._name}: {error.strerror or error}") from None
+            if isinstance(error, OSError):
+                raise RefusedError(f"{self._what}: {error.strerror or error}") from None
+            raise
 
     def _mode(self) -> int:
         """The permissions of what is replaced, or those of any new file."""

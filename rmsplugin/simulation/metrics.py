@@ -1,0 +1,77 @@
+"""Metrics: what a schedule was worth: wait, completion, bounded slowdown, makespan, utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmsplugin.workload.jobs import Job
+
+#: A job that runs for less counts as one of 10 s in the bounded slowdown: else a second of waiting is a lot to it.
+SLOWDOWN_THRESHOLD_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A value of all jobs: its mean, and its percentiles (interpolated between the two nearest jobs)."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a schedule was worth.
+
+    Attributes:
+        jobs: how many there are.
+        makespan_s: from the first submission to the last end, in seconds.
+        utilisation: of all CPUs over the makespan, from 0 to 1; 1 where the makespan is 0.
+        wait_s: from submission to start, in seconds.
+        completion_s: from submission to end (turnaround), in seconds.
+        bounded_slowdown: completion to run time, of which at least 10 s are counted; at least 1.
+    """
+
+    jobs: int
+    makespan_s: float
+    utilisation: float
+    wait_s: Distribution
+    completion_s: Distribution
+    bounded_slowdown: Distribution
+
+
+def measure(jobs: Sequence[Job], started: Sequence[float], cpus: int) -> Metrics:
+    """Measure a schedule in which every job has started and run without a break.
+
+    Args:
+        jobs: at least one.
+        started: when each of them started, in seconds as in the trace.
+        cpus: of the cluster.
+    """
+    submit_s, run_s, processors = (
+        np.array([job[place] for job in jobs], dtype=np.float64)
+        for place in (Job._fields.index(name) for name in ("submit_s", "run_s", "processors"))
+    )
+    start_s = np.asarray(started, dtype=np.float64)
+    completion_s = start_s + run_s - submit_s
+    makespan_s = float((start_s + run_s).max() - submit_s.min())
+    slowdown = np.maximum(completion_s / np.maximum(run_s, SLOWDOWN_THRESHOLD_S), 1.0)
+    return Metrics(
+        jobs=len(jobs),
+        makespan_s=makespan_s,
+        utilisation=float((run_s * processors).sum() / (cpus * makespan_s)) if makespan_s else 1.0,
+        wait_s=_distribution(start_s - submit_s),
+        completion_s=_distribution(completion_s),
+        bounded_slowdown=_distribution(slowdown),
+    )
+
+
+def _distribution(values: NDArray[Any]) -> Distribution:
+    p50, p95, p99 = (float(value) for value in np.percentile(values, (50, 95, 99)))
+    return Distribution(float(values.mean()), p50, p95, p99)

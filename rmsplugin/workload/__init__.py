@@ -1,0 +1,1 @@
+"""Workload: jobs that were once submitted somewhere, read from a trace in the Standard Workload Format. Pure."""

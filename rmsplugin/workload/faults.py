@@ -1,0 +1,75 @@
+"""Faults: the lines of a trace that no job could be made of, counted, and named with the reason."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: So many lines are named for each reason; all are counted. A file of something else has a fault on each line.
+NAMED = 1000
+
+
+class FaultCode(enum.StrEnum):
+    """Why a line is not simulated."""
+
+    FIELDS = "fields"  # fewer than 18
+    NUMBER = "number"  # a field is no number
+    RANGE = "range"  # a field is below -1, or too large
+    STATUS = "status"  # a status that the format does not have
+    NO_JOB_NUMBER = "no-job-number"
+    REPEATED = "repeated"  # an earlier line has this job number
+    NO_SUBMIT_TIME = "no-submit-time"
+    NO_RUN_TIME = "no-run-time"
+    NO_PROCESSORS = "no-processors"
+    CANCELLED = "cancelled"  # before it started
+    PARTIAL = "partial"  # a partial execution of a job that no line tells the whole of
+    TOO_LARGE = "too-large"  # for the cluster
+
+
+#: The reason in a count: "17 lines: ...".
+SUMMARIES = {
+    FaultCode.FIELDS: "fewer than 18 fields",
+    FaultCode.NUMBER: "a field is no number",
+    FaultCode.RANGE: "a field is out of its range",
+    FaultCode.STATUS: "a status that there is not",
+    FaultCode.NO_JOB_NUMBER: "no job number",
+    FaultCode.REPEATED: "a job number for the second time",
+    FaultCode.NO_SUBMIT_TIME: "no submit time",
+    FaultCode.NO_RUN_TIME: "no run time",
+    FaultCode.NO_PROCESSORS: "no number of processors",
+    FaultCode.CANCELLED: "cancelled before the job started",
+    FaultCode.PARTIAL: "a partial execution of a job that no line tells the whole of",
+    FaultCode.TOO_LARGE: "larger than the cluster",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One line that is not simulated: its number from 1, the reason, and the reason in words."""
+
+    line: int
+    code: FaultCode
+    message: str
+
+
+class Faults:
+    """All lines that are not simulated: counted by reason, and the first 1,000 of each reason named."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[FaultCode] = Counter()
+        self._named: list[Fault] = []
+
+    def add(self, line: int, code: FaultCode, message: str) -> None:
+        """Take in one more line."""
+        self.counts[code] += 1
+        if self.counts[code] <= NAMED:
+            self._named.append(Fault(line, code, message))
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def __iter__(self) -> Iterator[Fault]:
+        """Those that are named, by line."""
+        return iter(sorted(self._named, key=lambda fault: fault.line))

@@ -1,0 +1,141 @@
+"""Jobs: what is simulated of a trace. A job of P processors is a vjob of P VMs of one CPU each.
+
+The rules by which a record becomes a job:
+
+- processors: those that were allocated, else those that were requested;
+- estimate: the requested time; where it is not known (or 0), the run time itself, as if the user had known it;
+- the run time stays as it is, also where it is longer than the estimate: the work of a job is never cut;
+- memory: what was requested for each processor, else what was used, else not known;
+- a job that was checkpointed is told as a whole by one line and then by a line for each partial execution (status 2, 3,
+  4), which are counted and not simulated;
+- the queue is in the order of the submit times, then of the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rmsplugin.model.elements import VM, VJob
+from rmsplugin.model.resources import Resources
+from rmsplugin.workload.faults import FaultCode, Faults
+from rmsplugin.workload.record import Record, Status
+from rmsplugin.workload.swf import SwfReader
+
+
+class Job(NamedTuple):
+    """One job of a workload. Times are seconds, whole numbers where the trace has whole numbers."""
+
+    job_id: int
+    submit_s: float
+    run_s: float
+    processors: int
+    estimate_s: float  # the user's, above 0 unless the job runs for 0 s
+    memory_mib: int | None  # of each VM; None: not known
+    line: int  # of the trace, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The jobs of a trace in the order of the queue, and what became of the other lines.
+
+    Attributes:
+        jobs: in the order of the queue.
+        header: the values of each ``; Key: value`` line, by key.
+        faults: lines that are no jobs.
+        lines: of the trace, all of them.
+        partial: lines that tell of a partial execution, of jobs that another line tells the whole of.
+        extended: lines with more than 18 fields, whose further ones were not read.
+        unestimated: jobs without a requested time.
+    """
+
+    jobs: list[Job]
+    header: dict[str, list[str]]
+    faults: Faults
+    lines: int
+    partial: int
+    extended: int
+    unestimated: int
+
+
+def read_workload(blocks: Iterable[bytes]) -> Workload:
+    """Make jobs of the bytes of a trace.
+
+    Args:
+        blocks: the bytes in pieces of any size, not gzipped.
+
+    Raises:
+        WorkloadError: a line without end; such a file is no trace.
+    """
+    reader = SwfReader(blocks)
+    faults = reader.faults
+    jobs: list[Job] = []
+    seen: dict[int, int] = {}  # line by job number
+    partial: list[tuple[int, int]] = []  # line and job number
+    unestimated = 0
+    for line, record in reader:
+        job_id = record.job_id
+        if 2 <= record.status <= 4:
+            partial.append((line, job_id))
+            continue
+        first = seen.setdefault(job_id, line)
+        if first != line and job_id >= 0:
+            faults.add(line, FaultCode.REPEATED, f"job {job_id} is on line {first} already")
+            continue
+        processors = record.allocated_processors
+        if processors <= 0:
+            processors = record.requested_processors
+        if job_id < 0 or record.submit_s < 0 or record.run_s <= 0 or processors <= 0:
+            fault = _fault(record, processors)
+            if fault is not None:
+                faults.add(line, *fault)
+                continue
+        estimate_s = record.requested_s
+        if estimate_s <= 0:
+            estimate_s = record.run_s
+            unestimated += 1
+        jobs.append(Job(job_id, record.submit_s, record.run_s, processors, estimate_s, _memory_mib(record), line))
+    alone = [(line, job_id) for line, job_id in partial if job_id not in seen]
+    for line, job_id in alone:
+        faults.add(line, FaultCode.PARTIAL, f"is a partial execution of job {job_id}, of which no line tells the whole")
+    jobs.sort(key=lambda job: job.submit_s)  # stable: then the order of the file
+    counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated)
+    return Workload(jobs, reader.header, faults, *counted)
+
+
+def _fault(record: Record, processors: int) -> tuple[FaultCode, str] | None:
+    """Why a record is no job, if it is none."""
+    job = f"job {record.job_id}"
+    if record.job_id < 0:
+        return FaultCode.NO_JOB_NUMBER, "has no job number"
+    if record.submit_s < 0:
+        return FaultCode.NO_SUBMIT_TIME, f"{job} has no submit time"
+    if record.status == Status.CANCELLED and record.run_s <= 0:
+        return FaultCode.CANCELLED, f"{job} was cancelled before it started"
+    if record.run_s < 0:
+        return FaultCode.NO_RUN_TIME, f"{job} has no run time"
+    if processors <= 0:
+        return FaultCode.NO_PROCESSORS, f"{job} has no processors, neither allocated nor requested"
+    return None
+
+
+def _memory_mib(record: Record) -> int | None:
+    kib = record.requested_memory_kib
+    if kib <= 0:
+        kib = record.used_memory_kib
+    return math.ceil(kib / 1024) if kib > 0 else None
+
+
+def vjob_of(job: Job, *, default_memory_mib: int, ran_s: float = 0.0) -> VJob:
+    """The vjob that a job is: named by its number, a VM of one CPU for each processor, its estimate as time limit.
+
+    Args:
+        job: the job.
+        default_memory_mib: memory of a VM where the trace has none.
+        ran_s: for how long it has run, in seconds.
+    """
+    demand = Resources(1, default_memory_mib if job.memory_mib is None else job.memory_mib)
+    vms = tuple(VM(f"{job.job_id}-{index}", demand) for index in range(job.processors))
+    return VJob(str(job.job_id), vms, time_limit_s=job.estimate_s, ran_s=ran_s)
