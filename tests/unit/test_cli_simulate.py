@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +290,11 @@ def on_a_terminal(words: list[str]) -> tuple[subprocess.Popen[bytes], int]:
     """Start the program with a terminal as its standard error; the other end of that."""
     ours, theirs = pty.openpty()
     program = subprocess.Popen(
-        [*PROGRAM, "simulate", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs
+        [*PROGRAM, "simulate", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a shell may have had it ignored
     )
     os.close(theirs)
     return program, ours
