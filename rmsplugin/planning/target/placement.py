@@ -42,7 +42,7 @@ _MOST_PAIRS = 5_000
 #: What repair and its plans take for a VM, in steps: about 100 microseconds.
 _STEPS_A_VM = 20_000
 
-#: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
+#: Of what is left of the limits, what the search nearby may use, and columns where the program of all nodes is small.
 _SMALL_SHARE = 0.3
 
 #: Of what is left of the limits, what the first of two searches may use.
@@ -153,7 +153,7 @@ def _widen(
     """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     if not is_small and incumbent.most_nodes is None:
-        part = budget.part(_FIRST_SHARE)
+        part = budget.part(_SMALL_SHARE)
         improve_nearby(problem, kept, incumbent, part)
         budget.give_back(part)
     part = budget.part(_SMALL_SHARE if is_small else 1.0)
