@@ -90,7 +90,8 @@ def _add_plan(commands: options.Commands) -> None:
         "--heuristic",
         metavar="NAME",
         choices=("ffd",),
-        help="ffd: do not search, take the First Fit Decreasing placement as the target, as the papers' baseline does",
+        help="ffd: do not search, take the placement with which the policy proved its decision as the target: First Fit"
+        " Decreasing, as the papers' baseline does; with rjsp-exact and mixed one near where the VMs are",
     )
     _add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")

@@ -29,7 +29,7 @@ from rmsplugin.planning.plan import Plan
 class Sizes:
     """How much is measured: each number of nodes, each so full (percent of the memory), each kind of VMs."""
 
-    nodes: Sequence[int] = (20, 100, 300, 1000)
+    nodes: Sequence[int] = (20, 100, 200, 1000)
     full: Sequence[int] = (50, 80, 90, 98)
     vms: Sequence[str] = ("4 sizes", "29 sizes")
     configurations: int = 3

@@ -46,7 +46,7 @@ _STEPS_A_VM = 20_000
 _SMALL_SHARE = 0.6
 
 #: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
-_NEARBY_SHARE = 0.6
+_NEARBY_SHARE = 0.3
 
 #: Of what is left of the limits, what the exact search of a small problem may use.
 _EXACT_SHARE = 0.6
