@@ -15,6 +15,7 @@ from rmsplugin.model.elements import Location, VMState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import Rule, check_plan, recomputed_cost
 from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.exact import Found, cheapest
 from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.order.remaining import Remaining
@@ -97,6 +98,7 @@ def test_an_interrupted_search_has_a_bound_that_no_plan_is_below(problem: Proble
     assert switch is not None
     whole, part = search(switch), search(switch, most)
     assert Remaining(switch).start() <= part.bound <= whole.bound
+    assert switch.departures_cost + Ends(switch).of(switch.start, 0) <= part.bound
     assert part.pools is None or part.bound == whole.bound
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, Node, VJob, running_on
+from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -82,3 +82,23 @@ def test_the_cheapest_order_of_ten_migrations_is_found_whatever_they_are_called(
     placed = place(source, dict.fromkeys((vjob.name for vjob in source.vjobs), RUNS), sample, search=SEARCH)
     assert isinstance(placed, Placed)
     assert (placed.plan.cost, placed.optimal) == (37_000, True)
+
+
+def test_of_few_viable_ends_the_cheapest_is_proven_at_once() -> None:
+    """Guest by guest and node by node the bound stayed at 4,160 MiB: each VM alone fits somewhere."""
+    not_preemptible = [vjob("b", (0.05, 1600), (1, 768), preemptible=False), vjob("c", (1, 1600), preemptible=False)]
+    vjobs = [vjob("a", (1, 1792)), *not_preemptible, vjob("e", (0.5, 2048), preemptible=False)]
+    running = cluster(
+        [(2, 2048), (1, 4096), (1, 3072), (1, 3072), (2, 4096)],
+        vjobs,
+        [3, 0, 3, 2, 4],
+    )
+    new = vjob("d", (1, 2048), (1, 512), (0, 1280))
+    source = Configuration(
+        running.nodes, (*running.vjobs, new), {**running.locations, **{vm.name: WAITING for vm in new.vms}}
+    )
+    sample = {"a-0": "n3", "b-0": "n1", "b-1": "n0", "c-0": "n2", "e-0": "n4", "d-0": "n4", "d-1": "n0", "d-2": "n2"}
+    states = dict.fromkeys((each.name for each in source.vjobs), RUNS)
+    placed = place(source, states, sample, search=Search(deterministic_limit=1))
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.optimal) == (5568, True)
