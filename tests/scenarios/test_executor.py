@@ -13,7 +13,7 @@ from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.task import CancelledError
+from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import IllegalTransitionError, VJobState
 
@@ -44,16 +44,15 @@ class Slow:
 
 def test_an_operation_that_begins_while_the_one_before_it_ends_is_known_as_under_way(world: World) -> None:
     job = running(world, vms=1)
-    ledger, slow = world.context.ledger, Slow()
-    end_operation = ledger.end_operation
+    slow, record_end = Slow(), world.executor._record_end
 
-    def end_and_begin(operation_id: int, *words: object, **options: object) -> None:
-        end_operation(operation_id, *words, **options)  # type: ignore[arg-type]
-        ledger.end_operation = end_operation  # type: ignore[method-assign]
+    def record_end_and_begin(task: Task, error: RmspluginError | None) -> None:
+        record_end(task, error)
+        world.executor._record_end = record_end  # type: ignore[method-assign]
         world.hypervisor.hook_next("migrate", Point.DURING, slow)
         world.ask(job, K.MIGRATE)
 
-    ledger.end_operation = end_and_begin  # type: ignore[method-assign]
+    world.executor._record_end = record_end_and_begin  # type: ignore[method-assign]
     world.ask(job, K.MIGRATE)
     assert slow.began.wait(10)
     time.sleep(0.05)  # the end of the first one has time to do harm
