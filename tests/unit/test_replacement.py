@@ -423,6 +423,19 @@ def test_columns_of_a_crowded_cluster_leave_the_counts_sound_at_the_cost_that_wa
     assert max(bounds) <= cost <= 1.1 * max(bounds)
 
 
+def test_a_bound_from_rounded_tables_is_below_that_from_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = families.crowded(60, 4.5, 0, 10)
+    decision = decided(configuration)
+    problem = replacement(configuration, decision.states, decision.placement)
+    bounds = []
+    for most in (100_000, 300):
+        monkeypatch.setattr(arrivals, "_MOST_ENTRIES", most)
+        found = Generation(Columns(problem, levels(problem)[-1], is_relaxed=True), Budget(SEARCH))
+        found.relax()
+        bounds.append(found.bound_mib)
+    assert 0 < bounds[1] < bounds[0]
+
+
 @pytest.mark.parametrize("most", [100_000, 500], ids=["exact", "rounded"])
 def test_arrivals_are_the_most_valuable_ones_that_a_room_holds(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Compared with all multisets; rounded up, something less is found, but nothing that does not fit."""

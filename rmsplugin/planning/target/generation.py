@@ -31,6 +31,9 @@ _GROUPS = 100
 #: Of so many groups one is chosen for anew, beside those that have more than one column; until that is good enough.
 _EVERY = (8, 4, 2, 1)
 
+#: Of what is left of the limits, what one such choice may use: most often the first is good enough.
+_CHOICE_SHARE = 0.8
+
 #: How far from a whole number the linear program's solution may be that is one.
 _NEARLY = 1e-6
 
@@ -112,7 +115,7 @@ class Generation:
                 return
             is_free = (self._group_of + search.seed) % every == 0
             is_free |= ~is_whole[self._group_of]
-            limit = budget.left / 2
+            limit = _CHOICE_SHARE * budget.left
             chosen = self._master.choose(self._solved, is_free, budget.limits(limit))
             budget.charge_run(limit, chosen.seconds)
             if chosen.cost < best:

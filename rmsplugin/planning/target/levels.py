@@ -21,11 +21,9 @@ from rmsplugin.planning.target.replacement import Replacement
 #: More different costs than that share levels, which is as valid, only weaker.
 _MOST_LEVELS = 6
 
-#: Of what is left of the limits, what the program for all plans may use: it often settles everything.
-_ALL_SHARE = 0.4
-
-#: The same of the search for answers in one level.
-_ANSWER_SHARE = 0.7
+#: Of what is left of the limits, what a program may use that others come after. With 0.7 bounds are weaker, and answers
+#: are the same.
+_SHARE = 0.4
 
 #: An answer is far from what is possible that costs so many times the bound.
 _FAR = 1.25
@@ -70,7 +68,7 @@ def search_levels(
     solver = _Levels(problem, kept, incumbent, budget)
     ahead = sorted(bounds, key=lambda level: bounds[level])
     is_near = solver.cost <= _FAR * bounds[ahead[0]]
-    bound = solver.settle(Level(problem.wait_mib), _ALL_SHARE) if spacious and is_near else 0
+    bound = solver.settle(Level(problem.wait_mib), _SHARE) if spacious and is_near else 0
     for level in ahead:
         if max(bound, bounds[level]) < solver.cost:
             solver.improve(level)
@@ -110,7 +108,7 @@ class _Levels:
 
     def improve(self, level: Level) -> None:
         """Look for a better answer in a level, of those that the planner can carry out."""
-        self._solve(level, _ANSWER_SHARE, Scope.DIRECT)
+        self._solve(level, _SHARE, Scope.DIRECT)
 
     def _bound_of(self, solved: Solved | None) -> int:
         if solved is None:

@@ -168,6 +168,7 @@ def _widen(
     budget.give_back(part)
     bound = min(bounds.values())
     while incumbent.best().plan.cost > bound and not budget.exhausted:
+        budget.charge(_STEPS_A_VM * len(incumbent.source.locations))  # a round ends some time, though it finds no work
         if is_small:
             bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
         if len(problem.places) <= BLOCK:

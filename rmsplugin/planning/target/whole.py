@@ -19,6 +19,9 @@ _NEARLY = 0.002
 #: Of what is left of the limits, what a linear program may use before a whole answer is chosen.
 _SHARE = 0.6
 
+#: Of what is left of the limits, what answers may use before bounds.
+_ANSWERS_SHARE = 0.9
+
 
 def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> dict[Level, int]:
     """Improve the incumbent, and return a proven lower bound on the cost of the plans of each level, in MiB.
@@ -49,19 +52,21 @@ class _Whole:
 
     def run(self) -> dict[Level, int]:
         wait_mib, again = 0, self._problem.wait_mib
+        part = self._budget.part(_ANSWERS_SHARE)
         while again > wait_mib:
             wait_mib = again
-            self._answer(Level(wait_mib))
+            self._answer(Level(wait_mib), part)
             again = self._incumbent.best().plan.first_cost
+        self._budget.give_back(part)
         return self._bounds()
 
-    def _answer(self, level: Level) -> None:
-        part = self._budget.part(_SHARE)
+    def _answer(self, level: Level, budget: Budget) -> None:
+        part = budget.part(_SHARE)
         generation = self._generation(level, part, is_relaxed=False)
         generation.relax(self._cost - self._problem.fixed_cost, _NEARLY)
-        self._budget.give_back(part)
+        budget.give_back(part)
         if generation.bound_mib < self._cost - self._problem.fixed_cost:
-            for counts in generation.answers(self._budget, self._search, _NEARLY):
+            for counts in generation.answers(budget, self._search, _NEARLY):
                 self._incumbent.offer(with_names(self._problem, counts))
 
     def _bounds(self) -> dict[Level, int]:
@@ -69,6 +74,8 @@ class _Whole:
         bounds: dict[Level, int] = {}
         ahead = levels(self._problem)[::-1]
         for at, level in enumerate(ahead):
+            if self._budget.exhausted:
+                return {**dict.fromkeys(ahead, 0), **bounds}
             part = self._budget.part(1 / (len(ahead) - at))
             relaxed = self._generation(level, part, is_relaxed=True)
             relaxed.relax(min([self._cost, *bounds.values()]) - self._problem.fixed_cost)
