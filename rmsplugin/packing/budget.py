@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 from rmsplugin.packing.search import Search
 
 #: Simple steps (elements of arrays) that count as a second.
-_STEPS_A_SECOND = 2e8
+STEPS_A_SECOND = 2e8
 
 #: What handling one row, class or kind costs in Python, however short, in steps.
 CALL = 6_000
@@ -50,7 +50,7 @@ class Budget:
 
     def charge(self, steps: float) -> None:
         """Take off the time of work outside of a solver, estimated by its steps."""
-        self._take(steps / _STEPS_A_SECOND)
+        self._take(steps / STEPS_A_SECOND)
 
     def charge_seconds(self, seconds: float) -> None:
         """Take off measured seconds; with a deterministic limit these do not count (charge steps as well)."""

@@ -18,6 +18,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.improve import Tries
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.planning.target.placement import Objective, Placed, place, place_sample
 
@@ -156,7 +157,7 @@ def _baselines(configuration: Configuration, decision: Decision) -> tuple[int | 
     baseline = place_sample(configuration, decision.states, decision.placement)
     if isinstance(baseline, Unreachable):
         return None, None
-    plain = build_plan(configuration, baseline.target, effort=0)
+    plain = build_plan(configuration, baseline.target, tries=Tries(0))
     return None if isinstance(plain, Unreachable) else plain.cost, baseline.plan.cost
 
 

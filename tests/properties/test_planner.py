@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +29,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.planning.cost import plan_cost
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.dependencies import dependency_order
-from rmsplugin.planning.order.improve import cheapest
+from rmsplugin.planning.order.improve import Tries, cheapest
 from rmsplugin.planning.order.makespan import Durations, makespan
 from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.plan import Plan
@@ -122,8 +123,8 @@ def location_after(
     return now
 
 
-def plan_of(instance: Instance, effort: float = 1.0) -> Plan:
-    plan = build_plan(*instance, effort=effort)
+def plan_of(instance: Instance, most: float = math.inf) -> Plan:
+    plan = build_plan(*instance, tries=Tries(most))
     assert isinstance(plan, Plan), plan
     return plan
 
@@ -202,7 +203,7 @@ def test_departures_come_first_and_the_resumes_of_a_vjob_together(instance: Inst
 @given(instances() | crowds())
 def test_a_plan_is_never_dearer_than_the_plain_greedy_and_always_the_same(instance: Instance) -> None:
     source, target = instance
-    plan, greedy = plan_of(instance), plan_of(instance, effort=0)
+    plan, greedy = plan_of(instance), plan_of(instance, 0)
     event(f"cheaper: {plan.cost < greedy.cost}")
     assert (plan.cost, len(list(plan.actions()))) <= (greedy.cost, len(list(greedy.actions())))
     assert asleep(source, plan) <= asleep(source, greedy), "nobody stands still for a cheaper order"
@@ -221,8 +222,8 @@ def asleep(source: Configuration, plan: Plan) -> Counter[bool]:
 def test_the_cost_that_is_searched_with_is_the_cost_of_the_plan(instance: Instance) -> None:
     moves = moves_between(*instance)
     assert isinstance(moves, Moves)
-    for effort in (0, 1):
-        schedule = cheapest(moves, effort=effort)
+    for most in (0, math.inf):
+        schedule = cheapest(moves, tries=Tries(most))
         assert schedule.cost == plan_cost(schedule.actions())
 
 

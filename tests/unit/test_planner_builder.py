@@ -23,6 +23,7 @@ from rmsplugin.model.elements import (
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.cost import local_cost, plan_cost, pool_cost
 from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.improve import Tries
 from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.order.small import best_order
 from rmsplugin.planning.plan import Plan, Unreachable
@@ -48,8 +49,8 @@ def configuration(
     return Configuration(nodes, tuple(known), {each.name: location for each, location in locations.items()})
 
 
-def plan_of(source: Configuration, target: dict[str, Location], effort: float = 1.0) -> Plan:
-    plan = build_plan(source, target, effort=effort)
+def plan_of(source: Configuration, target: dict[str, Location], tries: Tries | None = None) -> Plan:
+    plan = build_plan(source, target, tries=tries)
     assert isinstance(plan, Plan), plan
     locations = dict(source.locations)
     for pool in plan.pools:
@@ -281,7 +282,7 @@ def test_a_pool_of_the_greedy_takes_all_that_is_feasible_the_smallest_first() ->
     gone = vm("gone", 1024)
     vms = [vm("big", 1024), vm("mid", 512), vm("low", 256), vm("min", 128)]
     source = configuration({"n": 1920}, {gone: running_on("n"), **dict.fromkeys(vms, WAITING)})
-    plan = plan_of(source, {"gone": TERMINATED, **{each.name: running_on("n") for each in vms}}, effort=0)
+    plan = plan_of(source, {"gone": TERMINATED, **{each.name: running_on("n") for each in vms}}, tries=Tries(0))
     assert [[action.vm.name for action in pool] for pool in plan.pools] == [["gone", "low", "mid", "min"], ["big"]]
 
 
@@ -291,7 +292,7 @@ def test_of_equals_the_migration_comes_first_for_it_makes_room_elsewhere() -> No
         {"n1": 1024, "n2": 512}, {gone: running_on("n1"), mover: running_on("n2"), newcomer: WAITING}
     )
     target = {"gone": sleeping_on("n1"), "mover": running_on("n1"), "a-new": running_on("n1")}
-    plan = plan_of(source, target, effort=0)
+    plan = plan_of(source, target, tries=Tries(0))
     assert plan.pools == ((suspend(gone, "n1"), migrate(mover, "n2", "n1")), (run(newcomer, "n1"),))
 
 
@@ -365,7 +366,7 @@ def test_the_pivot_is_the_node_with_the_least_room_that_is_enough() -> None:
     cluster = {"n1": 512, "n2": 512, "n3": 1024, "less": 1024, "more": 2048}
     hosts = {one: ("n1", "n2"), two: ("n2", "n1"), big: ("n3", "less"), other: ("less", "n3")}
     source = configuration(cluster, {each: running_on(here) for each, (here, _) in hosts.items()})
-    plan = plan_of(source, {each.name: running_on(there) for each, (_, there) in hosts.items()}, effort=0)
+    plan = plan_of(source, {each.name: running_on(there) for each, (_, there) in hosts.items()}, tries=Tries(0))
     assert [action.destination for action in plan.actions() if action.bypass] == ["less", "more"]
 
 
@@ -394,14 +395,14 @@ def test_many_bypasses_begin_beside_what_is_feasible_already() -> None:
     nodes = (*source.nodes, Node("from", Resources(0, 256)), Node("to", Resources(0, 256)))
     wider = Configuration(nodes, (*source.vjobs, VJob("f", (free,))), {**source.locations, "free": running_on("from")})
     target["free"] = running_on("to")
-    greedy, plan = plan_of(wider, target, effort=0), plan_of(wider, target)
+    greedy, plan = plan_of(wider, target, tries=Tries(0)), plan_of(wider, target)
     assert [len(pool) for pool in greedy.pools] == [1, 15, 15, 15]
     assert [len(pool) for pool in plan.pools] == [16, 15, 15]
 
 
 def test_without_any_pivot_all_cycles_are_broken_at_once() -> None:
     for preemptible in (True, False):
-        plan = plan_of(*swaps(3, 0, preemptible), effort=0)
+        plan = plan_of(*swaps(3, 0, preemptible), tries=Tries(0))
         assert (suspended(plan), len(plan.pools)) == (3, 3)
 
 
@@ -416,7 +417,7 @@ def test_of_few_vms_each_is_tried_as_the_one_to_be_suspended() -> None:
     cluster = {"n0": 512, "n1": 512, "n2": 512}
     hosts = {"a": (256, "n0", "n2"), "b": (256, "n0", "n2"), "c": (512, "n1", "n0"), "d": (512, "n2", "n1")}
     plan = plan_of(*exchange(cluster, hosts))
-    assert plan.cost == 5632 < plan_of(*exchange(cluster, hosts), effort=0).cost
+    assert plan.cost == 5632 < plan_of(*exchange(cluster, hosts), tries=Tries(0)).cost
     assert next(action.vm.name for action in plan.actions() if action.bypass) in "cd"
 
 
@@ -445,7 +446,7 @@ def test_a_vm_does_not_leave_its_pivot_in_the_pool_in_which_it_comes_to_it() -> 
     vms = {name: vm(name, 512 if name == "v1" else 256) for name in hosts}
     cluster = {"n0": 512, "n1": 512, "n2": 512}
     source = configuration(cluster, {vms[name]: running_on(here) for name, (here, _) in hosts.items()})
-    plan = plan_of(source, {name: running_on(there) for name, (_, there) in hosts.items()}, effort=0)
+    plan = plan_of(source, {name: running_on(there) for name, (_, there) in hosts.items()}, tries=Tries(0))
     assert all(len({action.vm for action in pool}) == len(pool) for pool in plan.pools)
 
 
@@ -503,7 +504,7 @@ def test_a_dear_resume_for_which_nobody_waits_is_held_back() -> None:
         {dear: sleeping_on("n2"), leaves: running_on("n2"), enters: WAITING},
     )
     target = {"dear": running_on("n1"), "leaves": running_on("n3"), "enters": running_on("n2")}
-    greedy, plan = plan_of(source, target, effort=0), plan_of(source, target)
+    greedy, plan = plan_of(source, target, tries=Tries(0)), plan_of(source, target)
     assert greedy.pools == ((migrate(leaves, "n2", "n3"), resume(dear, "n2", "n1")), (run(enters, "n2"),))
     assert greedy.cost == 256 + 4096 + 4096
     assert plan.pools == ((migrate(leaves, "n2", "n3"),), (run(enters, "n2"), resume(dear, "n2", "n1")))
@@ -535,7 +536,7 @@ def test_the_order_that_unblocks_is_tried() -> None:
     )
     target = {"gone": sleeping_on("n1"), "small": running_on("n1"), "large": running_on("n1")}
     target |= {each.name: running_on("n2") for each in after}
-    greedy, plan = plan_of(source, target, effort=0), plan_of(source, target)
+    greedy, plan = plan_of(source, target, tries=Tries(0)), plan_of(source, target)
     assert [action.vm for action in plan.pools[0]] == [gone, large]
     assert plan.cost < greedy.cost
 

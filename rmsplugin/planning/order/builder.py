@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
-from rmsplugin.planning.order.improve import cheapest
+from rmsplugin.planning.order.improve import Tries, cheapest
 from rmsplugin.planning.order.moves import moves_between
 from rmsplugin.planning.plan import Plan, Unreachable
 
@@ -16,7 +16,7 @@ def build_plan(
     target: Mapping[str, Location],
     *,
     early: frozenset[str] | None = None,
-    effort: float = 1.0,
+    tries: Tries | None = None,
 ) -> Plan | Unreachable:
     """Order all that leads to a target into pools; memory is never overcommitted (I3), and cycles are broken.
 
@@ -24,7 +24,7 @@ def build_plan(
         source: where all VMs are now.
         target: where each VM shall be; one that is not named stays as it is.
         early: names of VMs to be preferred in the first pool where not all fit; no more than a preference.
-        effort: a factor on the number of tries to find a cheaper order; 0: the plain greedy of the paper.
+        tries: how much may be looked at in search of a cheaper order; of 0 the plain greedy of the paper comes.
 
     Returns:
         The plan, never dearer than the plain greedy's. Unreachable only if no plan exists: no action leads from a VM's
@@ -36,4 +36,4 @@ def build_plan(
         return moves
     if not moves.departures and not moves.actions:
         return Plan(())
-    return Plan(cheapest(moves, early or frozenset(), effort).actions())
+    return Plan(cheapest(moves, early or frozenset(), tries).actions())

@@ -7,8 +7,9 @@ Each try builds a whole schedule and is given up as soon as it cannot become the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rmsplugin.planning.order.bypass import break_cycles
 from rmsplugin.planning.order.moves import NOWHERE, Moves
@@ -19,15 +20,22 @@ from rmsplugin.planning.order.ranking import Ranking
 _PASSES = 100
 
 
-def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 1.0) -> Schedule:
+@dataclass
+class Tries:
+    """How much may be looked at in search of cheaper orders (``Schedule.work``); it is counted down."""
+
+    left: float = math.inf
+
+
+def cheapest(moves: Moves, early: frozenset[str] = frozenset(), tries: Tries | None = None) -> Schedule:
     """The cheapest schedule found, never dearer than the plain greedy.
 
     Args:
         moves: what has to happen.
         early: names of VMs that are considered first where not all fit.
-        effort: a factor on how much is tried; 0: the plain greedy.
+        tries: what may be tried beside the plain greedy, which is counted, too; as much as 100 of it at most.
     """
-    search = _Search(moves, Ranking(moves, early), effort)
+    search = _Search(moves, Ranking(moves, early), math.inf if tries is None else tries.left)
     search.orders()
     search.early_bypasses()
     cost = -1
@@ -36,6 +44,8 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), effort: float = 
         search.caps()
         search.orders()
         search.other_bypasses()
+    if tries is not None:
+        tries.left -= search.work
     return search.best
 
 
@@ -47,12 +57,13 @@ def _worth(schedule: Schedule) -> tuple[int, int, int]:
 class _Search:
     """Tries other steerings; ``best`` is the cheapest schedule so far."""
 
-    def __init__(self, moves: Moves, ranking: Ranking, effort: float) -> None:
+    def __init__(self, moves: Moves, ranking: Ranking, most_work: float) -> None:
         self._moves = moves
         self._ranking = ranking
         self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
-        self._work = round(_PASSES * self.best.work * effort)
+        self.work = self.best.work  # of all schedules so far
+        self._most_work = min(most_work, _PASSES * self.best.work)
         self._most_asleep = self.best.suspended
 
     def _try(self, steering: Steering) -> bool:
@@ -65,7 +76,7 @@ class _Search:
             return False
         schedule = Schedule(self._moves, steering, self._ranking)
         complete = schedule.build(break_cycles, self.best.cost + 1)
-        self._work -= schedule.work
+        self.work += schedule.work
         if not complete:
             return False
         if _worth(schedule) >= _worth(self.best):
@@ -77,7 +88,7 @@ class _Search:
 
     @property
     def _is_over(self) -> bool:
-        return self._work <= 0
+        return self.work >= self._most_work
 
     def _is_ideal(self) -> bool:
         """Whether every arrival pays its own cost only: no order can be cheaper."""
@@ -104,7 +115,7 @@ class _Search:
         starts: list[dict[int, int]] = [dict(self.best.bypasses), {}]
         for start in starts:
             ways, improved = start, True
-            while improved:
+            while improved and not self._is_over:
                 improved = False
                 for changed in self._neighbours(ways, movers):
                     if self._try(replace(self.best.steering, bypasses=changed)):
@@ -115,6 +126,8 @@ class _Search:
         for unit in ways:
             yield {other: way for other, way in ways.items() if other != unit}
         for unit in sorted(movers, key=lambda unit: (self._moves.memory[unit], unit)):
+            if self._is_over:
+                return
             for way in (self._pivot(unit), ASLEEP):
                 if ways.get(unit) != way and (way != ASLEEP or self._moves.vjobs[unit].preemptible):
                     yield {**ways, unit: way}
@@ -122,6 +135,7 @@ class _Search:
     def _pivot(self, unit: int) -> int:
         """The node with the least room that is enough at the start; asleep if there is none."""
         moves = self._moves
+        self.work += len(moves.free)
         apart = (moves.origin[unit], moves.destination[unit])
         rooms = (
             (free, node)

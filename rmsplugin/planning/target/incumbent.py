@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
+from rmsplugin.packing.budget import STEPS_A_SECOND, Budget
 from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.improve import Tries
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.counts import Named
+
+#: Of what is left of the limits, what the order of one answer may use: there may be better answers.
+_ORDER_SHARE = 0.05
+
+#: What it takes to look at one candidate for a pool, in steps: about 1.25 microseconds.
+_STEPS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +36,20 @@ class Incumbent:
         self,
         source: Configuration,
         most_nodes: int | None = None,
+        budget: Budget | None = None,
         on_better: Callable[[Reached], None] | None = None,
     ) -> None:
+        """No answer yet.
+
+        Args:
+            source: the configuration now.
+            most_nodes: that host VMs in the end; None: any number.
+            budget: cheaper orders of an answer are looked for with a part of what is left of it; None: with no limit.
+            on_better: told of each better answer.
+        """
         self.source = source
         self.most_nodes = most_nodes
+        self._budget = budget
         self._on_better = on_better
         self._best: Reached | None = None
 
@@ -59,8 +77,18 @@ class Incumbent:
         )
         if self.most_nodes is not None and len(nodes) > self.most_nodes:
             return False
-        plan = build_plan(self.source, named.target, early=named.early)
+        plan = self._plan(named)
         return not isinstance(plan, Unreachable) and self.take(Reached(named.target, plan, nodes))
+
+    def _plan(self, named: Named) -> Plan | Unreachable:
+        budget = self._budget
+        if budget is None:
+            return build_plan(self.source, named.target, early=named.early)
+        most = max(0.0, budget.left) * _ORDER_SHARE * STEPS_A_SECOND / _STEPS
+        tries = Tries(most)
+        plan = build_plan(self.source, named.target, early=named.early, tries=tries)
+        budget.charge((most - tries.left) * _STEPS)
+        return plan
 
     def take(self, reached: Reached) -> bool:
         """Keep an answer that has a plan already if it is better than what there was; whether it is."""

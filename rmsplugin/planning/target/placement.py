@@ -108,7 +108,7 @@ def place(
         if on_better is not None:
             on_better(_as_placed(reached, first_bound, fewest))
 
-    incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, better)
+    incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, budget, better)
     spacious = _repair(problem, incumbent, previous)
     if incumbent.cost != bound:
         _fall_back(problem, incumbent, sample, fewest)
