@@ -88,7 +88,8 @@ def test_decisions_are_sound(policy: str, configuration: Configuration, paramete
     assert decision.sentence
     left = {node.name: node.capacity for node in configuration.nodes if node.state is NodeState.UP}
     stays = staying(configuration)
-    for node, demand in ((at, vm.demand) for vjob in configuration.vjobs for vm, at in staying_at(vjob, stays)):
+    run_on = [vjob for vjob in configuration.vjobs if decision.states[vjob.name] is VJobState.RUNNING]
+    for node, demand in ((at, vm.demand) for vjob in run_on for vm, at in staying_at(vjob, stays)):
         if node in left:  # they may be more than it can hold; nobody comes beside them then
             least = left[node] - demand
             left[node] = Resources(max(0.0, least.cpus), max(0, least.memory_mib))
