@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rmsplugin.packing.search import Search
 
 #: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
-POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "mixed")
+POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed")
 
 _TIME_LIMIT_S = 5.0
 _MOST_WORKERS = 4
@@ -218,7 +218,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         from rmsplugin.cli.plan import solve, text
         from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
-        from rmsplugin.planning.order.makespan import Durations
+        from rmsplugin.planning.order.transfers import Durations
         from rmsplugin.proposing.document import document, states_before
         from rmsplugin.proposing.parameters import ProposalParameters
 

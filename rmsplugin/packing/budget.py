@@ -42,11 +42,20 @@ class Budget:
         self._clock = None if self.deterministic else clock
         self._left = search.time_limit_s if limit is None else limit
         self._since = 0.0 if self._clock is None else self._clock()
+        self._whole, self._reserved = self, 0.0  # for a part: whose part it is, and what it leaves for others
 
     @property
     def left(self) -> float:
         """Seconds or deterministic units."""
+        whole = self._whole
+        if whole is not self:
+            return whole.left - self._reserved
         return self._left if self._clock is None else self._left - (self._clock() - self._since)
+
+    @property
+    def steps_left(self) -> float:
+        """How many simple steps the time that is left suffices for."""
+        return max(0.0, self.left) * STEPS_A_SECOND
 
     def charge(self, steps: float) -> None:
         """Take off the time of work outside of a solver, estimated by its steps."""
@@ -60,18 +69,13 @@ class Budget:
     def _take(self, amount: float) -> None:
         """What a clock sees need not be taken off."""
         if self._clock is None:
-            self._left -= amount
+            self._whole._left -= amount
 
     def part(self, share: float) -> Budget:
-        """Take a share of what is left off, for one who may use no more than that; ``give_back`` what is left of it."""
+        """A share of what is left, for one who may use no more than that; what that one uses is taken off here."""
         part = Budget(self._search, self._clock)
-        part._left = self.left * share
-        self._take(part._left)
+        part._whole, part._reserved = self._whole, self._reserved + self.left * (1 - share)
         return part
-
-    def give_back(self, part: Budget) -> None:
-        """Take back what a part did not use, or pay for what it used beyond."""
-        self._take(-part.left)
 
     def limits(self, limit: float) -> Search:
         """The limits for one run of a solver: so many seconds, or deterministic units."""
@@ -80,9 +84,9 @@ class Budget:
             return replace(self._search, deterministic_limit=limit)
         return replace(self._search, time_limit_s=limit)
 
-    def charge_run(self, limit: float, seconds: float) -> None:
-        """Take off one run of a solver that tells its seconds, but not its share of a deterministic limit."""
-        self._take(limit if self.deterministic else seconds)
+    def charge_run(self, units: float, seconds: float) -> None:
+        """Take off one run of a solver: what it took in deterministic units, and in seconds."""
+        self._take(units if self.deterministic else seconds)
 
     @property
     def exhausted(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -57,24 +59,25 @@ class FirstFit:
             Node by VM name, or None if some VM finds no node; then everything is as before.
         """
         placed: dict[str, str] = {}
-        taken: list[tuple[int, _Demand]] = []
+        taken: list[tuple[int, int, _Demand]] = []  # node, number of VMs, what each demands
         before: dict[_Demand, int | None] = {}
-        allowed_from: dict[_Demand, int] = {}
-        for vm in sorted(vms, key=decreasing):
-            demand = (vm.demand.centi_cpus, vm.demand.memory_mib)
-            if taken and demand not in before:
+        for demand, names in _equal(vms):
+            if taken:
                 before[demand] = self._first.get(demand)  # what is learnt while nothing is taken yet stays true
-            node = self._first[demand] = self._find(demand, self._first.get(demand, 0))
-            if allows is not None:
-                node = self._find(demand, max(node, allowed_from.get(demand, 0)), allows)
-                allowed_from[demand] = node
-            if node == len(self._names):
+            start = self._first[demand] = self._find(demand, self._first.get(demand, 0))
+            if not taken:
+                before[demand] = start
+            found = self._rooms(demand, start, len(names), allows)
+            if found is None:
                 self._undo(taken, before)
                 return None
-            self._cpus[node] -= demand[0]
-            self._memory[node] -= demand[1]
-            taken.append((node, demand))
-            placed[vm.name] = self._names[node]
+            following = iter(names)
+            for node, count in found:
+                self._take(node, count, demand)
+                taken.append((node, count, demand))
+                placed.update(dict.fromkeys(islice(following, count), self._names[node]))
+            if allows is None:
+                self._first[demand] = found[-1][0]
         return placed
 
     def take(self, vm: VM, node: str) -> None:
@@ -89,6 +92,23 @@ class FirstFit:
             i = self._index[node]
             self._cpus[i] -= vm.demand.centi_cpus
             self._memory[i] -= vm.demand.memory_mib
+
+    def give_back(self, vm: VM, node: str) -> None:
+        """Give back what was taken for a VM, before anything was placed.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        if node not in self._others:
+            i = self._index[node]
+            self._cpus[i] += vm.demand.centi_cpus
+            self._memory[i] += vm.demand.memory_mib
+
+    def copy(self) -> FirstFit:
+        """One of its own, with the same left of all nodes."""
+        other = copy(self)  # names do not change
+        other._cpus, other._memory, other._first = self._cpus.copy(), self._memory.copy(), dict(self._first)
+        return other
 
     def free(self, node: str) -> Resources:
         """What is left of a node for VMs to come: negative if overloaded, nothing if it is not up.
@@ -122,31 +142,63 @@ class FirstFit:
             return NOTHING
         return _resources(max(int(self._cpus.max()), 0), max(int(self._memory.max()), 0))
 
-    def _find(self, demand: _Demand, start: int, allows: Callable[[str], bool] | None = None) -> int:
-        """The first node with room from ``start`` on, of those allowed; the number of nodes if there is none."""
+    def _find(self, demand: _Demand, start: int) -> int:
+        """The first node with room from ``start`` on; the number of nodes if there is none."""
         near, end = min(start + _NEAR, len(self._names)), len(self._names)
         for begin, stop in ((start, near), (near, end)):
             if begin < stop:
                 room = (self._cpus[begin:stop] >= demand[0]) & (self._memory[begin:stop] >= demand[1])
-                if allows is None:
-                    at = int(room.argmax())
-                    if room[at]:
-                        return begin + at
-                    continue
-                for at in np.flatnonzero(room).tolist():
-                    if allows(self._names[begin + at]):
-                        return int(begin + at)
+                at = int(room.argmax())
+                if room[at]:
+                    return begin + at
         return end
 
-    def _undo(self, taken: list[tuple[int, _Demand]], before: dict[_Demand, int | None]) -> None:
-        for node, (cpus, memory) in taken:
-            self._cpus[node] += cpus
-            self._memory[node] += memory
+    def _rooms(
+        self, demand: _Demand, start: int, left: int, allows: Callable[[str], bool] | None
+    ) -> list[tuple[int, int]] | None:
+        """The first nodes, from ``start`` on, that have room for so many VMs of a demand, and for how many each."""
+        found = []
+        begin, stop = start, start + _NEAR
+        while left and begin < len(self._names):
+            cpus, memory = self._cpus[begin:stop], self._memory[begin:stop]
+            for at in np.flatnonzero((cpus >= demand[0]) & (memory >= demand[1])).tolist():
+                if allows is not None and not allows(self._names[begin + at]):
+                    continue
+                by_cpus = int(cpus[at]) // demand[0] if demand[0] else left
+                by_memory = int(memory[at]) // demand[1] if demand[1] else left
+                found.append((begin + at, min(left, by_cpus, by_memory)))
+                left -= found[-1][1]
+                if not left:
+                    break
+            begin, stop = stop, len(self._names)
+        return None if left else found
+
+    def _take(self, node: int, count: int, demand: _Demand) -> None:
+        self._cpus[node] -= count * demand[0]
+        self._memory[node] -= count * demand[1]
+
+    def _undo(self, taken: list[tuple[int, int, _Demand]], before: dict[_Demand, int | None]) -> None:
+        for node, count, demand in taken:
+            self._take(node, -count, demand)
         for demand, first in before.items():
             if first is None:
                 del self._first[demand]
             else:
                 self._first[demand] = first
+
+
+def _equal(vms: Iterable[VM]) -> list[tuple[_Demand, list[str]]]:
+    """VMs as first fit decreasing takes them: demands, each with the names of the VMs that have it."""
+    runs: list[tuple[_Demand, list[str]]] = []
+    known: Resources | None = None
+    for vm in sorted(vms, key=decreasing):
+        if vm.demand is not known:
+            known = vm.demand
+            demand = (known.centi_cpus, known.memory_mib)
+            if not runs or runs[-1][0] != demand:
+                runs.append((demand, []))
+        runs[-1][1].append(vm.name)
+    return runs
 
 
 def _resources(centi_cpus: int | np.int64, memory_mib: int | np.int64) -> Resources:

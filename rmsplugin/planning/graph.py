@@ -14,6 +14,7 @@ from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VMState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.wording import counted
 from rmsplugin.planning.plan import Plan
 
 #: Control characters, also those that turn the direction of text, and ends of lines that are none in ASCII.
@@ -78,10 +79,9 @@ def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
     pools = {action: number for number, pool in enumerate(plan.pools, start=1) for action in pool}
     known = {node.name for node in graph.nodes}
     yield "digraph reconfiguration {"
-    count = f"{len(plan.pools)} {'pool' if len(plan.pools) == 1 else 'pools'}"
-    yield f'  label="{count}, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
+    yield f'  label="{counted(len(plan.pools), "pool")}, cost {plan.cost} MiB"; rankdir=LR; node [shape=box];'
     for node in graph.nodes:
-        free = f"free: {node.free.memory_mib} MiB, {node.free.cpus:g} {'CPU' if node.free.cpus == 1 else 'CPUs'}"
+        free = f"free: {node.free.memory_mib} MiB, {counted(node.free.cpus, 'CPU')}"
         yield f"  {_identifier(node.name, known)} [label={_quoted(node.name, free)}];"
     ends = dict.fromkeys(end for edge in graph.edges for end in (edge.tail, edge.head) if end not in known)
     for end in ends:

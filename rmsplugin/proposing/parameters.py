@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.order.makespan import Durations
+from rmsplugin.planning.order.transfers import Durations
 
 if TYPE_CHECKING:
     from rmsplugin.planning.target.placement import Objective

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.elements import Location
+from rmsplugin.model.wording import counted
 from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.order.makespan import Makespan
 from rmsplugin.planning.plan import Plan
@@ -79,8 +80,3 @@ def sentence(decision: Decision, plan: Plan) -> str:
     if not count:
         return f"{decided}; there is nothing to do."
     return f"{decided}; {counted(count, 'action')} in {counted(len(plan.pools), 'pool')}, cost {plan.cost} MiB."
-
-
-def counted(number: int, singular: str) -> str:
-    """A number of things: "1 action", "2 actions"."""
-    return f"{number} {singular}" if number == 1 else f"{number} {singular}s"

@@ -53,6 +53,18 @@ def propose(
     """
     with stage("decision"):
         decision = decide(parameters.policy, configuration, parameters.decision)
+    return propose_for(configuration, decision, parameters, stage, clock, on_better)
+
+
+def propose_for(
+    configuration: Configuration,
+    decision: Decision | Infeasible,
+    parameters: ProposalParameters,
+    stage: Stage = nullcontext,
+    clock: Clock | None = None,
+    on_better: Better | None = None,
+) -> Proposal | NoProposal:
+    """The same, once it is decided; arguments and answer as of ``propose``."""
     if isinstance(decision, Infeasible):
         return NoProposal(Missing.DECISION, decision.explanation)
     better = _better(configuration, decision, parameters, on_better)

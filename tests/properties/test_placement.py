@@ -21,15 +21,14 @@ from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target import arrivals, neighbourhood, placement
-from rmsplugin.planning.target.block import Block, Spare, cost_of
 from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import Counts, counts_of, with_names
 from rmsplugin.planning.target.generation import Generation
-from rmsplugin.planning.target.keep import Kept, keep
-from rmsplugin.planning.target.levels import levels
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.keep import Kept, bound_of, keep_all
+from rmsplugin.planning.target.level import Level, levels
+from rmsplugin.planning.target.node_terms import Scope
 from rmsplugin.planning.target.placement import Placed, place, place_sample
-from rmsplugin.planning.target.program import Program, Scope
+from rmsplugin.planning.target.program import Part, Program
 from rmsplugin.planning.target.replacement import Replacement, replacement
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
@@ -151,8 +150,8 @@ def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> No
     plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
     cheapest = min(plan.cost for plan in plans)
     problem = replacement(configuration, states, sample)
-    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
-    assert problem.fixed_cost + sum(each.bound_mib for each in kept) <= cheapest
+    kept = keep_all(problem)
+    assert bound_of(problem, kept) <= cheapest
     whole = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
     assert whole.counts is not None
     assert whole.lower_bound <= cheapest
@@ -178,7 +177,7 @@ def test_columns_bound_each_level_below_its_program_and_all_plans(
     for is_relaxed, level in [(False, Level(problem.wait_mib)), *((True, each) for each in levels(problem))]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(arrivals, "_MOST_ENTRIES", sizes[1])
-            generation = Generation(Columns(problem, level, is_relaxed), Budget(SEARCH), prices)
+            generation = Generation(Columns(problem, level, is_relaxed, Budget(SEARCH)), Budget(SEARCH), prices)
         generation.relax()
         prices = generation.prices
         bound = problem.fixed_cost + generation.bound_mib
@@ -221,29 +220,18 @@ def start(instance: Instance) -> tuple[Replacement, list[Kept], Counts, Plan]:
     target = {**{name: running_on(host) for name, host in sample.items()}, **problem.fixed}
     plan = build_plan(configuration, target)
     assert isinstance(plan, Plan)
-    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
+    kept = keep_all(problem)
     return problem, kept, counts_of(problem, target, plan.early_arrivals()), plan
-
-
-def relaxed_cost(problem: Replacement, counts: Counts, wait_mib: int) -> int:
-    return problem.fixed_cost + sum(cost_of(problem, counts, i, wait_mib) for i in range(len(problem.places)))
-
-
-def memory_early(problem: Replacement, counts: Counts, i: int) -> int:
-    classes = problem.classes
-    arrivals = sum(classes[k].memory_mib * count for k, count in counts.early[i].items())
-    images = counts.kept[i].images.items()
-    return arrivals + sum(classes[k].memory_mib * n for (k, group), n in images if group in counts.early_groups)
 
 
 @given(instances())
 @settings(max_examples=100)
 def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_is_theirs(instance: Instance) -> None:
     problem, kept, counts, plan = start(instance)
-    assert relaxed_cost(problem, counts, problem.wait_mib) <= plan.cost
+    assert counts.total_mib(problem, problem.wait_mib) <= plan.cost
     solved = Program(problem, kept, Level(problem.wait_mib), scope=Scope.DIRECT).solve(SEARCH, counts)
     if solved.counts is not None:
-        assert solved.lower_bound == solved.cost == relaxed_cost(problem, solved.counts, problem.wait_mib)
+        assert solved.lower_bound == solved.cost == solved.counts.total_mib(problem, problem.wait_mib)
     else:
         assert solved.infeasible  # two pools are not enough
 
@@ -253,7 +241,7 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
 def test_what_the_direct_program_finds_is_a_plan_of_that_cost(instance: Instance) -> None:
     configuration, states, sample = instance
     problem = replacement(configuration, states, sample)
-    kept = [keep(place, problem.classes, problem.wait_mib) for place in problem.places]
+    kept = keep_all(problem)
     for level in levels(problem):
         solved = Program(problem, kept, level, scope=Scope.DIRECT).solve(SEARCH)
         if solved.counts is not None and level.wait_mib == level.dearest_mib:
@@ -264,54 +252,57 @@ def test_what_the_direct_program_finds_is_a_plan_of_that_cost(instance: Instance
 
 
 @given(instances())
-@settings(max_examples=100)
-def test_a_block_of_all_nodes_is_the_whole_program(instance: Instance) -> None:
+@settings(max_examples=60)
+def test_a_part_of_all_nodes_is_the_whole_program(instance: Instance) -> None:
     problem, kept, counts, _ = start(instance)
-    level = Level(problem.wait_mib)
-    whole, direct = (Program(problem, kept, level, scope=scope).solve(SEARCH) for scope in (Scope.ALL, Scope.DIRECT))
-    Block(problem, kept, level, counts, Spare.of(problem, counts), range(len(problem.places))).solve(SEARCH)
-    cost = relaxed_cost(problem, counts, level.wait_mib)
-    assert whole.lower_bound <= cost
-    assert direct.cost is None or cost <= direct.cost
-    if not whole.has_detours:
-        assert cost == whole.cost
+    part = Part(range(len(problem.places)), counts)
+    for scope in Scope:
+        for level in levels(problem):
+            whole = Program(problem, kept, level, scope=scope).solve(SEARCH)
+            same = Program(problem, kept, level, scope=scope, part=part).solve(SEARCH)
+            assert (same.cost, same.infeasible) == (whole.cost, whole.infeasible)
 
 
 @given(instances(), st.randoms(use_true_random=False))
 @settings(max_examples=100)
-def test_a_block_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after_it(
+def test_a_part_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after_it(
     instance: Instance, chance: Random
 ) -> None:
     problem, kept, counts, _ = start(instance)
-    level, spare = Level(problem.wait_mib), Spare.of(problem, counts)
+    level, everything = Level(problem.wait_mib), range(len(problem.places))
     for _ in range(3):
-        nodes = chance.sample(range(len(problem.places)), chance.randint(1, len(problem.places) - 1))
-        before, cost = deepcopy(counts), relaxed_cost(problem, counts, level.wait_mib)
-        Block(problem, kept, level, counts, spare, nodes, no_more_nodes=True).solve(SEARCH)
-        assert relaxed_cost(problem, counts, level.wait_mib) <= cost
-        assert sum(map(counts.are_on, nodes)) <= sum(map(before.are_on, nodes))
-        for i in set(range(len(problem.places))) - set(nodes):
+        nodes = chance.sample(everything, chance.randint(1, len(everything) - 1))
+        before, cost = deepcopy(counts), counts.total_mib(problem, level.wait_mib)
+        most_nodes = sum(map(counts.are_on, everything))
+        program = Program(problem, kept, level, most_nodes, cost, Scope.DIRECT, Part(nodes, counts))
+        solved = program.solve(SEARCH, counts)
+        assert counts == before
+        if solved.counts is None:
+            continue  # the counts are no plan of two pools
+        counts = solved.counts
+        assert counts.total_mib(problem, level.wait_mib) == solved.cost <= cost
+        assert sum(map(counts.are_on, everything)) <= most_nodes
+        for i in set(everything) - set(nodes):
             assert (counts.kept[i], counts.early[i], counts.late[i]) == (
                 before.kept[i],
                 before.early[i],
                 before.late[i],
             )
-        assert all(memory_early(problem, counts, i) <= place.early_m for i, place in enumerate(problem.places))
-        recounted = Spare.of(problem, counts)
-        for kept_up, anew in ((spare.early, recounted.early), (spare.late, recounted.late)):
-            assert {k: n for k, n in kept_up.items() if n} == {k: n for k, n in anew.items() if n}
-            assert all(n >= 0 for n in anew.values())
-    target = with_names(problem, counts).target
-    assert isinstance(build_plan(instance[0], target), Plan)
+        assert all(counts.early_mib(problem, i) <= place.early_m for i, place in enumerate(problem.places))
+    named = with_names(problem, counts)
+    assert isinstance(build_plan(instance[0], named.target), Plan)
+    again = counts_of(problem, named.target, named.early)
+    assert again.total_mib(problem, level.wait_mib) <= counts.total_mib(problem, level.wait_mib)
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
 @settings(max_examples=60)
-def test_a_cluster_too_large_for_one_program_is_placed_block_by_block(instance: Instance, objective: str) -> None:
+def test_a_cluster_too_large_for_one_program_is_placed_part_by_part(instance: Instance, objective: str) -> None:
     configuration, states, sample = instance
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "_MOST_PAIRS", 0)
-        patch.setattr(neighbourhood, "BLOCK", 2)
+        patch.setattr(neighbourhood, "NODES", 2)
+        patch.setattr(placement, "NODES", 2)
         placed = place(configuration, states, sample, objective, SEARCH)  # type: ignore[arg-type]
     baseline = place_sample(configuration, states, sample)
     assert isinstance(placed, Placed) and isinstance(baseline, Placed)

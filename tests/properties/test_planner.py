@@ -30,8 +30,9 @@ from rmsplugin.planning.cost import plan_cost
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.improve import Tries, cheapest
-from rmsplugin.planning.order.makespan import Durations, makespan
+from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.order.moves import Moves, moves_between
+from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.planning.plan import Plan
 
 Instance = tuple[Configuration, dict[str, Location]]

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.budget import STEPS_A_SECOND, Budget
 from rmsplugin.packing.classes import Item, classify
 from rmsplugin.packing.diving import dive
 from rmsplugin.packing.feasible import Fits, FitsNot, Unknown, fits
@@ -259,6 +259,28 @@ def test_the_relaxation_leaves_something_for_what_comes_after_it() -> None:
     before = budget.left
     relax(classes, pricer, [], classes.available, budget)
     assert before > budget.left > before / 4
+
+
+def test_a_part_of_a_budget_ends_with_its_share_whoever_uses_it_and_the_whole_pays() -> None:
+    whole = Budget(Search(deterministic_limit=8.0))
+    half = whole.part(0.5)
+    quarter = half.part(0.5)
+    assert (half.left, quarter.left) == (4.0, 2.0)
+    quarter.charge_run(units=1.5, seconds=100.0)
+    assert (quarter.left, half.left, whole.left) == (0.5, 2.5, 6.5)
+    whole.charge(1.0 * STEPS_A_SECOND)  # as plans of answers do that a part has found
+    assert quarter.exhausted
+    assert not half.exhausted
+    assert (half.left, whole.left) == (1.5, 5.5)
+
+
+def test_a_part_of_a_deadline_is_an_earlier_deadline() -> None:
+    now_s = 0.0
+    whole = Budget(Search(time_limit_s=8.0), lambda: now_s)
+    half = whole.part(0.5)
+    now_s = 3.0
+    half.charge_run(units=1.0, seconds=1.0)  # the clock has seen these
+    assert (half.left, whole.left) == (1.0, 5.0)
 
 
 @pytest.mark.parametrize(("workers", "interleaved"), [(1, False), (2, True)])

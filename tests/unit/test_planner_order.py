@@ -10,7 +10,8 @@ from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, VJob, 
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.checker import Rule
 from rmsplugin.planning.order.dependencies import dependency_order
-from rmsplugin.planning.order.makespan import Duration, Durations, makespan
+from rmsplugin.planning.order.makespan import makespan
+from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan
 from rmsplugin.settings.sections import Durations as Section

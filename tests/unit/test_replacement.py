@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,22 +27,23 @@ from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.plan import Plan
-from rmsplugin.planning.target import arrivals, generation, neighbourhood, placement
+from rmsplugin.planning.target import arrivals, generation, neighbourhood, placement, program
+from rmsplugin.planning.target import levels as target_levels
 from rmsplugin.planning.target.arrivals import Arrivals, Grid
-from rmsplugin.planning.target.block import Block, Spare, cost_of
 from rmsplugin.planning.target.choices import UnsuitableError
 from rmsplugin.planning.target.columns import Columns
-from rmsplugin.planning.target.counts import Counts, Named, counts_of
+from rmsplugin.planning.target.counts import Counts, Named, counts_of, with_names
 from rmsplugin.planning.target.generation import Generation
 from rmsplugin.planning.target.incumbent import Incumbent
-from rmsplugin.planning.target.keep import Kept, keep
-from rmsplugin.planning.target.levels import levels
-from rmsplugin.planning.target.neighbourhood import improve_by_blocks
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.keep import Kept, bound_of, keep_all
+from rmsplugin.planning.target.level import Level, levels
+from rmsplugin.planning.target.levels import search_levels
+from rmsplugin.planning.target.neighbourhood import Neighbourhoods
+from rmsplugin.planning.target.node_terms import Scope
 from rmsplugin.planning.target.placement import Placed, place, place_sample
-from rmsplugin.planning.target.program import Program
+from rmsplugin.planning.target.program import Part, Program
 from rmsplugin.planning.target.replacement import Replacement, replacement
-from rmsplugin.planning.target.solver import round_up
+from rmsplugin.planning.target.solver import is_too_large, round_up
 
 SEARCH = Search(time_limit_s=60, workers=1, deterministic_limit=2)
 
@@ -74,7 +76,7 @@ def test_a_run_in_the_room_of_a_suspended_vm_waits_for_it() -> None:
     # The suspend costs 1024, and the run in the pool after it 1024 for waiting.
     assert (placed.plan.cost, placed.lower_bound) == (2048, 2048)
     problem = replacement(source, states, {"b-0": "n1", "c-0": "n2"})
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     assert problem.fixed_cost + sum(each.bound_mib for each in kept) == 1024, "only the program knows that it waits"
     assert [level.wait_mib for level in levels(problem)] == [1024, 2048]
     # If the first pool costs 2048 (c migrates), the run waits for so long.
@@ -155,7 +157,7 @@ def test_a_saved_state_whose_room_is_not_free_yet_waits_or_is_copied() -> None:
     assert isinstance(placed, Placed)
     assert (placed.plan.cost, placed.lower_bound) == (3072 + 2048 + 3072, 8192)
     problem = replacement(source, states, sample)
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     # By itself n1 would rather copy it than let it wait.
     assert [each.bound_mib for each in kept] == [2048, 0]
     solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
@@ -170,7 +172,7 @@ def test_where_a_copy_costs_more_than_to_wait_a_node_lets_wait() -> None:
     source = cluster(4096, vjob("a", 1024), vjob("b", 3584), a_0=running_on("n1"), b_0=sleeping_on("n1"))
     states, sample = {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"}
     problem = replacement(source, states, sample)
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     assert [each.bound_mib for each in kept] == [1024, 0]
     solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
     assert solved.cost == solved.lower_bound == 1024 + 3584 + 1024
@@ -226,10 +228,10 @@ def test_a_dearer_placement_of_two_pools_beats_one_whose_arrivals_wait_for_late_
     assert placed.target["x-0"] == running_on("n5")
 
 
-def test_blocks_let_a_vjob_resume_early_whose_saved_states_lie_on_more_nodes_than_a_block_has(
+def test_parts_grow_until_a_vjob_can_resume_early_whose_saved_states_lie_on_more_nodes_than_the_first_part_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(neighbourhood, "BLOCK", 2)
+    monkeypatch.setattr(neighbourhood, "NODES", 2)
     nodes = tuple(Node(f"n{i}", Resources(9, 1000)) for i in range(6))
     r, s, o = vjob("r", 700), vjob("s", 400, 400, 400, 400), vjob("o", 800)
     locations = {"r-0": running_on("n0"), "o-0": running_on("n4"), **{f"s-{i}": sleeping_on(f"n{i}") for i in range(4)}}
@@ -237,20 +239,20 @@ def test_blocks_let_a_vjob_resume_early_whose_saved_states_lie_on_more_nodes_tha
     states = {"r": RUNS, "s": RUNS, "o": SLEEPS}
     sample = {"r-0": "n5", **{f"s-{i}": f"n{i}" for i in range(4)}}  # n0 has no room for s-0 before r-0 has left
     problem = replacement(source, states, sample)
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     chain = place_sample(source, states, sample)
     assert isinstance(chain, Placed)
     incumbent = Incumbent(source)
     incumbent.offer(Named(dict(chain.target), frozenset()))
     assert incumbent.cost == 800 + 700 + 4 * (400 + 800)
-    improve_by_blocks(problem, kept, incumbent, Budget(SEARCH), SEARCH)
+    Neighbourhoods(problem, kept, incumbent, Budget(SEARCH)).improve(bound_of(problem, kept))
     assert incumbent.cost == 800 + 3 * 400 + 2 * 400
 
 
 def test_what_is_cheaper_by_less_than_the_common_divisor_of_all_costs_is_found() -> None:
     source = cluster(4096, vjob("a", 512), vjob("b", 2048), a_0=running_on("n1"), b_0=sleeping_on("n1"))
     problem = replacement(source, {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"})
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     level = Level(2048, 2048)  # all costs are multiples of 2048 beside the 512 of the suspend
     assert Program(problem, kept, level, most_mib=2560).solve(SEARCH).cost == 2560
     assert Program(problem, kept, level, most_mib=2559).solve(SEARCH).infeasible
@@ -335,7 +337,27 @@ def test_the_last_answer_is_better_than_what_is_found_in_no_time() -> None:
     assert again.plan.cost < without.plan.cost
 
 
-# -- block by block ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("limit", [0.5, 0.05])
+def test_no_program_is_begun_that_would_take_more_than_is_left(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS would not stop before its root is solved, however long that takes."""
+    problem, kept, counts = crowded(0)
+    incumbent = Incumbent(rr6929(9, 81, 0))
+    incumbent.offer(with_names(problem, counts))
+    sizes: list[int] = []
+
+    class Noted(Program):
+        def __init__(self, *arguments: Any) -> None:
+            sizes.append(program.variables(problem))
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(target_levels, "Program", Noted)
+    bounds = dict.fromkeys(levels(problem), bound_of(problem, kept))
+    search_levels(problem, kept, incumbent, Budget(Search(deterministic_limit=limit)), False, bounds)
+    assert bool(sizes) == (limit > 0.4)
+    assert all(not is_too_large(size, Budget(Search(deterministic_limit=limit))) for size in sizes)
+
+
+# -- part by part -------------------------------------------------------------------------------------------------
 
 
 def crowded(seed: int) -> tuple[Replacement, list[Kept], Counts]:
@@ -345,7 +367,7 @@ def crowded(seed: int) -> tuple[Replacement, list[Kept], Counts]:
     problem = replacement(configuration, decision.states, decision.placement)
     baseline = place_sample(configuration, decision.states, decision.placement)
     assert isinstance(baseline, Placed)
-    kept = [keep(each, problem.classes, problem.wait_mib) for each in problem.places]
+    kept = keep_all(problem)
     return problem, kept, counts_of(problem, baseline.target, baseline.plan.early_arrivals())
 
 
@@ -384,18 +406,21 @@ def assert_sound(problem: Replacement, counts: Counts) -> None:
         assert arrivals[True][k] + arrivals[False][k] == leave[k] + needs[True][k] + needs[False][k]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_blocks_of_a_crowded_cluster_save_and_leave_the_counts_sound(seed: int) -> None:
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_a_crowded_cluster_save_and_leave_the_counts_sound(seed: int, scope: Scope) -> None:
     problem, kept, counts = crowded(seed)
     assert_sound(problem, counts)
-    level, spare, chance = Level(problem.wait_mib), Spare.of(problem, counts), Random(seed)
-    before = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
+    level, chance = Level(problem.wait_mib), Random(seed)
+    before = cost = counts.total_mib(problem, level.wait_mib)
     for size in (2, 3, 5, 4, 8, 3):
-        Block(problem, kept, level, counts, spare, chance.sample(range(9), size)).solve(SEARCH)
-        assert_sound(problem, counts)
-    after = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(9))
-    assert after < before
-    assert after >= sum(each.bound_mib for each in kept)
+        part = Part(chance.sample(range(9), size), counts)
+        solved = Program(problem, kept, level, None, cost, scope, part).solve(SEARCH, counts)
+        if solved.counts is not None and not solved.has_detours:
+            assert_sound(problem, solved.counts)
+            assert solved.cost == solved.counts.total_mib(problem, level.wait_mib) <= cost
+            counts, cost = solved.counts, solved.cost
+    assert bound_of(problem, kept) <= cost < before
 
 
 # -- all nodes at once ---------------------------------------------------------------------------------------------
@@ -413,13 +438,13 @@ def test_columns_of_a_crowded_cluster_leave_the_counts_sound_at_the_cost_that_wa
     bounds = []
     for groups in (10, 30):
         monkeypatch.setattr(generation, "_GROUPS", groups)
-        found = Generation(Columns(problem, level, is_relaxed=False), Budget(SEARCH))
+        found = Generation(Columns(problem, level, is_relaxed=False, budget=Budget(SEARCH)), Budget(SEARCH))
         found.relax()
         bounds.append(found.bound_mib)
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-3)
     for counts in found.answers(Budget(SEARCH), SEARCH):
         assert_sound(problem, counts)
-    cost = sum(cost_of(problem, counts, i, level.wait_mib) for i in range(len(problem.places)))
+    cost = counts.total_mib(problem, level.wait_mib) - problem.fixed_cost
     assert max(bounds) <= cost <= 1.1 * max(bounds)
 
 
@@ -430,7 +455,9 @@ def test_a_bound_from_rounded_tables_is_below_that_from_exact_ones(monkeypatch: 
     bounds = []
     for most in (100_000, 300):
         monkeypatch.setattr(arrivals, "_MOST_ENTRIES", most)
-        found = Generation(Columns(problem, levels(problem)[-1], is_relaxed=True), Budget(SEARCH))
+        found = Generation(
+            Columns(problem, levels(problem)[-1], is_relaxed=True, budget=Budget(SEARCH)), Budget(SEARCH)
+        )
         found.relax()
         bounds.append(found.bound_mib)
     assert 0 < bounds[1] < bounds[0]
@@ -477,7 +504,7 @@ def test_columns_do_not_serve_vms_that_demand_nothing() -> None:
     """No room would ever end their arrivals: their price would be a bound on nothing."""
     problem = replacement(cluster(2048, vjob("a", 0)), {"a": RUNS}, {"a-0": "n1"})
     with pytest.raises(UnsuitableError, match="demands nothing"):
-        Columns(problem, Level(1), is_relaxed=True)
+        Columns(problem, Level(1), is_relaxed=True, budget=Budget(SEARCH))
 
 
 def test_a_placement_ends_at_its_deadline_by_the_clock_that_it_is_given() -> None:

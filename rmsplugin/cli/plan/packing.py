@@ -12,6 +12,7 @@ from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.model.resources import NOTHING
+from rmsplugin.model.wording import counted
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, Packing, pack
@@ -98,8 +99,7 @@ def lines(configuration: Configuration, packed: Packed) -> Iterator[str]:
         yield ""
     known = "the fewest possible" if found.optimal else f"at least {found.lower_bound} are needed"
     ffd = "finds no packing" if found.ffd_nodes_used is None else f"uses {found.ffd_nodes_used}"
-    count, nodes = len(found.assignment), found.nodes_used
     yield (
-        f"{count} running {'VM' if count == 1 else 'VMs'} on {nodes} {'node' if nodes == 1 else 'nodes'}: {known}; "
+        f"{counted(len(found.assignment), 'running VM')} on {counted(found.nodes_used, 'node')}: {known}; "
         f"First Fit Decreasing {ffd}."
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 from rmsplugin.cli.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.model.elements import SHARED
+from rmsplugin.model.wording import counted
 from rmsplugin.planning.graph import roman
-from rmsplugin.proposing.proposal import counted
 
 _VJOBS = (
     Field("vjob", "its name", text_of("vjob")),

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rmsplugin.packing.budget import Budget
 from rmsplugin.planning.target.keep import Kept
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.level import Level
 from rmsplugin.planning.target.replacement import Place, Replacement
 
 Ints = npt.NDArray[np.int64]
 
 #: Beyond so many choices of all kinds of nodes, listing them takes longer than what it is good for.
 _MOST_CHOICES = 150_000
+
+#: What it takes to list one, in steps.
+_STEPS_A_CHOICE = 1_000
 
 
 class UnsuitableError(Exception):
@@ -48,16 +52,17 @@ class _Kind:
 class Choices:
     """The choices of all kinds of nodes as arrays, a row for each."""
 
-    def __init__(self, problem: Replacement, level: Level, is_relaxed: bool) -> None:
+    def __init__(self, problem: Replacement, level: Level, is_relaxed: bool, budget: Budget) -> None:
         """List them.
 
         Args:
             problem: what is asked.
             level: what the first pool costs.
             is_relaxed: whether what resumes on its node may wait for the first pool, each VM as it likes.
+            budget: what may be used of the limits.
 
         Raises:
-            UnsuitableError: there are too many.
+            UnsuitableError: there are too many, or too many for what is left of the limits.
         """
         self._problem, self._level, self._is_relaxed = problem, level, is_relaxed
         kinds: dict[_Kind, list[int]] = defaultdict(list)
@@ -67,8 +72,10 @@ class Choices:
         rows: list[tuple[int, int, int, int, int]] = []
         self._kept: list[tuple[int, ...]] = []  # by item of the kind
         gone: list[tuple[int, int, int, int]] = []  # choice, whether saved, class, number
+        most = min(_MOST_CHOICES, budget.steps_left / _STEPS_A_CHOICE)
         for t, kind in enumerate(self._kinds):
-            if len(rows) + math.prod(each.count + 1 for each in kind.items) > _MOST_CHOICES:
+            if len(rows) + math.prod(each.count + 1 for each in kind.items) > most:
+                budget.charge(_STEPS_A_CHOICE * len(rows))
                 raise UnsuitableError("too many choices to list")
             for kept, row in self._choices(kind):
                 for item, count in zip(kind.items, kept, strict=True):
@@ -76,6 +83,7 @@ class Choices:
                         gone.append((len(rows), int(item.is_image), item.vm_class, item.count - count))
                 rows.append((t, *row))
                 self._kept.append(kept)
+        budget.charge(_STEPS_A_CHOICE * len(rows))
         columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
         self.kind_of, self.cost_mib = columns[:, 0], columns[:, 1]
         self.room = columns[:, 2:]  # hundredths of a CPU, MiB, and MiB of it that are free at the start

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rmsplugin.packing.budget import Budget
 from rmsplugin.planning.target.arrivals import Amounts, Arrivals, Grid, Ints
 from rmsplugin.planning.target.choices import Choices, UnsuitableError
 from rmsplugin.planning.target.counts import Counts
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.level import Level
 from rmsplugin.planning.target.replacement import Replacement
 
 
@@ -34,21 +35,22 @@ class Columns:
     late as it likes: no more arrive early than are cheap enough for the level.
     """
 
-    def __init__(self, problem: Replacement, level: Level, is_relaxed: bool) -> None:
+    def __init__(self, problem: Replacement, level: Level, is_relaxed: bool, budget: Budget) -> None:
         """List what nodes may keep.
 
         Args:
             problem: what is asked.
             level: what the first pool costs.
             is_relaxed: for a bound on the cost of all plans of the level, else for answers.
+            budget: what may be used of the limits.
 
         Raises:
-            UnsuitableError: the tables would be too large, or without end.
+            UnsuitableError: the tables would be too large, or without end; or too large for what is left of the limits.
         """
         self.problem, self.level, self.is_relaxed = problem, level, is_relaxed
         classes = problem.classes
         self.unit_mib = math.gcd(level.wait_mib, *(each.memory_mib for each in classes)) or 1  # of all costs
-        self.choices = Choices(problem, level, is_relaxed)
+        self.choices = Choices(problem, level, is_relaxed, budget)
         self.times = np.array([len(members) for members in self.choices.members], dtype=float)  # nodes of each kind
         most = [(place.capacity_c, place.capacity_m) for place in problem.places]
         grid = Grid.of(

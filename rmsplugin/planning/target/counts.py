@@ -27,10 +27,46 @@ class Counts:
         nothing = range(places)
         return cls([Kept() for _ in nothing], [{} for _ in nothing], [{} for _ in nothing])
 
+    def copy(self) -> Counts:
+        """One whose nodes can be given other counts."""
+        return Counts([*self.kept], [*self.early], [*self.late], self.early_groups, {**self.early_out})
+
+    def hosted(self, i: int) -> list[tuple[int, int]]:
+        """What is on a node in the end: classes, each with a number of VMs, which may come more than once."""
+        kept = self.kept[i]
+        images = ((k, count) for (k, _), count in kept.images.items())
+        return [*kept.residents.items(), *images, *self.early[i].items(), *self.late[i].items()]
+
     def are_on(self, i: int) -> bool:
         """Whether any VM is on a node in the end."""
-        kept = self.kept[i]
-        return any(sum(each.values()) for each in (kept.residents, kept.images, self.early[i], self.late[i]))
+        return any(count for _, count in self.hosted(i))
+
+    def changes(self, problem: Replacement, i: int) -> bool:
+        """Whether a VM leaves a node, or one arrives there."""
+        residents = problem.places[i].residents.items()
+        leave = any(len(names) > self.kept[i].residents.get(k, 0) for k, names in residents)
+        return leave or any((*self.early[i].values(), *self.late[i].values()))
+
+    def early_mib(self, problem: Replacement, i: int) -> int:
+        """The memory that is taken on a node in the first pool."""
+        resumed = [(k, count) for (k, group), count in self.kept[i].images.items() if group in self.early_groups]
+        return sum(problem.classes[k].memory_mib * count for k, count in (*self.early[i].items(), *resumed))
+
+    def cost_mib(self, problem: Replacement, i: int, wait_mib: int) -> int:
+        """What one node costs: what leaves it or resumes elsewhere, and what waits for a first pool of that cost."""
+        place, kept = problem.places[i], self.kept[i]
+        cost = wait_mib * sum(self.late[i].values())
+        for k, names in place.residents.items():
+            cost += problem.classes[k].memory_mib * (len(names) - kept.residents.get(k, 0))
+        for (k, group), names in place.images.items():
+            local = kept.images.get((k, group), 0)
+            cost += problem.classes[k].memory_mib * (len(names) - local)
+            cost += wait_mib * local if group not in self.early_groups else 0
+        return cost
+
+    def total_mib(self, problem: Replacement, wait_mib: int) -> int:
+        """What all costs, if whatever is late waits for a first pool of that cost, and for nothing else."""
+        return problem.fixed_cost + sum(self.cost_mib(problem, i, wait_mib) for i in range(len(problem.places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +92,7 @@ def counts_of(problem: Replacement, target: Mapping[str, Location], early: Colle
         for k, names in place.residents.items():
             gone = [name for name in names if target[name].node != place.node.name]
             counts.kept[i].residents[k] = len(names) - len(gone)
+            counts.early_out[i, k] = sum(name in early for name in gone)
             arrive(gone, k)
         for (k, group), names in place.images.items():
             gone = [name for name in names if target[name].node != place.node.name]
@@ -75,12 +112,10 @@ def is_viable(problem: Replacement, counts: Counts) -> bool:
     """Whether each node has what its VMs demand in the end, and takes those that arrive."""
     classes = problem.classes
     for i, place in enumerate(problem.places):
-        kept = counts.kept[i]
-        hosted = [*kept.residents.items(), *((k, count) for (k, _), count in kept.images.items())]
+        hosted = counts.hosted(i)
         for k, count in (*counts.early[i].items(), *counts.late[i].items()):
             if count and not (place.takes and classes[k].may_go(i)):
                 return False
-            hosted.append((k, count))
         if sum(classes[k].centi_cpus * count for k, count in hosted) > place.capacity_c:
             return False
         if sum(classes[k].memory_mib * count for k, count in hosted) > place.capacity_m:

@@ -41,7 +41,7 @@ _NEARLY = 1e-6
 _LAST = 6
 
 #: Simple steps for an entry of a table while it is priced.
-_STEPS_AN_ENTRY = 20
+_STEPS_AN_ENTRY = 2
 
 
 class Generation:
@@ -115,9 +115,7 @@ class Generation:
                 return
             is_free = (self._group_of + search.seed) % every == 0
             is_free |= ~is_whole[self._group_of]
-            limit = _CHOICE_SHARE * budget.left
-            chosen = self._master.choose(self._solved, is_free, budget.limits(limit))
-            budget.charge_run(limit, chosen.seconds)
+            chosen = self._master.choose(self._solved, is_free, budget.part(_CHOICE_SHARE))
             if chosen.cost < best:
                 best = chosen.cost
                 yield from self._complete(chosen)

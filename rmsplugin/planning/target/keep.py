@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rmsplugin.planning.target.replacement import Place, VMClass
+from rmsplugin.planning.target.replacement import Place, Replacement, VMClass
 
 #: Beyond so many different sums a search on one node is given up, for the sum of the demands and a greedy choice.
 _MOST_SUMS = 2_000
@@ -54,18 +54,32 @@ def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
         wait_mib: what a local resume pays that is not in the first pool; None: none may wait. Then the answer is a
             good choice (a vjob whose VMs all resume at once waits for nothing), but no bound.
     """
-    items = _items(place, classes)
-    total_c = sum(item.count * item.centi_cpus for item in items)
-    total_m = sum(item.count * item.memory_mib for item in items)
-    images_m = sum(item.count * item.memory_mib for item in items if item.is_image)
+    here = [(classes[k], len(names)) for k, names in place.residents.items()]
+    images = [(classes[k], len(names)) for (k, _), names in place.images.items()]
+    images_m = sum(count * each.memory_mib for each, count in images)
+    total_c = sum(count * each.centi_cpus for each, count in (*here, *images))
+    total_m = images_m + sum(count * each.memory_mib for each, count in here)
     if total_c <= place.capacity_c and total_m <= place.capacity_m and images_m <= place.early_m:
-        return _share(place, items, [item.count for item in items], 0)
+        residents = {k: len(names) for k, names in sorted(place.residents.items())}
+        return Kept(residents, {key: len(names) for key, names in place.images.items()})
+    items = _items(place, classes)
     if wait_mib and math.prod(item.count + 1 for item in items) > _MOST_CHOICES:
         wait_mib = 0
     found = _exact(place, items, wait_mib)
     if found is None:
         return _share(place, items, _greedy(place, items), max(0, total_m - place.capacity_m))
     return _share(place, items, *found)
+
+
+def keep_all(problem: Replacement) -> list[Kept]:
+    """What each node keeps, with bounds for all plans."""
+    wait_mib = problem.wait_mib
+    return [keep(place, problem.classes, wait_mib) for place in problem.places]
+
+
+def bound_of(problem: Replacement, kept: list[Kept]) -> int:
+    """The bound of all nodes together: no plan costs less, in MiB."""
+    return problem.fixed_cost + sum(each.bound_mib for each in kept)
 
 
 def _items(place: Place, classes: list[VMClass]) -> list[_Item]:

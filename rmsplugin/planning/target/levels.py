@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
-from rmsplugin.planning.target.block import cost_of
 from rmsplugin.planning.target.counts import counts_of, with_names
 from rmsplugin.planning.target.incumbent import Incumbent
 from rmsplugin.planning.target.keep import Kept
-from rmsplugin.planning.target.node_terms import Level
-from rmsplugin.planning.target.program import Program, Scope, Solved, variables
+from rmsplugin.planning.target.level import Level
+from rmsplugin.planning.target.node_terms import Scope
+from rmsplugin.planning.target.program import Program, Solved, variables
 from rmsplugin.planning.target.replacement import Replacement
-
-#: More different costs than that share levels, which is as valid, only weaker.
-_MOST_LEVELS = 6
+from rmsplugin.planning.target.solver import is_too_large
 
 #: Of what is left of the limits, what a program may use that others come after. With 0.7 bounds are weaker, and answers
 #: are the same.
@@ -27,21 +25,6 @@ _SHARE = 0.4
 
 #: An answer is far from what is possible that costs so many times the bound.
 _FAR = 1.25
-
-
-def levels(problem: Replacement) -> list[Level]:
-    """All that the first pool can cost, the cheapest first."""
-    least = problem.wait_mib
-    costs = {least} | {mover.cost for mover in problem.movers}
-    for place in problem.places:
-        for k in place.residents:
-            costs.add(problem.classes[k].memory_mib)
-        for k, _ in place.images:
-            costs |= {problem.classes[k].memory_mib, 2 * problem.classes[k].memory_mib}
-    ordered = sorted(cost for cost in costs if cost >= least)
-    size = -(-len(ordered) // _MOST_LEVELS)
-    parts = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-    return [Level(part[0], part[-1]) for part in parts]
 
 
 def search_levels(
@@ -116,19 +99,21 @@ class _Levels:
         return self.cost if solved.infeasible else solved.lower_bound
 
     def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
-        """None: there is no time left to build the program."""
+        """None: there is not the time for such a program."""
         budget, incumbent, problem = self.budget, self.incumbent, self.problem
-        budget.charge(MATHOPT_VARIABLE * variables(problem))
+        size = variables(problem)
+        if is_too_large(size, budget):
+            return None
+        budget.charge(MATHOPT_VARIABLE * size)
         if budget.exhausted:
             return None
         best = incumbent.best()
         start = counts_of(problem, best.target, best.plan.early_arrivals())
         # What costs more than the best is of no interest; but the solver may begin where it is told.
-        begin = problem.fixed_cost + sum(cost_of(problem, start, i, level.wait_mib) for i in range(len(problem.places)))
-        program = Program(problem, self.kept, level, incumbent.most_nodes, max(best.plan.cost, begin), scope)
-        limit = budget.left * share
-        solved = program.solve(budget.limits(limit), start)
-        budget.charge_run(limit, solved.seconds)
+        most_mib = max(best.plan.cost, start.total_mib(problem, level.wait_mib))
+        program = Program(problem, self.kept, level, incumbent.most_nodes, most_mib, scope)
+        solved = program.solve(budget.limits(budget.left * share), start)
+        budget.charge_run(solved.units, solved.seconds)
         if solved.counts is not None:
             incumbent.offer(with_names(problem, solved.counts))
         return solved

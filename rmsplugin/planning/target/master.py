@@ -12,10 +12,9 @@ from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.search import Search
 from rmsplugin.planning.target.arrivals import Amounts, Ints
 from rmsplugin.planning.target.columns import Chosen, Columns
-from rmsplugin.planning.target.solver import solve
+from rmsplugin.planning.target.solver import is_too_large, solve
 
 #: A VM that is left over costs so many times what any VM can cost, which is more than it is worth anywhere.
 _LEFT_OVER = 16
@@ -30,7 +29,7 @@ _PER_GROUP = 6
 _NOTHING = 1e-6
 
 #: Simple steps for an element of the program in one run of its solver.
-_STEPS_A_COEFFICIENT = 1_000
+_STEPS_A_COEFFICIENT = 400
 
 
 class Solved(NamedTuple):
@@ -42,12 +41,11 @@ class Solved(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A whole answer: its cost beside what is fixed, columns, for how many nodes each, and the solver's seconds."""
+    """A whole answer: its cost beside what is fixed (infinite: none), columns, and for how many nodes each."""
 
     cost: float
     columns: Chosen
     times: Ints
-    seconds: float
 
 
 class Master:
@@ -125,7 +123,7 @@ class Master:
         part_of = self._most_used(solved)[self._group_of]
         kinds = np.arange(len(part_of))
         columns = Chosen(*(np.stack(each)[part_of, kinds] for each in zip(*self.parts, strict=True)))
-        return Whole(math.inf, columns, self.columns.times.astype(np.int64), 0.0)
+        return Whole(math.inf, columns, self.columns.times.astype(np.int64))
 
     def _most_used(self, solved: Solved) -> Ints:
         part = np.zeros(self._groups, dtype=np.int64)
@@ -137,13 +135,13 @@ class Master:
         """Of each group, whether it has one column."""
         return np.bincount(self._group[np.flatnonzero(solved.values > 1 - _NOTHING)], minlength=self._groups) > 0
 
-    def choose(self, solved: Solved, is_free: npt.NDArray[np.bool_], search: Search) -> Whole:
+    def choose(self, solved: Solved, is_free: npt.NDArray[np.bool_], budget: Budget) -> Whole:
         """Choose columns in whole numbers for the nodes of some kinds; others have the most used one of their group.
 
         Args:
             solved: the solution of the linear program.
             is_free: of each kind, whether columns are chosen anew.
-            search: the limits.
+            budget: what may be used of the limits.
         """
         columns, kinds = self.columns, np.arange(len(is_free))
         part_of, kept = self._most_used(solved)[self._group_of], kinds[~is_free]
@@ -154,14 +152,18 @@ class Master:
         row_of = np.cumsum(is_free) - 1
         group = row_of[columns.choices.kind_of[free.choice]]
         model = self._program(columns.cost_mib(free), rows, group, columns.times[is_free], needs, is_whole=True)
-        found = solve(model, search)
+        nothing = Whole(math.inf, fixed, np.zeros(0, dtype=np.int64))
+        if is_too_large(model.get_num_variables(), budget):
+            return nothing
+        found = solve(model, budget.limits(budget.left))
+        budget.charge_run(found.units, found.seconds)
         fixed_cost = float(columns.times[kept] @ columns.cost_mib(fixed))
         if found.values is None or found.objective is None:
-            return Whole(math.inf, fixed, np.zeros(0, dtype=np.int64), found.seconds)
+            return nothing
         values = np.array([round(found.values[each]) for each in model.variables()])
         times = np.concatenate([columns.times[kept].astype(np.int64), values[: len(rows)]])
         both = Chosen(*(np.concatenate(each) for each in zip(fixed, free, strict=True)))
-        return Whole(fixed_cost + found.objective, both, times, found.seconds)
+        return Whole(fixed_cost + found.objective, both, times)
 
     def _promising(self, kinds: Ints, prices: Amounts) -> Chosen:
         """Of all columns that were found for some kinds those with the least reduced costs; for each kind the best."""

@@ -1,149 +1,170 @@
-"""Neighbourhood: a large cluster's placement is improved block by block, each the integer program of a few nodes.
+"""Neighbourhood: the best answer is improved part by part: some nodes are placed anew, all others hold what they do.
 
-Nodes that cost more than their own bound are brought together with nodes that have room for what is early, and solved
-anew while all others keep what they have (large neighbourhood search). The bound is not touched by this.
+Large neighbourhood search. A part has nodes that act, which is that VMs leave, arrive or resume there, the dearest
+first; and partners. The integer program of the whole cluster solves it. Once all nodes that act were in a part in vain,
+parts get twice as large; when they get too large, they begin small again, with nodes from further behind. Where one
+part has all that acts, what the first pool costs is tried value by value: where a handful of VMs moves, one that waits
+for a small VM or for a large one is what plans differ in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+
 from rmsplugin.packing.budget import MATHOPT_VARIABLE, Budget
-from rmsplugin.packing.search import Search
-from rmsplugin.planning.target.block import Block, Spare, cost_of
 from rmsplugin.planning.target.counts import Counts, counts_of, with_names
 from rmsplugin.planning.target.incumbent import Incumbent
 from rmsplugin.planning.target.keep import Kept
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.level import Level, first_costs
+from rmsplugin.planning.target.node_terms import Scope
+from rmsplugin.planning.target.partners import Partners
+from rmsplugin.planning.target.program import Part, Program, Solved, variables
 from rmsplugin.planning.target.replacement import Replacement
+from rmsplugin.planning.target.solver import is_too_large
 
-#: Nodes of a block: larger ones find little more, and take far longer.
-BLOCK = 10
+#: Nodes of the smallest parts.
+NODES = 16
 
-#: A vjob whose saved states lie on more nodes stays as late as it is.
-_MOST_NODES = 20
+#: Once a part was too large, nodes are drawn from so many times as many, at random: others in each part.
+_BREADTH = 4
 
-#: What a block may take of the limits, in seconds; and in deterministic units, all of which count.
-_SECONDS = 0.5
-_UNITS = 0.1
+#: The program of a part has so many variables at most, which takes HiGHS a second.
+_MOST_VARIABLES = 4_000
 
-#: Partners are taken from so many times the nodes that are needed, those with the most room.
-_CHOICE = 4
-
-#: A round over all nodes that saves less than this share of the cost above the bound is the last one.
-_WORTHWHILE = 0.02
+#: What one program may use of what is left.
+_SHARE = 0.1
 
 
-def improve_by_blocks(
-    problem: Replacement,
-    kept: list[Kept],
-    incumbent: Incumbent,
-    budget: Budget,
-    search: Search,
-) -> None:
-    """Improve the incumbent until the budget is used up or nothing more is found.
+class Neighbourhoods:
+    """The search, and how far it is."""
 
-    Args:
-        problem: what is asked.
-        kept: of each place, with its bound.
-        incumbent: the best answer so far; there is one.
-        budget: what may be used of the limits.
-        search: its seed decides which nodes are brought together.
-    """
-    while True:
-        best = incumbent.best()
-        counts = counts_of(problem, best.target, best.plan.early_arrivals())
-        level = Level(max(problem.wait_mib, best.plan.first_cost))
-        _Neighbourhood(problem, kept, level, counts, budget, search, incumbent.most_nodes is not None).settle()
-        if not incumbent.offer(with_names(problem, counts)) or budget.exhausted:
-            return
-
-
-class _Neighbourhood:
     def __init__(
-        self,
-        problem: Replacement,
-        kept: list[Kept],
-        level: Level,
-        counts: Counts,
-        budget: Budget,
-        search: Search,
-        no_more_nodes: bool,
+        self, problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, seed: int = 0
     ) -> None:
-        self._problem, self._kept, self._level, self._counts = problem, kept, level, counts
-        self._budget, self._no_more_nodes = budget, no_more_nodes
-        self._spare = Spare.of(problem, counts)
-        self._turn = search.seed
-        self._all = range(len(problem.places))
+        """Nothing is done yet.
 
-    def settle(self) -> None:
-        """Round after round, until one is not worth its time."""
-        self._hasten()
-        before = self._excess()
-        while before and not self._budget.exhausted:
-            self._round()
-            after = self._excess()
-            if before - after < _WORTHWHILE * before:
-                return
-            before = after
+        Args:
+            problem: what is asked.
+            kept: of each place, with its bound.
+            incumbent: the best answer so far; there is one.
+            budget: what may be used of the limits.
+            seed: decides which nodes are brought together.
+        """
+        self._problem, self._kept, self._incumbent, self._budget = problem, kept, incumbent, budget
+        self._chance, self._partners = Random(seed), Partners(problem, budget)
+        self._size, self._breadth = NODES, 1
+        self._done: set[int] = set()  # nodes that were in a part since all that act were in one
+        self._is_over = False
+        self._pause = 0.0  # what the last plan took of the limits
+        self._read()
 
-    def _excess(self) -> int:
-        return sum(self._excess_of(i) for i in self._all)
+    def improve_small(self, bound_mib: int) -> None:
+        """Improve the incumbent as long as one part has all nodes that act, and none was too large.
 
-    def _excess_of(self, i: int) -> int:
-        """What a node costs more than it must, in MiB."""
-        return cost_of(self._problem, self._counts, i, self._level.wait_mib) - self._kept[i].bound_mib
+        Args:
+            bound_mib: nothing costs less.
+        """
+        self._size = max(NODES, len(self._acting))
+        while self._goes_on(bound_mib) and self._breadth == 1 and len(self._acting) <= self._size:
+            self._step()
 
-    def _hasten(self) -> None:
-        """Free each vjob that resumes late once: all nodes that hold saved states of it, and some that have room."""
-        images: dict[int, list[int]] = {}
-        for i in self._all:
-            for _, group in self._problem.places[i].images:
-                if group not in self._counts.early_groups and i not in images.setdefault(group, []):
-                    images[group].append(i)
-        for group in sorted(images, key=lambda group: (len(images[group]), group)):
-            if self._budget.exhausted:
-                return
-            if len(images[group]) <= _MOST_NODES and group not in self._counts.early_groups:
-                roomy = sorted(self._all, key=lambda i: (-self._early_room(i), i))
-                self._solve(self._draw(images[group], roomy, set(), len(images[group]) + BLOCK // 2))
+    def improve(self, bound_mib: int) -> None:
+        """Improve the incumbent until the budget is used up, or nothing costs less; the bound is ``bound_mib``."""
+        while self._goes_on(bound_mib):
+            self._step()
+        self._offer()
 
-    def _round(self) -> None:
-        """Free every node that costs too much once: the dearest with other dear ones and with those that have room."""
-        excess = {i: self._excess_of(i) for i in self._all}
-        dear = sorted((i for i in self._all if excess[i] > 0), key=lambda i: (-excess[i], i))
-        roomy = sorted(self._all, key=lambda i: (-self._early_room(i), i))
-        done: set[int] = set()
-        for first in dear:
-            if self._budget.exhausted:
-                return
-            if first not in done:
-                block = self._draw([first], dear, done, BLOCK // 2)
-                block = self._draw(block, roomy, done, BLOCK)
-                done |= set(block)
-                self._solve(block)
+    def _goes_on(self, bound_mib: int) -> bool:
+        cost = self._incumbent.best().plan.cost
+        return cost > bound_mib and not self._budget.exhausted and not self._is_over and bool(self._acting)
 
-    def _draw(self, block: list[int], ordered: list[int], done: set[int], size: int) -> list[int]:
-        """Fill a block up with nodes from near the front of an order: others in each turn."""
-        self._turn += 1
-        taken = done | set(block)
-        choice: list[int] = []
-        for i in ordered:
-            if len(choice) == _CHOICE * (size - len(block)):
-                break
-            if i not in taken:
-                choice.append(i)
-        turned = sorted(range(len(choice)), key=lambda at: (at + self._turn) % _CHOICE)
-        return block + [choice[at] for at in turned[: size - len(block)]]
+    def _read(self) -> None:
+        """Begin with the incumbent."""
+        problem, best = self._problem, self._incumbent.best()
+        first_mib = max(problem.wait_mib, best.plan.first_cost)
+        self._level = Level(first_mib, first_mib)
+        self._counts = counts_of(problem, best.target, best.plan.early_arrivals())
+        cost_mib = [self._counts.cost_mib(problem, i, first_mib) for i in range(len(problem.places))]
+        self._cost_mib = problem.fixed_cost + sum(cost_mib)  # of the counts, by the program
+        excess = {
+            i: cost_mib[i] - self._kept[i].bound_mib
+            for i, place in enumerate(problem.places)
+            if place.images or self._counts.changes(problem, i)
+        }
+        self._acting = sorted(excess, key=lambda i: (-excess[i], i))
+        self._is_new, self._began = False, self._budget.left
 
-    def _solve(self, nodes: list[int]) -> None:
-        block = Block(self._problem, self._kept, self._level, self._counts, self._spare, nodes, self._no_more_nodes)
-        self._budget.charge(MATHOPT_VARIABLE * block.variables)
-        limit = max(0.0, min(_UNITS if self._budget.deterministic else _SECONDS, self._budget.left))
-        self._budget.charge_run(limit, block.solve(self._budget.limits(limit)))
+    def _step(self) -> None:
+        """Solve one part. The next is twice as large if that was in vain, or half as large if it was too large."""
+        part, has_all = self._draw(), len(self._acting) <= self._size
+        self._done.update(part.nodes)
+        self._has_found, size = False, variables(self._problem, part)
+        if size <= _MOST_VARIABLES and (self._solve_all if has_all else self._solve_some)(part, size):
+            if not self._has_found:
+                self._is_over = len(part.nodes) == len(self._problem.places)
+                self._size *= 2
+        else:
+            self._size, self._breadth = max(2, self._size // 2), _BREADTH
 
-    def _early_room(self, i: int) -> int:
-        """Memory that more early arrivals could take, in MiB."""
-        classes, counts = self._problem.classes, self._counts
-        taken = sum(classes[k].memory_mib * count for k, count in counts.early[i].items())
-        for (k, group), count in counts.kept[i].images.items():
-            taken += classes[k].memory_mib * count if group in counts.early_groups else 0
-        return self._problem.places[i].early_m - taken
+    def _draw(self) -> Part:
+        """All nodes that act, or half a part of them; and partners."""
+        chosen = set(self._acting)
+        if len(chosen) > self._size:
+            ahead = [i for i in self._acting if i not in self._done]
+            if not ahead:
+                ahead = self._acting
+                self._done.clear()
+            chosen = set(self._pick(ahead, self._size // 2))
+        partners = self._partners.of(self._counts, chosen)
+        return Part(sorted({*chosen, *self._pick(partners, self._size - len(chosen))}), self._counts)
+
+    def _pick(self, ordered: Sequence[int], number: int) -> Sequence[int]:
+        """So many from the front."""
+        front = ordered[: max(0, number) * self._breadth]
+        return front if len(front) <= number else self._chance.sample(front, number)
+
+    def _solve_all(self, part: Part, size: int) -> bool:
+        """Look for a better answer, whatever its first pool costs; whether the part was small enough for that."""
+        ordered, is_solved = first_costs(self._problem), True
+        for cost_mib in (*ordered[-1:], *ordered[:-1]):  # nothing needs to wait for the dearest
+            # Only what is cheaper than the incumbent counts.
+            solved = self._solve(part, size, Level(cost_mib, cost_mib), self._incumbent.best().plan.cost - 1, None)
+            if solved is not None and solved.counts is not None:
+                self._has_found |= self._incumbent.offer(with_names(self._problem, solved.counts))
+            is_solved &= solved is not None and solved.is_optimal
+        if self._has_found:
+            self._read()
+        return is_solved
+
+    def _solve_some(self, part: Part, size: int) -> bool:
+        """Look for counts that cost less, if the first pool costs what it does; whether the part was small enough."""
+        solved = self._solve(part, size, self._level, self._cost_mib, part.counts)
+        if solved is None:
+            return False
+        if solved.counts is not None and solved.cost is not None and solved.cost < self._cost_mib:
+            self._counts, self._cost_mib = solved.counts, solved.cost
+            self._is_new = self._has_found = True
+            if self._began - self._budget.left >= self._pause:
+                self._offer()
+        return solved.is_optimal
+
+    def _solve(self, part: Part, size: int, level: Level, most_mib: int, start: Counts | None) -> Solved | None:
+        """None: there is not the time for it."""
+        budget = self._budget
+        budget.charge(MATHOPT_VARIABLE * size)
+        if budget.exhausted or is_too_large(size, budget):
+            return None
+        most_nodes = self._incumbent.most_nodes
+        program = Program(self._problem, self._kept, level, most_nodes, most_mib, Scope.DIRECT, part)
+        solved = program.solve(budget.limits(budget.left * _SHARE), start)
+        budget.charge_run(solved.units, solved.seconds)
+        return solved
+
+    def _offer(self) -> None:
+        """Plan for the counts, if they are better; as much time goes into parts as into plans."""
+        if self._is_new:
+            before = self._budget.left
+            self._incumbent.offer(with_names(self._problem, self._counts))
+            self._pause = before - self._budget.left
+            self._read()

@@ -2,17 +2,17 @@
 
 Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
 must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else, in a large cluster, the nodes that act are placed anew beside some that have room (``nearby``);
+solver is started. Else the answer is improved part by part where few nodes of a large cluster act (``neighbourhood``);
 and columns, all that single nodes may hold, are chosen for all nodes at once, with a bound (``whole``). While the gap
-is open and time is left, the integer program widens the choice to all VMs (``levels``), or on clusters that are too
-large for it block after block is solved (``neighbourhood``). Every answer is judged by the
-plan that the planner makes of it; the cheapest wins, whoever found it. docs/planner.md has the way in a picture.
+is open and time is left, the integer program widens the choice to all VMs where that is small enough (``levels``); and
+until the end of the limit, parts again. Every answer is judged by the plan that the planner makes of it; the cheapest
+wins, whoever found it. docs/planner.md has the way in a picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from rmsplugin.model.configuration import Configuration
@@ -25,10 +25,10 @@ from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
-from rmsplugin.planning.target.keep import Kept, keep
-from rmsplugin.planning.target.levels import levels, search_levels
-from rmsplugin.planning.target.nearby import improve_nearby
-from rmsplugin.planning.target.neighbourhood import BLOCK, improve_by_blocks
+from rmsplugin.planning.target.keep import Kept, bound_of, keep, keep_all
+from rmsplugin.planning.target.level import levels
+from rmsplugin.planning.target.levels import search_levels
+from rmsplugin.planning.target.neighbourhood import NODES, Neighbourhoods
 from rmsplugin.planning.target.replacement import Replacement, replacement
 from rmsplugin.planning.target.settle import reorder, settle
 from rmsplugin.planning.target.spread import spread
@@ -39,8 +39,8 @@ Objective = Literal["cost", "nodes"]
 #: Beyond so many pairs of a node and a class of VMs, the integer program finds nothing within seconds.
 _MOST_PAIRS = 5_000
 
-#: What repair and its plans take for a VM, in steps: about 100 microseconds.
-_STEPS_A_VM = 20_000
+#: What repair and its plans take for a VM, in steps: about 50 microseconds.
+_STEPS_A_VM = 10_000
 
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
 _SMALL_SHARE = 0.6
@@ -100,9 +100,8 @@ def place(
     budget.charge(_STEPS_A_VM * len(source.locations))
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
-    wait_mib = problem.wait_mib
-    kept = [keep(place, problem.classes, wait_mib) for place in problem.places]
-    bound = first_bound = problem.fixed_cost + sum(each.bound_mib for each in kept)
+    kept = keep_all(problem)
+    bound = first_bound = bound_of(problem, kept)
 
     def better(reached: Reached) -> None:
         if on_better is not None:
@@ -144,37 +143,26 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
 
 def _settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
     """The exact search, which answers what is small before a solver is started; a bound."""
-    part = budget.part(_EXACT_SHARE)
-    bound = settle(problem, incumbent, part, shared_store)
-    budget.give_back(part)
-    return bound
+    return settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store)
 
 
 def _widen(
     problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
 ) -> int:
-    """Let every VM move: all nodes at once where that is small enough, then some after the other; a bound."""
+    """Let every VM move: all nodes at once where that is small enough, then part by part; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
-    if not is_small and incumbent.most_nodes is None:
-        part = budget.part(_NEARBY_SHARE)
-        improve_nearby(problem, kept, incumbent, part)
-        budget.give_back(part)
-    part = budget.part(_SMALL_SHARE if is_small else 1.0)
-    bound, turn = problem.fixed_cost + sum(each.bound_mib for each in kept), search.seed
+    bound = bound_of(problem, kept)
+    if not is_small:
+        Neighbourhoods(problem, kept, incumbent, budget.part(_NEARBY_SHARE)).improve_small(bound)
     bounds = dict.fromkeys(levels(problem), bound)
     if incumbent.most_nodes is None:
-        whole = search_whole(problem, incumbent, part, search)
+        whole = search_whole(problem, incumbent, budget.part(_SMALL_SHARE if is_small else 1.0), search)
         bounds = {level: max(bound, whole[level]) for level in bounds}
-    budget.give_back(part)
     bound = min(bounds.values())
-    while incumbent.best().plan.cost > bound and not budget.exhausted:
-        budget.charge(_STEPS_A_VM * len(incumbent.source.locations))  # a round ends some time, though it finds no work
-        if is_small:
-            bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
-        if len(problem.places) <= BLOCK:
-            break
-        improve_by_blocks(problem, kept, incumbent, budget, replace(search, seed=turn))
-        turn += 1
+    if is_small and incumbent.best().plan.cost > bound and not budget.exhausted:
+        bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
+    if len(problem.places) > NODES:
+        Neighbourhoods(problem, kept, incumbent, budget, search.seed).improve(bound)
     return bound
 
 
@@ -210,9 +198,7 @@ def place_repaired(
 
 def _placed(problem: Replacement, incumbent: Incumbent, fewest: Fewest) -> Placed:
     """The best answer of all that were offered without a search."""
-    wait_mib = problem.wait_mib
-    bound = problem.fixed_cost + sum(keep(place, problem.classes, wait_mib).bound_mib for place in problem.places)
-    return _as_placed(incumbent.best(), bound, fewest)
+    return _as_placed(incumbent.best(), bound_of(problem, keep_all(problem)), fewest)
 
 
 def _as_placed(reached: Reached, bound: int, fewest: Fewest) -> Placed:

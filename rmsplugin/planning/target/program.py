@@ -16,20 +16,24 @@ Later pools, and all other bypasses, can only add. The bound is rounded up to wh
 
 With ``Scope.DIRECT`` it is the other way round: only plans without detours, in which what is late finds its room when
 what is early has been done. Each of its solutions is a plan of two pools, of that cost in the level of its first pool.
+
+The program of a ``Part`` chooses for some nodes, and all others hold what they do in an answer that is known.
 """
 
 from __future__ import annotations
 
-import enum
+import math
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.target.counts import Counts
 from rmsplugin.planning.target.keep import Kept
-from rmsplugin.planning.target.node_terms import Level, NodeTerms, Term
+from rmsplugin.planning.target.level import Level
+from rmsplugin.planning.target.node_terms import NodeTerms, Scope, Term
 from rmsplugin.planning.target.replacement import Replacement
 from rmsplugin.planning.target.solver import solve
 
@@ -39,7 +43,7 @@ _TIE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The best counts found (None if none were), the proven lower bound in MiB, and the seconds it took."""
+    """The counts found (None: none), the proven lower bound in MiB, and the seconds it took."""
 
     counts: Counts | None
     cost: int | None  # of the counts, by the relaxation
@@ -49,24 +53,75 @@ class Solved:
     units: float  # the same, deterministic
     has_detours: bool = False  # the counts cost so little only with detours
 
-
-class Scope(enum.Enum):
-    """Which plans a program is about."""
-
-    DIRECT = enum.auto()  # those of two pools in which nothing makes a detour: what the planner makes, at that cost
-    ALL = enum.auto()  # all; its counts may need detours, which larger plans are made without; of equal ones the fewest
+    @property
+    def is_optimal(self) -> bool:
+        """Whether it is proven that nothing is cheaper."""
+        return self.infeasible or (self.cost is not None and self.cost <= self.lower_bound)
 
 
-def variables(problem: Replacement) -> int:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The nodes that may change, by their index among the places; all others hold what they do in the counts."""
+
+    nodes: Collection[int]
+    counts: Counts
+
+
+def variables(problem: Replacement, part: Part | None = None) -> int:
     """About how many variables the program will have, which is what building it takes long for."""
-    classes = len(problem.classes)
-    stay = sum(len(place.residents) + 4 * len(place.images) for place in problem.places)
-    resume = {key for place in problem.places for key in place.images}
-    return stay + 3 * len(resume) + 2 * classes * len(problem.places)
+    nodes = range(len(problem.places)) if part is None else part.nodes
+    classes = sum(map(bool, _most(problem, part)))
+    stay = sum(len(problem.places[i].residents) + 4 * len(problem.places[i].images) for i in nodes)
+    resume = {key for i in nodes for key in problem.places[i].images}
+    return stay + 3 * len(resume) + 2 * classes * len(nodes)
+
+
+def _most(problem: Replacement, part: Part | None) -> list[int]:
+    """How many VMs of each class are on the nodes that may change: nobody else can arrive at any of them."""
+    if part is None:
+        return problem.totals()
+    most = [0] * len(problem.classes)
+    for i in part.nodes:
+        for k, count in part.counts.hosted(i):
+            most[k] += count
+    return most
+
+
+@dataclass(slots=True)
+class _Balance:
+    """What VMs of one class do, as terms whose sums are numbers of VMs.
+
+    Attributes:
+        early: arrivals in the first pool, less the resumes among them.
+        late: arrivals after it, less the resumes among them.
+        out: VMs that leave a node or run for the first time, and so arrive early or late.
+        early_out: those of them that leave in the first pool; only of direct plans.
+        runs: how many run for the first time, which costs nothing.
+        resumes: whether some resume remotely.
+    """
+
+    early: list[Term] = field(default_factory=list)
+    late: list[Term] = field(default_factory=list)
+    out: list[Term] = field(default_factory=list)
+    early_out: list[Term] = field(default_factory=list)
+    runs: int = 0
+    resumes: bool = False
+
+
+@dataclass(slots=True)
+class _Resumes:
+    """Remote resumes of one class and vjob: terms whose sum is their number, and the cost in MiB of the cheapest."""
+
+    counts: list[Term] = field(default_factory=list)
+    cheapest_mib: float = math.inf
+
+    def add(self, count: Term, cost_mib: int) -> None:
+        self.counts.append(count)
+        self.cheapest_mib = min(self.cheapest_mib, cost_mib)
 
 
 class Program:
-    """Builds the integer program of a replacement problem, and solves it."""
+    """Builds the integer program of a replacement problem, or of a part of it, and solves it."""
 
     def __init__(
         self,
@@ -76,6 +131,7 @@ class Program:
         most_nodes: int | None = None,
         most_mib: int | None = None,
         scope: Scope = Scope.ALL,
+        part: Part | None = None,
     ) -> None:
         """Build it.
 
@@ -86,22 +142,13 @@ class Program:
             most_nodes: on so many nodes at most; None: on any number.
             most_mib: only what costs so much at most is of interest; None: all.
             scope: which plans it is about.
+            part: what may change; None: all.
         """
-        self._problem, self._level, self._scope = problem, level, scope
+        self._problem, self._level, self._scope, self._part = problem, level, scope, part
         self._model = mathopt.Model(name="vmrp")
-        used: dict[int, Term] | None = None
-        if most_nodes is not None:
-            used = {i: self._model.add_binary_variable() for i in range(len(problem.places))}
-            self._model.add_linear_constraint(mathopt.fast_sum(used.values()) <= most_nodes)
-        self._group_early = {group: self._model.add_binary_variable() for group in range(len(problem.groups))}
         self._totals = problem.totals()
-        detours = scope is not Scope.DIRECT
-        self._terms = NodeTerms(
-            *(self._model, problem, kept, level, dict(self._group_early), self._totals, used, detours),
-            two_pools=scope is Scope.DIRECT,
-        )
-        for i in range(len(problem.places)):
-            self._terms.add(i)
+        self._terms = NodeTerms(self._model, problem, level, scope)
+        self._add_nodes(kept, most_nodes)
         self._copied: list[tuple[int, mathopt.Variable]] = []  # class, detours by way of another node
         self._detours = list(self._terms.detour.values())
         self._add_balances()
@@ -113,87 +160,109 @@ class Program:
         most = sum(each.upper_bound for each in self._detours)
         self._model.minimize(cost + _TIE / (1 + most) * mathopt.fast_sum(self._detours))
 
+    def _add_nodes(self, kept: list[Kept], most_nodes: int | None) -> None:
+        problem, part, terms = self._problem, self._part, self._terms
+        nodes: Collection[int] = range(len(problem.places))
+        others = frozenset[int]()
+        for group in range(len(problem.groups)):
+            terms.group_early[group] = self._model.add_binary_variable()
+        if part is not None:
+            nodes, others = part.nodes, frozenset(nodes).difference(part.nodes)
+            terms.fix(others, part.counts)
+        used: dict[int, Term] = {}
+        if most_nodes is not None:
+            used = {i: self._model.add_binary_variable() for i in nodes}
+            elsewhere = sum(part.counts.are_on(i) for i in others) if part else 0
+            self._model.add_linear_constraint(mathopt.fast_sum(used.values()) <= most_nodes - elsewhere)
+        most = _most(problem, part)
+        for i in nodes:
+            terms.add(i, most, kept[i].bound_mib, used.get(i))
+
     def _integer(self, upper: int) -> mathopt.Variable:
         return self._model.add_integer_variable(lb=0, ub=upper)
 
     def _add_balances(self) -> None:
         """Whatever leaves a node, or has no place yet, arrives; what resumes is as early as its whole vjob."""
-        early: dict[int, list[Term]] = defaultdict(list)
-        late: dict[int, list[Term]] = defaultdict(list)
-        free: dict[int, list[Term]] = defaultdict(list)  # arrivals that may be early or late
-        for (_, k), variable in self._terms.early.items():
-            early[k].append(variable)
-        for (_, k), variable in self._terms.late.items():
-            late[k].append(variable)
-        early_out: dict[int, list[Term]] = defaultdict(list)
-        for (i, k), variable in self._terms.leave.items():
-            free[k].append(variable)
-            if (i, k) in self._terms.leave_late:
-                early_out[k].append(variable - self._terms.leave_late[i, k])
-        resumes: dict[tuple[int, int], list[Term]] = defaultdict(list)
-        cheapest: dict[tuple[int, int], int] = {}  # of those resumes
-        runs = [0] * len(self._totals)
-        for (_, k, _), variable in self._terms.detour.items():
-            late[k].append(-variable)
-        for (_, k, group), variable in self._terms.remote.items():
-            resumes[k, group].append(variable)
-            cheapest[k, group] = 2 * self._problem.classes[k].memory_mib
-        for mover in self._problem.movers:
-            k = mover.vm_class
-            if mover.group is None:
-                free[k].append(1)
-                runs[k] += mover.cost == 0
-            else:
-                resumes[k, mover.group].append(1)
-                cheapest[k, mover.group] = min(mover.cost, cheapest.get((k, mover.group), mover.cost))
-        grouped: dict[int, list[Term]] = defaultdict(list)
-        for (k, group), parts in resumes.items():
-            first, later, detour = self._split(k, group, parts, self._level.is_too_dear(cheapest[k, group]))
-            grouped[k] += [first, later, detour]
-            early[k].append(-first)
-            late[k] += [-later, -detour]
-            self._detours.append(detour)
-            self._copied.append((k, detour))
-        for k in range(len(self._totals)):
-            # Arrivals beyond the resumes, early and late together, are the migrations and runs.
-            self._model.add_linear_constraint(mathopt.fast_sum(early[k] + late[k]) == mathopt.fast_sum(free[k]))
-            if grouped[k]:
-                self._model.add_linear_constraint(mathopt.fast_sum(early[k]) >= 0)
-                self._model.add_linear_constraint(mathopt.fast_sum(late[k]) >= 0)
-            if early_out[k]:
-                # What leaves early arrives early.
-                self._model.add_linear_constraint(mathopt.fast_sum(early_out[k]) <= mathopt.fast_sum(early[k]))
-            if early[k] and self._level.is_too_dear(self._problem.classes[k].memory_mib):
-                self._model.add_linear_constraint(mathopt.fast_sum(early[k]) <= runs[k])
+        balances = self._balances()
+        for (k, group), resumes in self._resumes().items():
+            first, later, detour = self._split(k, group, resumes)
+            balances[k].early.append(-first)
+            balances[k].late += [-later, -detour]
+            balances[k].resumes = True
+        for k, balance in enumerate(balances):
+            self._add_balance(k, balance)
 
-    def _split(
-        self, k: int, group: int, parts: list[Term], too_dear: bool
-    ) -> tuple[mathopt.Variable, mathopt.Variable, mathopt.Variable]:
+    def _balances(self) -> list[_Balance]:
+        """Of each class, but for what resumes remotely."""
+        terms = self._terms
+        found = [_Balance() for _ in self._totals]
+        for (_, k), variable in terms.early.items():
+            found[k].early.append(variable)
+        for (_, k), variable in terms.late.items():
+            found[k].late.append(variable)
+        for (_, k, _), variable in terms.detour.items():
+            found[k].late.append(-variable)
+        for (i, k), variable in terms.leave.items():
+            found[k].out.append(variable)
+            if (i, k) in terms.leave_late:
+                found[k].early_out.append(variable - terms.leave_late[i, k])
+        for mover in self._problem.movers:
+            if mover.group is None:
+                found[mover.vm_class].out.append(1)
+                found[mover.vm_class].runs += mover.cost == 0
+        return found
+
+    def _resumes(self) -> dict[tuple[int, int], _Resumes]:
+        """Those that are remote, by class and vjob."""
+        found: dict[tuple[int, int], _Resumes] = defaultdict(_Resumes)
+        for (_, k, group), variable in self._terms.remote.items():
+            found[k, group].add(variable, 2 * self._problem.classes[k].memory_mib)
+        for mover in self._problem.movers:
+            if mover.group is not None:
+                found[mover.vm_class, mover.group].add(1, mover.cost)
+        return found
+
+    def _add_balance(self, k: int, balance: _Balance) -> None:
+        model, early, late = self._model, mathopt.fast_sum(balance.early), mathopt.fast_sum(balance.late)
+        # Arrivals beyond the resumes, early and late together, are the migrations and runs.
+        model.add_linear_constraint(mathopt.fast_sum(balance.early + balance.late) == mathopt.fast_sum(balance.out))
+        if balance.resumes:
+            model.add_linear_constraint(early >= 0)
+            model.add_linear_constraint(late >= 0)
+        if balance.early_out:
+            # What leaves early arrives early.
+            model.add_linear_constraint(mathopt.fast_sum(balance.early_out) <= early)
+        if balance.early and self._level.is_too_dear(self._problem.classes[k].memory_mib):
+            model.add_linear_constraint(early <= balance.runs)
+
+    def _split(self, k: int, group: int, resumes: _Resumes) -> tuple[Term, Term, Term]:
         """The remote resumes of one class and vjob: early, late, or early on a detour, from which they migrate late."""
+        is_early, too_dear = self._terms.group_early[group], self._level.is_too_dear(resumes.cheapest_mib)
+        known = [each for each in resumes.counts if isinstance(each, int)]
+        if isinstance(is_early, int) and len(known) == len(resumes.counts):
+            return is_early * sum(known), (1 - is_early) * sum(known), 0
         size = min(self._totals[k], self._problem.group_sizes[group])
         most_early = 0 if too_dear else size
         first, later = self._integer(most_early), self._integer(size)
         detour = self._integer(0 if self._scope is Scope.DIRECT else most_early)
-        self._model.add_linear_constraint(first + later + detour == mathopt.fast_sum(parts))
-        self._model.add_linear_constraint(first + detour <= size * self._group_early[group])
-        self._model.add_linear_constraint(later <= size * (1 - self._group_early[group]))
+        self._detours.append(detour)
+        self._copied.append((k, detour))
+        self._model.add_linear_constraint(first + later + detour == mathopt.fast_sum(resumes.counts))
+        self._model.add_linear_constraint(first + detour <= size * is_early)
+        self._model.add_linear_constraint(later <= size * (1 - is_early))
         return first, later, detour
 
     def solve(self, search: Search, start: Counts | None = None) -> Solved:
         """Search for the cheapest counts, from an answer that is known if there is one."""
-        problem = self._problem
-        hint = None
-        if start is not None:
-            flags = {variable: float(group in start.early_groups) for group, variable in self._group_early.items()}
-            hint = {**self._terms.hint(start), **flags}
+        problem, terms, part = self._problem, self._terms, self._part
+        hint = None if start is None else terms.hint(start)
         found = solve(self._model, search, hint, 0.0 if self._scope is Scope.DIRECT else _TIE)
-        bound = problem.fixed_cost + found.lower_bound * self._terms.unit
+        bound = problem.fixed_cost + found.lower_bound * terms.unit
         if found.values is None or found.objective is None:
             return Solved(None, None, bound, found.infeasible, found.seconds, found.units)
-        counts = Counts.empty(len(problem.places))
-        self._terms.read(found.values, counts, range(len(problem.places)))
-        early = [group for group, variable in self._group_early.items() if round(found.values[variable])]
-        counts.early_groups = frozenset(early)
-        cost = problem.fixed_cost + found.objective * self._terms.unit
+        everything = range(len(problem.places))
+        counts = Counts.empty(len(everything)) if part is None else part.counts.copy()
+        terms.read(found.values, counts, everything if part is None else part.nodes)
+        cost = problem.fixed_cost + found.objective * terms.unit
         has_detours = any(round(found.values[each]) for each in self._detours)
         return Solved(counts, cost, bound, False, found.seconds, found.units, has_detours)

@@ -24,6 +24,7 @@ from rmsplugin.model.elements import (
     VMState,
     sleeping_on,
 )
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 
@@ -140,6 +141,7 @@ class _Builder:
         keeping = _nodes_that_keep(source, states, sample)
         self._problem = Replacement([_place(node, source, node.name in keeping) for node in nodes])
         self._class_ids: dict[VMClass, int] = {}
+        self._last: tuple[VJob, Resources, int] | None = None  # whose class was asked for last, and which it is
         self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], frozenset[int] | None] = {}
         self._stopped_m = dict.fromkeys(self._index, 0)
         self._pinned_on = keeping
@@ -212,6 +214,8 @@ class _Builder:
         return len(problem.groups) - 1
 
     def _class(self, vjob: VJob, vm: VM) -> int:
+        if self._last is not None and self._last[0] is vjob and self._last[1] is vm.demand:
+            return self._last[2]  # equal VMs of one vjob
         key = (vjob.nodes, vjob.exclude)
         if key not in self._allowed:
             free = vjob.nodes is None and not vjob.exclude
@@ -220,6 +224,7 @@ class _Builder:
         if found not in self._class_ids:
             self._class_ids[found] = len(self._problem.classes)
             self._problem.classes.append(found)
+        self._last = (vjob, vm.demand, self._class_ids[found])
         return self._class_ids[found]
 
 

@@ -51,7 +51,6 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
         part = budget.part(share)
         limited = replace(switch, most_suspended=limit)
         found = cheapest(limited, worth(incumbent.best().plan), lambda looked_at: _is_left(part, looked_at))
-        budget.give_back(part)
         if found.pools is not None:
             pools, ends = limited.pools(found.pools)
             hosts = {name: switch.names[end] for name, end in ends.items()}

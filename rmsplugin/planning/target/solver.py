@@ -9,13 +9,21 @@ from datetime import timedelta
 
 from ortools.math_opt.python import mathopt
 
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 
-#: Nodes of the search tree for one unit of a deterministic limit: about a second's worth on the papers' clusters.
-_TREE_NODES_PER_UNIT = 200
+#: What HiGHS takes in CPU seconds, measured: for a variable (to presolve, probe and cut) and for an iteration of the
+#: simplex method. What presolve solves takes few iterations, and less for a variable.
+_VARIABLE = 3e-4
+_ITERATION = 1.5e-4
+_SOLVED_AT_ONCE = 1e-3
 
-#: Iterations of the simplex method that count as a unit.
-_ITERATIONS_PER_UNIT = 10_000
+#: A node of the search tree, in CPU seconds, for a variable and at most.
+_NODE = 1e-5
+_MOST_NODE = 0.02
+
+#: Heuristics that solve smaller programs, for four times as long as all the rest of the root takes.
+_UNCOUNTED = ("mip_heuristic_run_rins", "mip_heuristic_run_root_reduced_cost")
 
 #: What floating point may have added to a bound of the solver, relative to its size.
 _BOUND_TOLERANCE = 1e-6
@@ -36,7 +44,7 @@ class Solution:
     lower_bound: int  # 0 if nothing is proven: no objective is negative
     infeasible: bool  # proven
     seconds: float
-    units: float  # the same, deterministic
+    units: float  # the same, deterministic: estimated by the work
 
 
 def solve(
@@ -47,33 +55,47 @@ def solve(
 ) -> Solution:
     """Minimise within the limits.
 
+    HiGHS has no deterministic limit but the number of nodes, of which the root is one: see ``is_too_large``. With such
+    a limit two heuristics are left out that nothing limits.
+
     Args:
         model: its objective is whole, but for less than ``fraction`` that breaks ties.
         search: the limits.
         hint: a solution, or a part of one, that is known.
         fraction: below 1.
     """
-    limit = search.deterministic_limit
+    variables, limit = model.get_num_variables(), search.deterministic_limit
     parameters = mathopt.SolveParameters(
-        time_limit=timedelta(seconds=search.time_limit_s) if limit is None else None,
-        node_limit=None if limit is None else max(1, round(limit * _TREE_NODES_PER_UNIT)),
-        random_seed=search.seed,
-        relative_gap_tolerance=0.0,
-        absolute_gap_tolerance=0.0,
-        enable_output=False,
+        random_seed=search.seed, relative_gap_tolerance=0.0, absolute_gap_tolerance=0.0, enable_output=False
     )
+    if limit is None:
+        parameters.time_limit = timedelta(seconds=search.time_limit_s)
+    else:
+        after_root = max(0.0, limit - _root(variables))
+        parameters.node_limit = 1 + int(after_root / min(_MOST_NODE, _NODE * variables + _ITERATION))
+        parameters.highs.bool_options.update(dict.fromkeys(_UNCOUNTED, False))
     hints = [] if hint is None else [mathopt.SolutionHint(variable_values=dict(hint))]
     about = mathopt.ModelSolveParameters(solution_hints=hints)
     result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=about)
     seconds = result.solve_time().total_seconds()
-    about_nodes = result.solve_stats.node_count / _TREE_NODES_PER_UNIT
-    units = max(about_nodes, result.solve_stats.simplex_iterations / _ITERATIONS_PER_UNIT)
+    iterations = result.solve_stats.simplex_iterations
+    units = _ITERATION * iterations + min(_VARIABLE * variables, _SOLVED_AT_ONCE * iterations)
     bound = round_up(result.best_objective_bound() - fraction)
     if not result.has_primal_feasible_solution():
         infeasible = result.termination.reason is mathopt.TerminationReason.INFEASIBLE
         return Solution(None, None, bound, infeasible, seconds, units)
     objective = math.floor(result.objective_value() + _NEARLY)
     return Solution(result.variable_values(), objective, min(bound, objective), False, seconds, units)
+
+
+def is_too_large(variables: int, budget: Budget) -> bool:
+    """Whether the root of a program alone would take more than what is left of a deterministic limit."""
+    return budget.deterministic and _root(variables) > budget.left
+
+
+def _root(variables: int) -> float:
+    """What the root is expected to take: about one iteration for a variable."""
+    return (_VARIABLE + _ITERATION) * variables
 
 
 def round_up(bound: float) -> int:

@@ -40,7 +40,7 @@ class _Spread:
             for k, count in (*keeps.residents.items(), *((k, n) for (k, _), n in keeps.images.items())):
                 self._left_c[i] -= count * classes[k].centi_cpus
                 self._left_m[i] -= count * classes[k].memory_mib
-        self._allowed = [self._mask(k) for k in range(len(classes))]
+        self._allowed: dict[int, npt.NDArray[np.bool_]] = {}  # by class, of those that were asked for
         self._early: list[dict[int, int]] = [{} for _ in problem.places]
         self._late: list[dict[int, int]] = [{} for _ in problem.places]
 
@@ -128,6 +128,8 @@ class _Spread:
     def _place(self, mover: Mover, early_m: _Amounts | None, arrivals: list[dict[int, int]]) -> bool:
         k = mover.vm_class
         c, m = self._problem.classes[k].centi_cpus, self._problem.classes[k].memory_mib
+        if k not in self._allowed:
+            self._allowed[k] = self._mask(k)
         fits = self._allowed[k] & (self._left_c >= c) & (self._left_m >= m)
         if early_m is not None:
             fits &= early_m >= m

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.target.choices import UnsuitableError
@@ -9,8 +11,7 @@ from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import with_names
 from rmsplugin.planning.target.generation import Generation
 from rmsplugin.planning.target.incumbent import Incumbent
-from rmsplugin.planning.target.levels import levels
-from rmsplugin.planning.target.node_terms import Level
+from rmsplugin.planning.target.level import Level, levels
 from rmsplugin.planning.target.replacement import Replacement
 
 #: So near (share of its cost) the linear program is solved before a whole answer is chosen: what is left is rounding.
@@ -57,14 +58,12 @@ class _Whole:
             wait_mib = again
             self._answer(Level(wait_mib), part)
             again = self._incumbent.best().plan.first_cost
-        self._budget.give_back(part)
         return self._bounds()
 
     def _answer(self, level: Level, budget: Budget) -> None:
         part = budget.part(_SHARE)
         generation = self._generation(level, part, is_relaxed=False)
         generation.relax(self._cost - self._problem.fixed_cost, _NEARLY)
-        budget.give_back(part)
         if generation.bound_mib < self._cost - self._problem.fixed_cost:
             for counts in generation.answers(budget, self._search, _NEARLY):
                 self._incumbent.offer(with_names(self._problem, counts))
@@ -75,16 +74,16 @@ class _Whole:
         ahead = levels(self._problem)[::-1]
         for at, level in enumerate(ahead):
             if self._budget.exhausted:
-                return {**dict.fromkeys(ahead, 0), **bounds}
+                break
             part = self._budget.part(1 / (len(ahead) - at))
-            relaxed = self._generation(level, part, is_relaxed=True)
-            relaxed.relax(min([self._cost, *bounds.values()]) - self._problem.fixed_cost)
-            self._budget.give_back(part)
-            bounds[level] = self._problem.fixed_cost + relaxed.bound_mib
-        return bounds
+            with contextlib.suppress(UnsuitableError):  # of its part, more may be left for the next
+                relaxed = self._generation(level, part, is_relaxed=True)
+                relaxed.relax(min([self._cost, *bounds.values()]) - self._problem.fixed_cost)
+                bounds[level] = self._problem.fixed_cost + relaxed.bound_mib
+        return {**dict.fromkeys(ahead, 0), **bounds}
 
     def _generation(self, level: Level, budget: Budget, is_relaxed: bool) -> Generation:
         """One that starts with the prices of the last."""
         prices = () if self._last is None else self._last.prices
-        self._last = Generation(Columns(self._problem, level, is_relaxed), budget, prices)
+        self._last = Generation(Columns(self._problem, level, is_relaxed, budget), budget, prices)
         return self._last

@@ -1,0 +1,58 @@
+"""Prepared: a proposal that the checker accepts, as the steps that carry it out; or why there is none.
+
+A plan that is no good harms nobody; that nothing starts any more would. So where none is found, or the checker rejects
+it, heuristics alone are asked once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.proposing.check import check
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.steps import PlannedStep, UnsuitableError, steps_of
+
+#: Makes proposals that nobody has checked.
+Ask = Callable[[Configuration, ProposalParameters], Proposal | NoProposal]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What would be done.
+
+    Attributes:
+        parameters: with which the proposal was made.
+        proposal: None if there is none.
+        steps: of the proposal; none if there is nothing to do.
+        fault: why there is no proposal, or why another one was rejected; empty if all went well.
+    """
+
+    parameters: ProposalParameters
+    proposal: Proposal | None = None
+    steps: Sequence[PlannedStep] = ()
+    fault: str = ""
+
+
+def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
+    """Ask for a proposal, and check it; if it is no good, ask for one without a solver."""
+    found = _prepared(source, parameters, ask)
+    if found.proposal is None and found.fault:
+        found = replace(_prepared(source, parameters.without_solver(), ask), fault=found.fault)
+    return found
+
+
+def _prepared(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
+    proposal = ask(source, parameters)
+    if isinstance(proposal, NoProposal):
+        return Prepared(parameters, fault=proposal.sentence)
+    faults = check(source, proposal)
+    if faults:
+        return Prepared(parameters, fault=f"a plan was rejected: {'; '.join(faults)}")
+    try:
+        steps = steps_of(source, proposal)
+    except UnsuitableError as error:
+        return Prepared(parameters, fault=f"a plan cannot be carried out: {error}")
+    return Prepared(parameters, proposal, steps)
