@@ -27,6 +27,10 @@ class WorkloadError(RmspluginError):
     """A trace of jobs cannot be read, or nothing of it can be simulated; the message says where and why."""
 
 
+class ReportError(RmspluginError):
+    """What was asked for cannot be reported: the ledger or accounting knows no such user, job, ...; says which."""
+
+
 class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
@@ -93,7 +93,11 @@ def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts]) -> LeftOut | Non
         return LeftOut(Why.UNSETTLED, vjob.unsettled)
     for each in vjob.vms:
         place = each.location.node
-        for name in sorted(each.holds | ({place} if place and place != SHARED else set())):
+        names = each.holds if not place or place == SHARED or place in each.holds else each.holds | {place}
+        for name in sorted(names) if len(names) > 1 else names:
+            node = nodes.get(name)
+            if node is not None and not node.out_of_reach and node.room is not RoomUse.NONE:
+                continue
             what = f"its saved state {each.vm.name}" if each.location.state is VMState.SLEEPING else each.vm.name
             if name not in nodes:
                 return LeftOut(Why.CONTRADICTION, f"{what} is on {name}, which is no VM host (any more)")
@@ -104,23 +108,24 @@ def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts]) -> LeftOut | Non
     states = {each.location.state for each in vjob.vms}
     if len(states) > 1:
         return LeftOut(Why.CONTRADICTION, f"its VMs are in different states: {', '.join(sorted(states))}")
-    if any(each.holds != _held(each.location.state, each.location.node) for each in vjob.vms):
+    if not all(_holds_where_it_is(each) for each in vjob.vms):
         return LeftOut(Why.CONTRADICTION, "its VMs hold memory elsewhere than where they are")
-    if not vjob.nodes & nodes.keys():
+    if vjob.nodes.isdisjoint(nodes):
         return LeftOut(Why.NO_HOST, "no node that hosts VMs is left by its partition and its options")
     return None
 
 
-def _held(state: VMState, node: str | None) -> frozenset[str]:
-    """Where a VM that is settled holds memory."""
-    return frozenset({node}) if state is VMState.RUNNING and node is not None else frozenset()
+def _holds_where_it_is(vm: VMFacts) -> bool:
+    """Whether a VM holds memory on its host if it runs, and nowhere else: else it is not settled."""
+    if vm.location.state is VMState.RUNNING and vm.location.node is not None:
+        return len(vm.holds) == 1 and vm.location.node in vm.holds
+    return not vm.holds
 
 
 def _parts(
-    nodes: Iterable[NodeFacts], queue: Iterable[VJobFacts], left_out: Collection[str]
+    nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts], left_out: Collection[str]
 ) -> tuple[tuple[Node, ...], tuple[VJob, ...], dict[str, Location]]:
     """Nodes, vjobs in the order of the queue, and locations."""
-    nodes, queue = list(nodes), list(queue)
     sizes = {node.name: node.size - node.reserved for node in nodes if _has_room(node)}
     transits = _Transits(sizes)
     for vjob in queue:
@@ -139,7 +144,7 @@ def _parts(
         else:
             vjobs.append(_vjob(vjob))
             locations |= {each.vm.name: each.location for each in vjob.vms}
-    return tuple(_node(node, transits.counted_twice(node.name)) for node in nodes), tuple(vjobs), locations
+    return tuple(_node(node, sizes, transits) for node in nodes), tuple(vjobs), locations
 
 
 class _Transits:
@@ -155,15 +160,14 @@ class _Transits:
         self._sizes = sizes
         self._stay: list[tuple[VJobFacts, str, list[VM]]] = []
         self._go: list[tuple[VJobFacts, str, list[VM]]] = []
-        self._here: dict[str, Resources] = {}  # what those have that something is decided about, or that stay
+        self._settled: list[VJobFacts] = []
+        self._here: dict[str, Resources] = {}  # what those have that stay
         self._given_back: dict[str, Resources] = {}
         self._promised: dict[str, Resources] = {}
 
     def note(self, vjob: VJobFacts) -> None:
         """One that something is decided about."""
-        for each in vjob.vms:
-            if each.location.state is VMState.RUNNING and each.location.node is not None:
-                _count(self._here, each.location.node, each.vm.demand)
+        self._settled.append(vjob)
 
     def add(self, vjob: VJobFacts) -> None:
         """One that nothing is decided about; what is known of it may contradict itself."""
@@ -189,13 +193,10 @@ class _Transits:
         found: dict[str, list[VJob]] = {}
         for vjob, node, vms in self._stay:
             runs = all(each.location.state is VMState.RUNNING for each in vjob.vms)
-            stays = _transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob))
-            stays = replace(stays, yields_later=vjob.preemptible and runs, state_s=vjob.state_s)
+            yields_later = vjob.preemptible and runs
+            stays = _transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob), yields_later=yields_later)
             found.setdefault(vjob.name, []).append(stays)
-        left = {
-            name: size.cpus + self.counted_twice(name).cpus - self._here.get(name, NOTHING).cpus
-            for name, size in self._sizes.items()
-        }
+        left = self._left_cpus() if self._go else {}
         for vjob, node, vms in self._go:
             fitting = []
             for vm in vms:
@@ -206,9 +207,23 @@ class _Transits:
             found.setdefault(vjob.name, []).append(goes)
         return found
 
+    def _left_cpus(self) -> dict[str, float]:
+        """What CPUs whoever goes may have of each node meanwhile."""
+        here = dict(self._here)
+        for vjob in self._settled:
+            for each in vjob.vms:
+                if each.location.state is VMState.RUNNING and each.location.node is not None:
+                    _count(here, each.location.node, each.vm.demand)
+        return {
+            name: size.cpus + self.counted_twice(name).cpus - here.get(name, NOTHING).cpus
+            for name, size in self._sizes.items()
+        }
+
     def counted_twice(self, node: str) -> Resources:
         """What of a node is given back by one vjob and promised to another."""
-        back, promised = self._given_back.get(node, NOTHING), self._promised.get(node, NOTHING)
+        back, promised = self._given_back.get(node), self._promised.get(node)
+        if back is None or promised is None:
+            return NOTHING
         return Resources(min(back.cpus, promised.cpus), min(back.memory_mib, promised.memory_mib))
 
 
@@ -216,7 +231,9 @@ def _count(amounts: dict[str, Resources], node: str, demand: Resources) -> None:
     amounts[node] = amounts.get(node, NOTHING) + demand
 
 
-def _transit(vjob: VJobFacts, name: str, node: str, vms: list[VM], left_s: float | None) -> VJob:
+def _transit(
+    vjob: VJobFacts, name: str, node: str, vms: list[VM], left_s: float | None, *, yields_later: bool = False
+) -> VJob:
     return VJob(
         name,
         tuple(vms),
@@ -225,6 +242,8 @@ def _transit(vjob: VJobFacts, name: str, node: str, vms: list[VM], left_s: float
         priority=vjob.priority,
         time_limit_s=left_s,
         in_transit=True,
+        yields_later=yields_later,
+        state_s=vjob.state_s if vjob.state_s is not None and 0 <= vjob.state_s < math.inf else None,
     )
 
 
@@ -244,12 +263,12 @@ def _left_s(vjob: VJobFacts) -> float | None:
     return vjob.time_limit_s - vjob.ran_s
 
 
-def _node(node: NodeFacts, counted_twice: Resources) -> Node:
+def _node(node: NodeFacts, sizes: Mapping[str, Resources], transits: _Transits) -> Node:
     if node.out_of_reach or node.room is RoomUse.LEAVING:
         return Node(node.name, NOTHING, NodeState.DRAINING)
     if node.room is RoomUse.NONE:
         return Node(node.name, NOTHING)
-    left = node.size - node.reserved + counted_twice
+    left = sizes[node.name] + transits.counted_twice(node.name)
     # Where more is reserved than there is, nothing is left.
     return Node(node.name, Resources(max(0.0, left.cpus), max(0, left.memory_mib)))
 

@@ -52,6 +52,7 @@ class Fitted:
         present: the model as it is.
         fitted: the model as it fits; the present one where there are too few samples.
         note: why it was not fitted, or not in both numbers; else empty.
+        is_fitted: whether there were enough samples.
     """
 
     action: str
@@ -63,11 +64,7 @@ class Fitted:
     present: Line
     fitted: Line
     note: str
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether there were enough samples."""
-        return self.count >= ENOUGH
+    is_fitted: bool
 
     def values(self) -> dict[str, float]:
         """The keys and values of section [durations], to three digits where they were fitted."""
@@ -77,26 +74,30 @@ class Fitted:
         return {**values, f"{self.action}_s_per_mib": line.s_per_mib} if self.action in growing() else values
 
 
-def fit(samples: Mapping[str, Sequence[Sample]], present: Mapping[str, float] = DEFAULTS) -> tuple[Fitted, ...]:
+def fit(
+    samples: Mapping[str, Sequence[Sample]], present: Mapping[str, float] = DEFAULTS, enough: int = ENOUGH
+) -> tuple[Fitted, ...]:
     """Fit the durations of all actions.
 
     Args:
         samples: by action, oldest first.
         present: keys and values of section [durations].
+        enough: with fewer samples of an action its present durations stay; at least 1.
 
     Returns:
         One for each action, in the order of the section.
     """
-    return tuple(_fit(name, list(samples.get(name, ()))[-NEWEST:], _present(name, present)) for name in names())
+    newest = {name: list(samples.get(name, ()))[-NEWEST:] for name in names()}
+    return tuple(_fit(name, own, _present(name, present), enough) for name, own in newest.items())
 
 
 def _present(name: str, values: Mapping[str, float]) -> Line:
     return Line(values[f"{name}_s"], values[f"{name}_s_per_mib"] if name in growing() else 0.0)
 
 
-def _fit(name: str, samples: Sequence[Sample], present: Line) -> Fitted:
-    if len(samples) < ENOUGH:
-        fitted, note = present, f"kept: {len(samples)} measured, {ENOUGH} are needed"
+def _fit(name: str, samples: Sequence[Sample], present: Line, enough: int) -> Fitted:
+    if len(samples) < enough:
+        fitted, note = present, f"kept: {len(samples)} measured, {enough} are needed"
     elif name in growing():
         fitted, note = _line(samples, present)
     else:
@@ -112,6 +113,7 @@ def _fit(name: str, samples: Sequence[Sample], present: Line) -> Fitted:
         present=present,
         fitted=fitted,
         note=note,
+        is_fitted=len(samples) >= enough,
     )
 
 

@@ -18,6 +18,8 @@ Command = Callable[[argparse.Namespace], int]
 _JOB_ID = re.compile(r"\d{1,10}(_\d{1,10})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _AGE = re.compile(r"(\d{1,6})([dhm])")
+#: How many days ago these began.
+_DAYS = {"today": 0, "yesterday": 1}
 _VM = re.compile(r"\d{1,6}|vjob\d{1,10}-\d{1,6}")
 
 
@@ -45,6 +47,19 @@ def job_id(text: str) -> str:
     if not _JOB_ID.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it has to be a number, or ARRAYID_INDEX")
     return text
+
+
+def job_ids(text: str) -> tuple[str, ...]:
+    """Job ids between commas."""
+    return tuple(map(job_id, text.split(",")))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    found = tuple(text.split(","))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
+    return found
 
 
 def node_name(text: str) -> str:
@@ -98,7 +113,10 @@ def past_time(text: str) -> float:
     """A time, or how long ago it was, as seconds since the epoch."""
     now = datetime.now()
     try:
-        if match := _AGE.fullmatch(text):
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        if text in _DAYS:
+            moment = midnight - timedelta(days=_DAYS[text])
+        elif match := _AGE.fullmatch(text):
             unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
             moment = now - timedelta(**{unit: int(match[1])})
         else:
@@ -106,7 +124,8 @@ def past_time(text: str) -> float:
         seconds = moment.timestamp()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a time, YYYY-MM-DD[THH:MM[:SS]], nor how long ago it was, as 7d, 12h or 30m"
+            f"{text!r} is neither a time, YYYY-MM-DD[THH:MM[:SS]], nor how long ago it was, as 7d, 12h or 30m, nor "
+            "today or yesterday"
         ) from None
     if seconds > now.timestamp():
         raise argparse.ArgumentTypeError(f"{text!r} is in the future")

@@ -52,8 +52,8 @@ def add_command(commands: options.Commands) -> None:
         An action is an operation on a vjob from its record to its end, with all that belongs to it: Slurm, digests, the
         guest. Memory of other VMs that moved through the same node at the same time counts as its own. It is fitted
         by least absolute deviations: single measurements, however wrong, do not matter. Of an action that was measured
-        fewer than 10 times the present values stay. Where all VMs are of one size, what grows with the memory cannot
-        be told from what does not, and both values are scaled. Exit status 1: nothing was measured 10 times.
+        fewer than 10 times (--least) the present values stay. Where all VMs are of one size, what grows with the memory
+        cannot be told from what does not, and both values are scaled. Exit status 1: nothing was measured so often.
 
         examples:
           rmsplugin calibrate
@@ -70,12 +70,19 @@ def add_command(commands: options.Commands) -> None:
         default=0.0,
         help="only what began since then: YYYY-MM-DD[THH:MM[:SS]], or so long ago: 7d, 12h, 30m (default: all)",
     )
+    parser.add_argument(
+        "--least",
+        metavar="N",
+        type=options.positive_number,
+        default=10,
+        help="so often an action has to have been measured to be fitted (default: 10)",
+    )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
     # No other command waits for what these import.
-    from rmsplugin.calibration.fit import ENOUGH, fit
+    from rmsplugin.calibration.fit import fit
     from rmsplugin.calibration.samples import samples_of
     from rmsplugin.engine.history import read_history
     from rmsplugin.engine.ledger_file import LEDGER_NAME
@@ -83,11 +90,11 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments.config)
     path = arguments.file or settings.engine.state_dir / LEDGER_NAME
     history = read_history(path, arguments.since)
-    fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump())
+    fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump(), arguments.least)
     if not any(each.is_fitted for each in fitted):
         counts = ", ".join(f"{each.action} {each.count}" for each in fitted if each.count) or "nothing"
         raise OperationFailedError(
-            f"too little is measured in {path}{_since(arguments)}: {counts}; {ENOUGH} of an action are needed"
+            f"too little is measured in {path}{_since(arguments)}: {counts}; {arguments.least} of an action are needed"
         )
     rows = [_row(each) for each in fitted]
     values = {key: value for each in fitted for key, value in each.values().items()}

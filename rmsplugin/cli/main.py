@@ -14,6 +14,7 @@ from rmsplugin import __version__
 from rmsplugin.cli import (
     calibrating,
     checking,
+    comparing,
     confirming,
     cycles,
     ledger,
@@ -22,13 +23,14 @@ from rmsplugin.cli import (
     operations,
     pausing,
     planning,
+    reporting,
     service,
     session,
     simulating,
     states,
 )
 from rmsplugin.cli.table import FormatError, printable
-from rmsplugin.errors import InstanceError, LedgerError, RmspluginError, SettingsError, WorkloadError
+from rmsplugin.errors import InstanceError, LedgerError, ReportError, RmspluginError, SettingsError, WorkloadError
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -69,6 +71,8 @@ def build_parser() -> argparse.ArgumentParser:
     pausing.add_commands(commands)
     planning.add_commands(commands)
     simulating.add_command(commands)
+    reporting.add_command(commands)
+    comparing.add_command(commands)
     checking.add_command(commands)
     service.add_command(commands)
     ledger.add_command(commands)
@@ -90,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
-    except (SettingsError, InstanceError, WorkloadError, LedgerError, FormatError) as error:
+    except (SettingsError, InstanceError, WorkloadError, LedgerError, ReportError, FormatError) as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)

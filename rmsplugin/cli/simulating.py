@@ -1,29 +1,19 @@
-"""Simulating: the command that replays a trace of jobs on a cluster that there need not be."""
+"""Simulating: the commands that replay a trace of jobs on a cluster, in virtual time, under one policy or several."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
+from rmsplugin.cli.bar import bar
+from rmsplugin.cli.simulate.options import POLICIES, add_options, refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.table import printable
-from rmsplugin.errors import WorkloadError
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.simulate.told import Simulated
-    from rmsplugin.simulation.capacity import Cluster
-
-#: Those that need no context switch.
-POLICIES = ("fcfs", "easy")
-
-#: Called with what is being done and the part of it that is, from 0 to 1.
-Show = Callable[[str, float], None]
+    from rmsplugin.cli.simulate.simulated import Input
 
 
 def add_command(commands: options.Commands) -> None:
@@ -31,56 +21,57 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "simulate",
-        "replay a trace of jobs on a cluster under a policy, in virtual time",
+        "replay a trace of jobs, or a ledger's, on a cluster under a policy, in virtual time",
         _simulate,
         """
         Needs no engine, no cluster and no settings. A job of P processors is P VMs of one CPU. The trace is in the
         Standard Workload Format 2.2 (SWF), as those of the Parallel Workloads Archive. Lines that cannot be simulated
         are counted on standard error by their reasons, and the first ones named; --json names up to 1,000 a reason.
-        Exit status 2: nothing of the trace can be simulated, and nothing is written.
+        Exit status 2: nothing of the trace can be simulated, and nothing is written. --ledger: the jobs of a live
+        cluster that ran and have ended, with the VMs, run times and CPU demands that they really had.
 
         fcfs: First Come First Serve. easy: the same with EASY backfilling by the requested times. Both suspend nothing.
-        The operator guide, section 'Simulating workloads', has the rules, and what --json prints.
+        The others are those of the engine, and decided, planned and checked by its own code: easy-preempt, EASY without
+        time limits (whoever fills a hole is suspended when the head's turn comes); rjsp and rjsp-exact, all that run
+        together in queue order; mixed, the engine's default. Their actions take what [durations] says, and slow down
+        what computes beside them. The same input gives the same output on any machine. The operator guide, section
+        'Simulating workloads', has the rules, and what --json, --events and --activity look like.
 
         --jobs-out has a line for each job, in the order of the queue: job_id,submit,start,end (seconds, as in the
-        trace), processors, estimate. The file is replaced as a whole, when all is computed.
+        trace), processors, estimate; under policies that switch also asleep,suspends,migrations. --events has a line of
+        JSON for each beginning and end on a job. --html is a page as that of `rmsplugin report`, of at most 50,000
+        jobs: the nodes over time with suspends, resumes and migrations, utilisation, context switches, all jobs; and,
+        under policies that switch, completions beside those of fcfs and easy. Files are replaced as a whole, when all
+        is computed.
 
         examples:
           rmsplugin simulate --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policy easy
           rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --policy fcfs --jobs-out fcfs.csv --json
+          rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096 --policy rjsp
+          rmsplugin simulate --workload kth.swf --nodes 50 --cpus-per-node 2 --memory-per-node 8192 --policy mixed \\
+            --durations durations.toml --failure-rate 0.01 --seed 7 --events events.jsonl
+          rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096 --policy rjsp \\
+            --html rjsp.html
+
+          rmsplugin simulate --ledger /var/lib/rmsplugin/ledger.sqlite --nodes 8 --cpus-per-node 16 \\
+            --memory-per-node 60000 --policy mixed --durations durations.toml --cycle 15
 
           zcat kth.swf.gz |
           rmsplugin simulate --workload - --nodes 100 --cpus-per-node 1 --policy easy --jobs-out -
         """,
     )
+    add_options(parser)
     parser.add_argument(
-        "--workload", metavar="FILE", required=True, help="the trace: an SWF file, gzipped or not; - is standard input"
-    )
-    parser.add_argument(
-        "--nodes", metavar="N", type=options.positive_number, required=True, help="how many nodes there are, all equal"
-    )
-    parser.add_argument(
-        "--cpus-per-node", metavar="C", type=options.positive_number, required=True, help="CPUs of a node"
-    )
-    parser.add_argument(
-        "--memory-per-node",
-        metavar="MIB",
-        type=options.positive_number,
-        help="memory of a node for VMs (default: memory is not looked at)",
-    )
-    parser.add_argument(
-        "--memory-per-vm",
-        metavar="MIB",
-        type=options.positive_number,
-        help="memory of a VM where the trace has none (default: a CPU's share of --memory-per-node)",
-    )
-    parser.add_argument(
-        "--policy", metavar="POLICY", choices=POLICIES, required=True, help=f"who starts: {' or '.join(POLICIES)}"
+        "--policy", metavar="POLICY", choices=POLICIES, required=True, help=f"who runs: {', '.join(POLICIES)}"
     )
     parser.add_argument(
         "--jobs-out",
         metavar="FILE",
         help="write when each job starts and ends, as CSV; - prints it, and nothing else, on standard output",
+    )
+    parser.add_argument("--events", metavar="FILE", help="write what happens to each job and when, as lines of JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page for a browser, which needs no network (rmsplugin[html])"
     )
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.set_defaults(refuse=parser.error)
@@ -88,39 +79,45 @@ def add_command(commands: options.Commands) -> None:
 
 def _refuse_misuse(arguments: argparse.Namespace) -> None:
     """End with status 2 where options do not go together."""
-    if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
-        arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
-    if arguments.jobs_out == "":
-        arguments.refuse("argument --jobs-out: the name of a file is empty")
+    refuse_misuse(arguments, (arguments.policy,))
+    refuse_page(arguments)
+    for option, name in (("--jobs-out", arguments.jobs_out), ("--events", arguments.events)):
+        if name == "":
+            arguments.refuse(f"argument {option}: the name of a file is empty")
+        refuse_input(arguments, option, name)
+        if name is not None and name == arguments.html:
+            arguments.refuse(f"{option} and --html are the same file")
+    if arguments.events == "-":
+        arguments.refuse("--events needs a file")
+    if arguments.events is not None and arguments.events == arguments.jobs_out:
+        arguments.refuse("--events and --jobs-out are the same file")
     if arguments.jobs_out == "-" and arguments.json:
         arguments.refuse("--jobs-out - and --json both print on standard output; name a file for the jobs")
-    if arguments.jobs_out not in (None, "-") and _same_file(arguments.workload, arguments.jobs_out):
-        arguments.refuse("--jobs-out would replace the trace of --workload")
-
-
-def _same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # one of them is not there, or no path at all
-        return False
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     from rmsplugin.cli.output_file import OutputFile
-    from rmsplugin.cli.simulate import told, trace_file
-    from rmsplugin.simulation.capacity import Cluster
+    from rmsplugin.cli.simulate import told
+    from rmsplugin.cli.simulate.page import PageFile
+    from rmsplugin.cli.simulate.simulated import counted_beside, read_input, simulate
 
     _refuse_misuse(arguments)
     # Before anything is computed: nobody waits for an answer that cannot be written.
     output = OutputFile("--jobs-out", arguments.jobs_out) if arguments.jobs_out not in (None, "-") else None
-    cluster = Cluster(arguments.nodes, arguments.cpus_per_node, arguments.memory_per_node, arguments.memory_per_vm)
-    with _display() as show:
-        simulated = _simulated(arguments.workload, cluster, arguments.policy, show)
-    workload = simulated.workload
-    for line in told.faulty_lines(trace_file.shown_name(arguments.workload), workload.lines, workload.faults):
-        print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)
+    events = OutputFile("--events", arguments.events) if arguments.events is not None else None
+    page = PageFile(arguments.html) if arguments.html is not None else None
+    with bar() as show:
+        given = read_input(arguments, show)
+        if page is not None:
+            page.require_room(given)
+        simulated = simulate(arguments, given, arguments.policy, show)
+        if page is not None:
+            page.write_simulation(simulated, counted_beside(arguments, simulated, show))
+    warn(arguments, simulated.input)
     if output is not None:
         output.write(told.csv_text(simulated))
+    if events is not None:
+        events.write(told.events_text(simulated))
     if arguments.json:
         print(json.dumps(told.document(simulated), indent=1, allow_nan=False))
     elif arguments.jobs_out == "-":
@@ -131,48 +128,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _simulated(path: str, cluster: Cluster, policy: str, show: Show) -> Simulated:
-    """Read, replay and measure."""
-    from rmsplugin.cli.simulate import told, trace_file
-    from rmsplugin.simulation.capacity import fitting
-    from rmsplugin.simulation.metrics import measure
-    from rmsplugin.simulation.short_way import start_times
+def warn(arguments: argparse.Namespace, given: Input) -> None:
+    """Name the lines of the trace, or the jobs of the ledger, that are not simulated."""
+    from rmsplugin.cli.simulate.simulated import faulty_lines
 
-    began = time.perf_counter()
-    name = trace_file.shown_name(path)
-    reading = f"reading {name}"
-    show(reading, 0.0)
-    workload = trace_file.read(path, lambda part: show(reading, part))
-    read = time.perf_counter()
-    try:
-        jobs, vms = fitting(workload.jobs, cluster, workload.faults)
-    except WorkloadError as error:
-        raise WorkloadError(f"{name}: {error}") from None
-    if not jobs:
-        faults = "\n".join(told.faulty_lines(name, workload.lines, workload.faults))
-        raise WorkloadError(f"{name}: has no job" + (f" that can be simulated\n{faults}" if faults else ""))
-    doing = f"simulating {len(jobs)} jobs"
-    started = start_times(
-        jobs, vms, backfill=policy == "easy", tell=lambda submitted: show(doing, submitted / len(jobs))
-    )
-    metrics = measure(jobs, started, cluster.cpus)
-    seconds = {"reading": read - began, "simulation": time.perf_counter() - read}
-    return told.Simulated(workload, cluster, policy, jobs, started, metrics, seconds)
-
-
-@contextmanager
-def _display() -> Iterator[Show]:
-    """A bar on a terminal; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda _doing, _part: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        *(TextColumn("{task.description}", markup=False), BarColumn()),
-        *(TaskProgressColumn(), TimeElapsedColumn()),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda doing, part: progress.update(task, description=printable(doing), completed=part)
+    for line in faulty_lines(given.name, given.workload):
+        print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)

@@ -110,7 +110,12 @@ def plain_table(fields: Sequence[Field]) -> Table:
     return Table([Column(field, field.right) for field in fields])
 
 
-def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], default: str) -> None:
+def add_table_options(
+    parser: argparse.ArgumentParser,
+    fields: Sequence[Field],
+    default: str,
+    json_help: str = "what the engine answered, as JSON",
+) -> None:
     """Give a listing command the options that all of them share, and describe its fields in its help."""
     group = parser.add_argument_group("output")
     group.add_argument("--noheader", action="store_true", help="leave the line of titles out")
@@ -121,7 +126,7 @@ def add_table_options(parser: argparse.ArgumentParser, fields: Sequence[Field], 
         default=default,
         help=f"what to show, in which width; a negative width aligns to the left (default: {default})",
     )
-    group.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    group.add_argument("--json", action="store_true", help=json_help)
     parser.epilog = f"fields:\n{described(fields)}\n\n{textwrap.dedent(parser.epilog or '').strip()}\n"
 
 

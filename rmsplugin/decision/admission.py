@@ -14,6 +14,7 @@ from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob, VMState
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.wording import counted
 
 
 @dataclass
@@ -158,6 +159,6 @@ def _in_place(vjob: VJob, why: Reason, room: NodeRoom) -> Reason:
 
 def _infeasible(draft: Draft, vjob: VJob, room: NodeRoom) -> Infeasible:
     ahead = len(room.members)
-    others = f"{ahead} other {'vjob' if ahead == 1 else 'vjobs'} that must run"
+    others = f"{counted(ahead, 'other vjob')} that must run"
     fault = no_room(vjob, room, f"free beside {others}" if ahead else "free on all nodes that are up").sentence
     return Infeasible(f"vjob {vjob.name!r} cannot run, as its target demands: it {fault}")

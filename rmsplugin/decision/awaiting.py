@@ -70,7 +70,7 @@ def _where_all_are(draft: Draft) -> NodeRoom:
 
 def _going(draft: Draft, kept: Kept) -> set[str]:
     """The names of those that run, and are not kept."""
-    staying = {vjob.name for vjob in kept.room.members}
+    staying = kept.room.names
     return {vjob.name for vjob in draft.others if draft.is_running(vjob)} - staying
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from rmsplugin.decision.near import items_of, loose, near, nodes_left
 from rmsplugin.decision.room import NodeRoom, Site
@@ -28,4 +27,4 @@ def repack(site: Site, vjobs: Iterable[VJob], search: Search) -> NodeRoom | None
     if not isinstance(found, Fits):
         return None
     packed = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
-    return replace(site, pinned={**in_place, **packed}).pack(members)
+    return site.with_pinned({**in_place, **packed}).pack(members)

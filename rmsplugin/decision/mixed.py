@@ -21,7 +21,7 @@ from rmsplugin.decision.keeping import Kept
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
-from rmsplugin.decision.room import Effort, NodeRoom
+from rmsplugin.decision.room import Effort
 from rmsplugin.decision.switching import KEPT, Round
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
@@ -95,7 +95,7 @@ def _once(
     draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
-    running = _names(kept.room)
+    running = kept.room.names
     for vjob in draft.others:
         if vjob.name in running:
             draft.runs(vjob, KEPT)
@@ -112,7 +112,7 @@ def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
     """Let the ready ones start; if that asks for too many migrations, only beside those that run where these are."""
     walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
-    if kept.near is not None and _names(walk.room) == _names(kept.near):
+    if kept.near is not None and walk.room.names == kept.near.names:
         placement: Mapping[str, str] | None = kept.near.placement  # nobody came, nobody went
     else:
         placement = walk.placement()
@@ -121,7 +121,3 @@ def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
         walk.walk()
         placement = walk.placement()
     return walk.draft.decision("mixed", placement or walk.room.placement)
-
-
-def _names(room: NodeRoom) -> set[str]:
-    return {vjob.name for vjob in room.members}

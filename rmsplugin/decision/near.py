@@ -10,6 +10,7 @@ from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
@@ -45,8 +46,10 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in free), NOTHING)):
         return None
     effort.left -= sum(len(vjob.vms) for vjob in free)
-    locations = site.configuration.locations
-    current = {vm.name: locations[vm.name].node for vjob in free for vm in vjob.vms}
+    # Of a vjob that is in parts only (some of its VMs run, others wait) no place is worth keeping: it has to begin.
+    locations, whole = site.configuration.locations, (VJobState.RUNNING, VJobState.SLEEPING)
+    there = [vjob for vjob in free if site.configuration.state(vjob) in whole]
+    current = {vm.name: locations[vm.name].node for vjob in there for vm in vjob.vms}
     repair = Repair(items_of(free), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
     found = repair.by_best_fit()
     if found is None or found.moved_mib > worth_mib:
@@ -57,7 +60,7 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     if found is None:
         return None
     pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
-    room = replace(site, pinned={**site.pinned, **pinned}).pack(members)
+    room = site.with_pinned({**site.pinned, **pinned}).pack(members)
     assert room is not None, "what is pinned is not packed"
     return Near(room, found.moved_mib)
 
@@ -75,7 +78,7 @@ def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
 def loose(site: Site) -> Site:
     """The same site with only those pinned that may be nowhere else, or that no packing finds a place."""
     fixed = staying(site.configuration).keys() | site.in_place
-    return replace(site, pinned={name: places for name, places in site.pinned.items() if name in fixed})
+    return site.with_pinned({name: places for name, places in site.pinned.items() if name in fixed})
 
 
 def staying(configuration: Configuration) -> dict[str, dict[str, str]]:

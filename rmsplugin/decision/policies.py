@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from rmsplugin.decision.easy_preempt import easy_preempt
 from rmsplugin.decision.fcfs import easy, fcfs
 from rmsplugin.decision.mixed import mixed
 from rmsplugin.decision.parameters import Parameters
@@ -16,7 +17,14 @@ Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
-    {"rjsp": rjsp, "rjsp-exact": rjsp_exact, "fcfs": fcfs, "easy": easy, "mixed": mixed}
+    {
+        "rjsp": rjsp,
+        "rjsp-exact": rjsp_exact,
+        "fcfs": fcfs,
+        "easy": easy,
+        "easy-preempt": easy_preempt,
+        "mixed": mixed,
+    }
 )
 
 

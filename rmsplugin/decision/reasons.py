@@ -10,6 +10,7 @@ from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.wording import counted
 
 #: From so many on, hours are said as hours, and days as days.
 _HOURS, _DAYS = 3, 3
@@ -35,7 +36,7 @@ def names(vjobs: Iterable[VJob]) -> str:
 
 def needs(vjob: VJob) -> str:
     """What a vjob demands: "9 CPUs and 9216 MiB in 9 VMs"."""
-    return f"{vjob.demand} in {len(vjob.vms)} {'VM' if len(vjob.vms) == 1 else 'VMs'}"
+    return f"{vjob.demand} in {counted(len(vjob.vms), 'VM')}"
 
 
 def fits(vjob: VJob, code: ReasonCode = ReasonCode.FITS, how: str = "which fit beside those ahead of it") -> Reason:

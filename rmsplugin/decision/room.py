@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -76,6 +76,12 @@ class Site:
     in_place: frozenset[str] = frozenset()
     effort: Effort = field(default_factory=Effort)
 
+    def with_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> Site:
+        """The same with only these pinned; what follows from nodes and queue is not computed again."""
+        site = copy(self)
+        site.__dict__["pinned"] = pinned
+        return site
+
     @cached_property
     def up(self) -> dict[str, Node]:
         """The nodes that VMs can be placed on, by name, in file order."""
@@ -94,12 +100,19 @@ class Site:
     @cached_property
     def demands(self) -> dict[str, Resources]:
         """What all VMs of each vjob demand together, by name; CPUs in whole hundredths, as packing counts them."""
-        return {
-            vjob.name: Resources(
-                sum(vm.demand.centi_cpus for vm in vjob.vms) / 100, sum(vm.demand.memory_mib for vm in vjob.vms)
-            )
-            for vjob in self.configuration.vjobs
-        }
+        return {vjob.name: _demand(vjob) for vjob in self.configuration.vjobs}
+
+    @cached_property
+    def _excludes(self) -> dict[_Nodes, bool]:
+        """What ``restricts`` has found: mostly all vjobs share one set, which may be of a thousand nodes."""
+        return {}
+
+    def restricts(self, vjob: VJob) -> bool:
+        """Whether there is a node that is up, and that a vjob may not use."""
+        nodes = (vjob.nodes, vjob.exclude)
+        if nodes not in self._excludes:
+            self._excludes[nodes] = not all(vjob.allows(name) for name in self.up)
+        return self._excludes[nodes]
 
     def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
         """These vjobs in the order of the queue."""
@@ -123,6 +136,13 @@ class Site:
         return room, None
 
 
+def _demand(vjob: VJob) -> Resources:
+    first = vjob.vms[0].demand
+    if all(vm.demand is first for vm in vjob.vms):  # equal VMs are counted
+        return Resources(first.centi_cpus * len(vjob.vms) / 100, first.memory_mib * len(vjob.vms))
+    return Resources(sum(vm.demand.centi_cpus for vm in vjob.vms) / 100, sum(vm.demand.memory_mib for vm in vjob.vms))
+
+
 class NodeRoom:
     """Room on nodes with CPUs and memory: ``pinned`` members and packed ones, both in queue order."""
 
@@ -134,6 +154,7 @@ class NodeRoom:
         self._packing = FirstFit.on(site.configuration.nodes)
         self._free: Resources | None = None  # on all nodes together; None: not summed up yet
         self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
+        self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # so many packed members are in it
 
@@ -141,6 +162,11 @@ class NodeRoom:
     def members(self) -> list[VJob]:
         """Whoever runs in it: those that are pinned, then those that are packed."""
         return [*self.pinned, *self.packed]
+
+    @property
+    def names(self) -> set[str]:
+        """Of the members."""
+        return {vjob.name for vjob in self.members}
 
     def behind(self, vjob: VJob) -> list[VJob]:
         """The members behind a vjob in the queue."""
@@ -156,7 +182,7 @@ class NodeRoom:
         """Take what a vjob's VMs demand where they are, whether or not there is room."""
         for vm in vjob.vms:
             self._packing.take(vm, placement[vm.name])
-        self._free = None
+        self._bare = self._free = None
         self._free_on = {}
         self.placement.update(placement)
         self.pinned.append(vjob)
@@ -168,8 +194,7 @@ class NodeRoom:
         if not free.holds(demand):
             return False
         self.site.effort.left -= len(vjob.vms)
-        restricted = vjob.nodes is not None or vjob.exclude
-        placed = self._packing.place(vjob.vms, vjob.allows if restricted else None)
+        placed = self._packing.place(vjob.vms, vjob.allows if self.site.restricts(vjob) else None)
         if placed is None:
             return False
         self._free = free - demand
@@ -218,18 +243,27 @@ class NodeRoom:
 
     def _only_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> NodeRoom:
         """The same nodes with only those members on them that are ``pinned``, there."""
-        room = NodeRoom(replace(self.site, pinned=pinned))
+        room = self._with_pinned_only()
+        room.site, room._free, room._free_on = self.site.with_pinned(pinned), None, {}
+        room.pinned = [member for member in self.pinned if member.name in pinned]
         for member in self.pinned:
-            if member.name in pinned:
-                room.reserve(member, pinned[member.name])
+            if member.name not in pinned:
+                for vm in member.vms:
+                    room._packing.give_back(vm, room.placement.pop(vm.name))
         return room
 
+    def _with_pinned_only(self) -> NodeRoom:
+        """The same nodes with only the pinned members on them: a room of its own, made without another look at all."""
+        if self._bare is None:
+            self._bare = self.site.pack(self.pinned)
+            assert self._bare is not None, "what is pinned is not packed"
+        return self._bare._copy()
+
     def _copy(self) -> NodeRoom:
-        copy = object.__new__(NodeRoom)
-        members = {"pinned": list(self.pinned), "packed": list(self.packed)}
-        copy.__dict__.update(self.__dict__, placement=dict(self.placement), **members)
-        copy._packing = deepcopy(self._packing)
-        return copy
+        other = copy(self)
+        other.pinned, other.packed, other.placement = list(self.pinned), list(self.packed), dict(self.placement)
+        other._packing = self._packing.copy()
+        return other
 
     def ahead_of(self, vjob: VJob) -> NodeRoom:
         """The same nodes with only those on them that are packed before a vjob would be: a room not to be changed.
@@ -238,8 +272,7 @@ class NodeRoom:
         """
         until = bisect_left(self.packed, self.site.position[vjob.name], key=self._position)
         if self._ahead is None or self._ahead_count > until:
-            self._ahead, self._ahead_count = self.site.pack(self.pinned), 0
-            assert self._ahead is not None, "what is pinned is not packed"
+            self._ahead, self._ahead_count = self._with_pinned_only(), 0
         for member in self.packed[self._ahead_count : until]:
             self._ahead.append(member)
         self._ahead_count = until
@@ -274,7 +307,7 @@ class NodeRoom:
 
     def free_for(self, vjob: VJob) -> Resources:
         """What is free on all the nodes together that a vjob may use."""
-        if vjob.nodes is None and not vjob.exclude:
+        if not self.site.restricts(vjob):
             return self.free
         nodes = (vjob.nodes, vjob.exclude)
         if nodes not in self._free_on:
@@ -284,7 +317,7 @@ class NodeRoom:
 
     def largest_free_for(self, vjob: VJob) -> Resources:
         """The most CPUs and the most memory free on any node that a vjob may use, not necessarily the same one."""
-        if vjob.nodes is None and not vjob.exclude:
+        if not self.site.restricts(vjob):
             return self._packing.largest_free
         free = [self._packing.free(name) for name in self.site.up if vjob.allows(name)]
         return Resources(max(0.0, *(each.cpus for each in free)), max(0, *(each.memory_mib for each in free)))

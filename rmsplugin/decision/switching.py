@@ -53,7 +53,7 @@ class Round:
 
     def walk(self) -> None:
         """Decide every vjob that was left to the policy and does not run in ``room`` yet, head first."""
-        settled = {vjob.name for vjob in self.room.members}
+        settled = self.room.names
         settled |= {name for name, why in self.draft.reasons.items() if why.code is ReasonCode.DOES_NOT_PAY}
         effort = self.room.site.effort
         for vjob in self.draft.others:

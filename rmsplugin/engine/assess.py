@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
+from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
 from rmsplugin.engine import site
 from rmsplugin.engine.capacity import observed_cpus, reserved
@@ -21,14 +22,12 @@ from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
-from rmsplugin.engine.rows import OperationKind, Step, VJobRow, VMRow
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
-#: Why nothing is decided about a vjob of which a step is planned.
-_PROMISED = "its turn comes in the context switch that is under way"
 #: States in which a vjob gives back what its VMs hold.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
 
@@ -84,12 +83,7 @@ class _Assessor:
         self._resting = context.ledger.failures.resting()
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = seen.jobs
-        self._steps: dict[str, Step] = {}
-        for step in context.ledger.plans.open_steps():
-            known = self._steps.get(step.vjob)
-            # VMs of one vjob may move in several steps: each is promised where its own step takes it.
-            moved = known.hosts if known is not None and step.kind is OperationKind.MIGRATE else {}
-            self._steps[step.vjob] = replace(step, hosts={**moved, **step.hosts})  # the last one is how the vjob ends
+        self._promises = promises(context.ledger.plans.open_steps())
         self._vms: dict[int, list[VMRow]] = {}
         for vm in context.ledger.live_vms():
             self._vms.setdefault(vm.job_id, []).append(vm)
@@ -144,16 +138,16 @@ class _Assessor:
         vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
         places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
         demand = vm_demand(waiting.geometry, context.settings.nodes.memory_overhead_mib)
-        step = self._steps.get(job.display_id)
+        promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
         return VJobFacts(
             name=job.display_id,
             vms=tuple(
-                VMFacts(VM(name, demand), place, frozenset(), _promised(step, name, ""))
+                VMFacts(VM(name, demand), place, frozenset(), promise.will_hold(name, "") if promise else frozenset())
                 for name, place in places.items()
             ),
             nodes=ready_hosts(context, self._seen, waiting, vms.values(), self._resting),
-            unsettled=_PROMISED if step else "an operation on it is under way" if busy else "",
+            unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),
             time_limit_s=_finite(job.time_limit_s),
@@ -164,15 +158,15 @@ class _Assessor:
     def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
         """A vjob that has VMs, or saved states that nobody resumes now."""
         vms = self._vms[vjob.job_id]
-        step = self._steps.get(vjob.display_id)
+        promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
         # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
         ended = vjob.finished or (job is not None and job.state is JobState.ENDED)
         return VJobFacts(
             name=vjob.display_id,
-            vms=tuple(self._vm(vjob, vm, step, preemptible, ended) for vm in vms),
+            vms=tuple(self._vm(vjob, vm, promise, preemptible, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
-            unsettled=self._unsettled(vjob, vms, job, step),
+            unsettled=self._unsettled(vjob, vms, job, promise),
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
             priority=self._tier(vjob.partition),
             time_limit_s=_finite(job.time_limit_s) if job else None,
@@ -180,13 +174,14 @@ class _Assessor:
             state_s=max(0.0, self._seen.taken - vjob.state_since),
         )
 
-    def _vm(self, vjob: VJobRow, vm: VMRow, step: Step | None, preemptible: bool, ended: bool) -> VMFacts:
+    def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, preemptible: bool, ended: bool) -> VMFacts:
         overhead_mib = self._context.settings.nodes.memory_overhead_mib
         cpus = observed_cpus(self._context, vjob, vm) if preemptible else None
         holds = frozenset({vm.host, vm.destination} - {""})
         location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
-        ends = "" if step is None and vjob.state in _GOES else vm.destination or vm.host
-        will_hold = frozenset() if ended else _promised(step, vm.name, ends)
+        ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
+        will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
+        will_hold = frozenset() if ended else will_hold
         return VMFacts(VM(vm.name, vm_demand(vjob.geometry, overhead_mib, cpus)), location, holds, will_hold)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
@@ -199,12 +194,12 @@ class _Assessor:
         nodes = allowed - rest if rest else allowed
         return nodes if here <= nodes else nodes | here  # mostly all share one set, which may be of a thousand nodes
 
-    def _unsettled(self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, step: Step | None) -> str:
+    def _unsettled(self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None) -> str:
         seen = self._seen
         if vjob.job_id in self._busy or vjob.state.is_transitional:
             return f"is {vjob.state}" if vjob.state.is_transitional else "an operation on it is under way"
-        if step is not None:
-            return _PROMISED
+        if promise is not None:
+            return PROMISED
         if vjob.state is not VJobState.RUNNING:
             return f"is {vjob.state}, and nobody resumes it now"
         if vjob.state_since >= seen.taken:
@@ -233,13 +228,6 @@ class _Assessor:
             return max(0.0, job.time_limit_s - (job.end_time - self._seen.taken))
         runs = vjob.state is VJobState.RUNNING
         return vjob.ran_s + (max(0.0, self._seen.taken - vjob.state_since) if runs else 0.0)
-
-
-def _promised(step: Step | None, vm: str, otherwise: str) -> frozenset[str]:
-    """Where a VM will hold memory once the last step that is planned for its vjob is done, or else ``otherwise``."""
-    if step is not None and step.kind is OperationKind.SUSPEND:
-        return frozenset()
-    return frozenset({step.hosts.get(vm, otherwise) if step is not None else otherwise} - {""})
 
 
 def _finite(seconds: float) -> float | None:

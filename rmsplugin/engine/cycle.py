@@ -257,7 +257,7 @@ class Cycle:
         elif directive.what is RmsAct.REQUEUE:
             context.rms.requeue(job_id)
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
-        elif directive.what is RmsAct.FORGET and context.ledger.asides(job_id):
+        elif directive.what is RmsAct.FORGET and context.ledger.asides.of_vjob(job_id):
             self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)

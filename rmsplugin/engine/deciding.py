@@ -14,14 +14,13 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.parameters import proposal_parameters
 from rmsplugin.engine.queue import Waiting
 from rmsplugin.engine.rows import Plan, PlanState
-from rmsplugin.engine.steps import PlannedStep, UnsuitableError, steps_of
 from rmsplugin.engine.switch import StaleError, Switch
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
-from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 
 
@@ -35,22 +34,16 @@ class Proposes(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """What a cycle would do: a proposal that the checker accepts, with its steps; or why there is none.
+    """What a cycle would do.
 
     Attributes:
         assessment: what it was made for.
-        parameters: with which.
-        proposal: None if there is none.
-        steps: of the proposal; none if there is nothing to do.
-        fault: why there is no proposal, or why another one was rejected; empty if all went well.
+        prepared: a proposal that the checker accepts, with its steps; or why there is none.
         seconds: how long it took.
     """
 
     assessment: Assessment
-    parameters: ProposalParameters
-    proposal: Proposal | None = None
-    steps: Sequence[PlannedStep] = ()
-    fault: str = ""
+    prepared: Prepared
     seconds: float = 0.0
 
 
@@ -68,28 +61,16 @@ class Deciding:
         """Assess, propose and check. Changes nothing."""
         assessment = self._switch.assess(seen, queue)
         parameters = proposal_parameters(self._context.settings, seen.rms)
-        found = self._ask(assessment, replace(parameters, previous=self._previous or None))
-        if found.proposal is None and found.fault:
-            # A plan that is no good harms nobody; that nothing starts any more would.
-            again = self._ask(assessment, parameters.without_solver())
-            found = replace(again, fault=found.fault, seconds=found.seconds + again.seconds)
-        return found
+        seconds = 0.0
 
-    def _ask(self, assessment: Assessment, parameters: ProposalParameters) -> Found:
-        source = assessment.configuration
-        proposed = self._proposes.propose(source, parameters)
-        seconds = sum(proposed.seconds.values())
-        proposal = proposed.found
-        if isinstance(proposal, NoProposal):
-            return Found(assessment, parameters, fault=proposal.sentence, seconds=seconds)
-        faults = check(source, proposal)
-        if faults:
-            return Found(assessment, parameters, fault=f"a plan was rejected: {'; '.join(faults)}", seconds=seconds)
-        try:
-            steps = steps_of(source, proposal)
-        except UnsuitableError as error:
-            return Found(assessment, parameters, fault=f"a plan cannot be carried out: {error}", seconds=seconds)
-        return Found(assessment, parameters, proposal, steps, "", seconds)
+        def ask(source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
+            nonlocal seconds
+            proposed = self._proposes.propose(source, parameters)
+            seconds += sum(proposed.seconds.values())
+            return proposed.found
+
+        prepared = prepare(assessment.configuration, replace(parameters, previous=self._previous or None), ask)
+        return Found(assessment, prepared, seconds)
 
     def run(self, seen: Observation, queue: Sequence[Waiting], report: CycleReport) -> Configuration:
         """Decide, and begin what was decided. Returns the configuration as it will be then."""
@@ -102,25 +83,25 @@ class Deciding:
             return self._switch.assess(seen, queue).configuration
         found = self.find(seen, queue)
         self._note(found, report)
-        decision = found.proposal.decision if found.proposal else None
-        self._tell(queue, found.assessment, decision, "", report)
-        if found.proposal is None:
+        proposal = found.prepared.proposal
+        self._tell(queue, found.assessment, proposal.decision if proposal else None, "", report)
+        if proposal is None:
             return found.assessment.configuration
         self._previous = {
-            name: at.node for name, at in found.proposal.target.items() if at.state is VMState.RUNNING and at.node
+            name: at.node for name, at in proposal.target.items() if at.state is VMState.RUNNING and at.node
         }
-        if not found.steps:
-            self._context.ledger.plans.decided(found.proposal.decision, 0)
+        if not found.prepared.steps:
+            self._context.ledger.plans.decided(proposal.decision, 0)
         else:
-            self._apply(seen, queue, found, found.proposal, report)
-        return found.assessment.configuration.with_locations(found.proposal.target)
+            self._apply(seen, queue, found, proposal, report)
+        return found.assessment.configuration.with_locations(proposal.target)
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
     ) -> None:
         plan = self._plan(found, PlanState.RUNNING, "")
         try:
-            self._switch.apply(seen, queue, proposal, found.steps, plan)
+            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan)
         except StaleError as error:
             self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
             report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
@@ -129,24 +110,24 @@ class Deciding:
 
     def _note(self, found: Found, report: CycleReport) -> None:
         """Remember that something was wrong with a proposal: once, and not in each cycle."""
-        if found.fault:
-            report.problems.append(found.fault)
-        if found.fault and found.fault != self._fault:
-            state = PlanState.NONE if found.proposal is None else PlanState.REJECTED
-            plan = self._plan(found, state, found.fault)
+        if found.prepared.fault:
+            report.problems.append(found.prepared.fault)
+        if found.prepared.fault and found.prepared.fault != self._fault:
+            state = PlanState.NONE if found.prepared.proposal is None else PlanState.REJECTED
+            plan = self._plan(found, state, found.prepared.fault)
             with self._context.ledger.transaction():
                 self._context.ledger.plans.add(replace(plan, ended=plan.time))
-                self._context.ledger.event("no-context-switch", found.fault)
-        self._fault = found.fault
+                self._context.ledger.event("no-context-switch", found.prepared.fault)
+        self._fault = found.prepared.fault
 
     def _plan(self, found: Found, state: PlanState, error: str) -> Plan:
-        proposal = found.proposal
+        proposal = found.prepared.proposal
         return Plan(
             id=0,
             time=self._context.clock.now(),
-            policy=found.parameters.policy,
+            policy=found.prepared.parameters.policy,
             sentence=proposal.sentence if proposal else "",
-            fallback=(proposal.fallback or found.fault) if proposal else "",
+            fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
             cost_mib=proposal.plan.cost if proposal else 0,
             lower_bound_mib=proposal.lower_bound if proposal else 0,
             estimate_s=proposal.estimate.by_dependencies_s if proposal else 0.0,

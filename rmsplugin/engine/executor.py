@@ -15,8 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from rmsplugin.assessment.back_off import MOST_S
 from rmsplugin.engine.context import Context
-from rmsplugin.engine.failures import MOST_S
 from rmsplugin.engine.operations.allocation import NotStartedError
 from rmsplugin.engine.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.operations.migrate import migrate

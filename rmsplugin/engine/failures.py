@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rmsplugin.assessment.back_off import MOST_S, pause_s
 from rmsplugin.engine.chapter import Chapter
 
-#: The first pause, doubled with each failure, and the longest.
-_FIRST_S = 1.0
-MOST_S = 300.0
 #: So many failures in a row make a node rest; so long at first, doubled with each further failure up to ``MOST_S``.
 _NODE_LIMIT = 3
 _NODE_REST_S = 60.0
-
-
-def pause_s(failures: int, most_s: float = MOST_S) -> float:
-    """How long after that many failures in a row (from 1) the next attempt waits."""
-    return float(min(most_s, _FIRST_S * 2 ** min(failures - 1, 30)))
 
 
 def node_rest_s(failures: int) -> float:

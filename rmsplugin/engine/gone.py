@@ -29,7 +29,7 @@ def has_left(context: Context, node: str, vm: VMRow) -> bool:
     if not arrived:
         return False  # nothing is known of how it came there
     seen = context.seen_vms.get((vm.name, node), 0.0)
-    return context.ledger.clean_epilog(node) > max(arrived + _LATE_S, seen)
+    return context.ledger.room_reports.clean_epilog(node) > max(arrived + _LATE_S, seen)
 
 
 def end_vm(context: Context, node: str, vm: VMRow) -> None:

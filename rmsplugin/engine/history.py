@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,24 +31,34 @@ class History:
     actions: tuple[MeasuredAction, ...]
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Connect to the ledger at ``path``; all that is read inside is of the same moment. Changes nothing.
+
+    Raises:
+        LedgerError: there is no ledger, it cannot be read, or it is not of this release.
+    """
+    try:
+        if not path.is_file():
+            raise LedgerError(f"there is no ledger {path}")
+        with closing(read_only(path)) as connection:
+            _require_schema(path, connection)
+            connection.execute("begin")
+            yield connection
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{path} cannot be read: {error}") from error
+
+
 def read_history(path: Path, since: float = 0.0) -> History:
     """Read the operations that were begun since that time, in seconds since the epoch. Changes nothing.
 
     Raises:
         LedgerError: there is no ledger, it cannot be read, or it is not of this release.
     """
-    if not path.is_file():
-        raise LedgerError(f"there is no ledger {path}")
-    try:
-        with closing(read_only(path)) as connection:
-            connection.row_factory = sqlite3.Row
-            _require_schema(path, connection)
-            # One transaction: both are of the same moment.
-            connection.execute("begin")
-            operations = connection.execute(_OPERATIONS, [since]).fetchall()
-            actions = connection.execute(_ACTIONS, [since]).fetchall()
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"{path} cannot be read: {error}") from error
+    with reading(path) as connection:
+        connection.row_factory = sqlite3.Row
+        operations = connection.execute(_OPERATIONS, [since]).fetchall()
+        actions = connection.execute(_ACTIONS, [since]).fetchall()
     by_operation: dict[int, list[MeasuredAction]] = defaultdict(list)
     for row in actions:
         by_operation[row["operation_id"]].append(_action(row))

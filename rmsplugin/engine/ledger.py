@@ -11,20 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import sqlite_utils
 
 from rmsplugin.engine import records
+from rmsplugin.engine.asides import Asides
 from rmsplugin.engine.chapter import insert, update
 from rmsplugin.engine.checkpoints import Checkpoints
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
+from rmsplugin.engine.markers import Markers
 from rmsplugin.engine.node_book import NodeBook
 from rmsplugin.engine.plans import Plans
-from rmsplugin.engine.rows import ActionRow, Aside, Event, Operation, OperationKind, Outcome, RoomReport, VJobRow, VMRow
+from rmsplugin.engine.room_reports import RoomReports
+from rmsplugin.engine.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState, check_transition
@@ -67,6 +69,12 @@ class Ledger:
         self.samples = Samples(self._write, self._rows, clock)
         #: Of running vjobs, and of which files they consist.
         self.checkpoints = Checkpoints(self._write, self._rows, clock)
+        #: Which stores of saved states are known, and by which marker.
+        self.markers = Markers(self._write, self._rows, clock)
+        #: Saved states that were put aside.
+        self.asides = Asides(self._write, self._rows, clock)
+        #: What the hooks of rooms said.
+        self.room_reports = RoomReports(self._write, self._rows, clock)
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
 
@@ -356,84 +364,6 @@ class Ledger:
         """Actions of an operation, in the order of their start."""
         rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
         return [ActionRow(**{**row, "state": Outcome(row["state"])}) for row in rows]
-
-    # -- stores, and saved states that were put aside ------------------------------------------------------------
-
-    def store(self, name: str) -> str | None:
-        """The marker of a node's store (or of the one named "shared"); "" where an operator said that it is a new one.
-
-        None: it was never set up.
-        """
-        rows = self._rows("select marker from stores where name = ?", [name])
-        return str(rows[0]["marker"]) if rows else None
-
-    def set_store(self, name: str, marker: str) -> None:
-        """Remember the marker of a store, in the place of an older one."""
-        with self._write() as db:
-            db.execute("insert or replace into stores (name, marker) values (?, ?)", [name, marker])
-
-    def open_aside(self, vjob: VJobRow, reason: str) -> Aside:
-        """Record that the saved states of a vjob are being put aside, or go on with a record that was left open."""
-        with self._write() as db:
-            rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
-            if rows:
-                return records.read_aside(rows[0])
-            row = {
-                "job_id": vjob.job_id,
-                "display_id": vjob.display_id,
-                "user": vjob.user,
-                "uid": vjob.uid,
-                "time": self._clock(),
-                "reason": reason,
-                "complete": 0,
-                "losses": vjob.losses,
-                "private_key": vjob.private_key,
-                "public_key": vjob.public_key,
-                "vms": json.dumps([records.vm_record(vm) for vm in self.vms(vjob.job_id)]),
-            }
-            return self.aside(insert(db, "asides", row))
-
-    def close_asides(self, job_id: int) -> None:
-        """The restart that put states of the vjob aside is done with them."""
-        with self._write() as db:
-            db.execute("update asides set complete = 1 where job_id = ?", [job_id])
-
-    def drop_aside(self, number: int) -> None:
-        """Forget saved states that were put aside; nothing happens if they are forgotten already."""
-        with self._write() as db:
-            db.execute("delete from asides where id = ?", [number])
-
-    def aside(self, number: int) -> Aside:
-        """Saved states that were put aside. Raises NotFoundError."""
-        rows = self._rows("select * from asides where id = ?", [number])
-        if not rows:
-            raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
-        return records.read_aside(rows[0])
-
-    def asides(self, job_id: int | None = None) -> list[Aside]:
-        """All saved states that were put aside, of one vjob or of all, oldest first."""
-        where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
-        return [records.read_aside(row) for row in self._rows(f"select * from asides {where} order by id", parameters)]
-
-    # -- rooms ---------------------------------------------------------------------------------------------------
-
-    def add_room_report(self, report: RoomReport) -> None:
-        """Remember what a hook of a room said."""
-        row = {**asdict(report), "ended": json.dumps(list(report.ended))}
-        with self._write() as db:
-            insert(db, "room_reports", row)
-
-    def room_reports(self, rooms: Iterable[int]) -> list[RoomReport]:
-        """What the hooks of these rooms (job ids) said, oldest first."""
-        wanted = set(rooms)
-        marks = ",".join("?" * len(wanted))
-        sql = f"select time, room, node, hook, problem, ended from room_reports where room in ({marks}) order by id"
-        return [RoomReport(**{**row, "ended": tuple(json.loads(row["ended"]))}) for row in self._rows(sql, wanted)]
-
-    def clean_epilog(self, node: str) -> float:
-        """When the epilog of a room last said that no VM of ours is left on the node; 0 if none did."""
-        sql = "select max(time) as time from room_reports where node = ? and hook = 'epilog' and problem = ''"
-        return float(self._rows(sql, [node])[0]["time"] or 0.0)
 
     def last_arrival(self, vm: str, node: str) -> float:
         """When the last action that may have brought the VM to the node began or ended; 0 if none did."""

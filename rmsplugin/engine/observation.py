@@ -90,7 +90,7 @@ def observe(context: Context) -> Observation:
                 log.exception("looking at %s", name)
                 unreachable[name] = f"internal error: {bug!r}"
     rooms = find_rooms(context.settings, rms, taken)
-    reports = context.ledger.room_reports(room.job_id for room in rooms.by_node.values())
+    reports = context.ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
     faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
     statistics = {name: each.statistics for name, each in answers.items() if each.statistics is not None}
     return Observation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import Parameters, SwitchDurations
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.order.makespan import Durations
+from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings

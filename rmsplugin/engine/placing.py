@@ -17,12 +17,12 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.queue import Waiting, allowed_hosts
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
-from rmsplugin.engine.steps import PlannedStep
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
+from rmsplugin.proposing.steps import PlannedStep
 
 
 class Placing:

@@ -9,11 +9,11 @@ from typing import Any
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.deciding import Found
 from rmsplugin.engine.rows import OPEN_STEPS, DecisionRow, Pause, Plan, PlanState, Step, StepState
-from rmsplugin.engine.steps import PlannedStep
 from rmsplugin.engine.views import progress_view
 from rmsplugin.errors import NotFoundError
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
 from rmsplugin.proposing.document import document, states_before
+from rmsplugin.proposing.steps import PlannedStep
 
 View = dict[str, Any]
 
@@ -38,20 +38,26 @@ def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -
         pause: while there is one, nothing of it is begun.
         dot: with the reconfiguration graph, in Graphviz' language.
     """
-    proposal, settled = found.proposal, found.assessment.settled
+    proposal, settled = found.prepared.proposal, found.assessment.settled
     refused = {name: {"why": "refused", "reason": reason} for name, reason in found.assessment.refused.items()}
     unsettled = {name: {"why": str(left.why), "reason": left.sentence} for name, left in settled.left_out.items()}
-    view: View = {"decision": {}, "target": {}, "plan": None, "policy": found.parameters.policy, "sentence": ""}
+    view: View = {
+        "decision": {},
+        "target": {},
+        "plan": None,
+        "policy": found.prepared.parameters.policy,
+        "sentence": "",
+    }
     if proposal is not None:
         view = document(settled.configuration, proposal, {"total": found.seconds})
     view |= {
         "time": time,
         "paused": pause_view(pause),
-        "fault": found.fault,
+        "fault": found.prepared.fault,
         "fallback": proposal.fallback if proposal else "",
         "summary": proposal.sentence if proposal else "",
         "now": states_before(settled.configuration),
-        "steps": [_planned(number, step) for number, step in enumerate(found.steps)],
+        "steps": [_planned(number, step) for number, step in enumerate(found.prepared.steps)],
         "left_out": unsettled | refused,
         "out_of_reach": dict(settled.quarantined),
     }

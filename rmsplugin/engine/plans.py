@@ -18,7 +18,7 @@ from rmsplugin.engine.rows import (
     Step,
     StepState,
 )
-from rmsplugin.engine.steps import PlannedStep
+from rmsplugin.proposing.steps import PlannedStep
 
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STEPS)
 

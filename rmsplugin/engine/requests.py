@@ -77,7 +77,7 @@ class Requests:
             raise ForbiddenError("only Slurm's hooks may call this")
         ledger = self._context.ledger
         with ledger.transaction():
-            ledger.add_room_report(report)
+            ledger.room_reports.add(report)
             kind, where = f"room-{report.hook}", f"room {report.room} on {report.node}"
             if report.problem:
                 ledger.event(kind, f"{where}: {report.problem}", node=report.node)
@@ -187,7 +187,7 @@ class Requests:
     def asides(self, uid: int) -> list[dict[str, Any]]:
         """The saved states that were put aside: one's own, or, for operators, all."""
         everybody = self._is_operator(uid)
-        return [aside_view(aside) for aside in self._context.ledger.asides() if everybody or aside.uid == uid]
+        return [aside_view(aside) for aside in self._context.ledger.asides.all() if everybody or aside.uid == uid]
 
     def take_back(self, uid: int, number: int) -> Operation:
         """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
@@ -210,7 +210,7 @@ class Requests:
         return {"ok": True}
 
     def _aside(self, uid: int, number: int) -> Aside:
-        aside = self._context.ledger.aside(number)
+        aside = self._context.ledger.asides.numbered(number)
         if uid != aside.uid and not self._is_operator(uid):
             raise ForbiddenError(f"the saved states put aside as {number} are {aside.user}'s")
         vjob = self._context.ledger.vjobs_among([aside.job_id]).get(aside.job_id)
@@ -222,7 +222,7 @@ class Requests:
         """A node's store (or "shared") is a new one: what is missing in it is lost."""
         if not self._is_operator(uid):
             raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
-        if self._context.ledger.store(store) is None:
+        if self._context.ledger.markers.of(store) is None:
             raise NotFoundError(f"the engine knows no store {store}")
         self._context.stores.renew(store)
         self._context.ledger.event("store-renewed", f"{_user_name(uid)} confirmed that the store {store} is a new one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from rmsplugin.model.operation import OperationKind as OperationKind  # of many rows
 from rmsplugin.model.vjob import Geometry, VJobState
 
 
@@ -75,20 +76,6 @@ class Aside:
     private_key: str = field(repr=False)
     public_key: str
     vms: tuple[VMRow, ...]  # all VMs of the vjob; those without a digest had no saved state
-
-
-class OperationKind(enum.StrEnum):
-    """What is done to a vjob as a whole."""
-
-    START = "start"
-    STOP = "stop"
-    SUSPEND = "suspend"
-    RESUME = "resume"
-    MIGRATE = "migrate"
-    CHECKPOINT = "checkpoint"  # its VMs are written to files as they are at one instant, and go on
-    REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
-    RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
-    RELOCATE = "relocate"  # its saved states move to another node's store
 
 
 class Outcome(enum.StrEnum):

@@ -9,7 +9,7 @@ from rmsplugin.engine.chapter import Chapter
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
-_MINUTE_S = 60
+MINUTE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Samples(Chapter):
                     # The last of a minute stays, so that the newest row is what counts now.
                     db.execute(
                         "insert or replace into samples (vm, time, centi_cpus, memory_rss_kib) values (?,?,?,?)",
-                        [vm.name, sample.time // _MINUTE_S * _MINUTE_S, sample.centi_cpus, sample.memory_rss_kib],
+                        [vm.name, sample.time // MINUTE_S * MINUTE_S, sample.centi_cpus, sample.memory_rss_kib],
                     )
 
     def of(self, vm: str) -> list[Sample]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
-from rmsplugin.planning.order.makespan import Duration, Durations
+from rmsplugin.planning.order.transfers import Duration, Durations
 
 #: Who decided, in the place of a policy.
 BY_HAND = "by hand"

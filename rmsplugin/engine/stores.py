@@ -40,10 +40,10 @@ class Stores:
             RmspluginError: it does not answer.
         """
         name = SHARED if self._shared else node
-        known = self._ledger.store(name)
+        known = self._ledger.markers.of(name)
         if not known:
             with self._setting_up:
-                known = self._ledger.store(name) or self._set_up(name, node)
+                known = self._ledger.markers.of(name) or self._set_up(name, node)
         marker = self._nodes.marker(node, shared=self._shared)
         if marker is None:
             raise NoStoreError(f"the store of saved states on {node} shows no marker: is it mounted?")
@@ -97,15 +97,16 @@ class Stores:
 
     def renew(self, name: str) -> None:
         """An operator says that this store ("shared", or a node's) is a new one: it is set up at its next use."""
-        self._ledger.set_store(name, "")
+        self._ledger.markers.set(name, "")
         self._ready.clear()
 
     def _set_up(self, name: str, node: str) -> str:
         """Give the store a marker. It is remembered afterwards: a marker that is there already is taken over."""
         expected = ""
-        if self._ledger.store(name) is None:  # the first engine that knows markers: the store may have states already
+        # The first engine that knows markers: the store may have states already.
+        if self._ledger.markers.of(name) is None:
             expected = next((vm.name for vm in self._ledger.vms() if vm.image_node == name), "")
         marker = self._nodes.init_store(node, uuid.uuid4().hex, expected=expected, shared=self._shared)
-        self._ledger.set_store(name, marker)
+        self._ledger.markers.set(name, marker)
         self._ledger.event("store-set-up", f"the store {name} of saved states is set up", node=node)
         return marker

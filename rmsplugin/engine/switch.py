@@ -30,11 +30,11 @@ from rmsplugin.engine.rows import (
     VJobRow,
 )
 from rmsplugin.engine.single import is_single
-from rmsplugin.engine.steps import PlannedStep
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal
+from rmsplugin.proposing.steps import PlannedStep
 
 log = logging.getLogger(__name__)
 

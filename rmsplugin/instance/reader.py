@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import sys
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from rmsplugin.errors import InstanceError
+from rmsplugin.input_file import MAX_BYTES, blocks, named, shown_name
 from rmsplugin.instance.shape import Hidden, InstanceShape, VJobShape, VMShape, shape, shown
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, Place, Problem
 from rmsplugin.model.vjob import VJobState
-
-#: A file of 30,000 VMs has 4 MiB; this is a mistake, or an attempt to fill the memory.
-MAX_BYTES = 512 << 20
-
-_GZIP = b"\x1f\x8b"
 
 #: Half of a pair of escapes that is one character only together.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -36,39 +28,14 @@ def read(path: str, limit_bytes: int = MAX_BYTES) -> Configuration:
     Raises:
         InstanceError: the file cannot be read, or one line for each fault in it.
     """
-    name = "standard input" if path == "-" else "".join(c if c.isprintable() else "?" for c in path)
-    try:
-        data = _bytes(path, limit_bytes)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InstanceError(f"{name}: gzipped, but damaged or cut short") from None
-    except OSError as error:
-        raise InstanceError(f"{name}: {error.strerror or error}") from None
-    except ValueError as error:  # a path that is none
-        raise InstanceError(f"{name}: {error}") from None
-    if len(data) > limit_bytes:
-        raise InstanceError(f"{name}: more than {limit_bytes >> 20} MiB, which no configuration has")
+    with named(path, InstanceError):
+        data = b"".join(blocks(path, InstanceError, "configuration", limit_bytes=limit_bytes))
+    name = shown_name(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InstanceError(f"{name}: not UTF-8 text (byte {error.start + 1})") from None
     return parse(text, name)
-
-
-def _bytes(path: str, limit_bytes: int) -> bytes:
-    """What is in a file, at most one byte more than the limit."""
-    if path == "-":
-        if sys.stdin is None:
-            raise InstanceError("-: standard input is closed")
-        data = sys.stdin.buffer.read(limit_bytes + 1)
-    else:
-        with open(path, "rb") as file:
-            data = file.read(limit_bytes + 1)
-    if data.startswith(_GZIP):
-        with gzip.open(io.BytesIO(data)) as unzipped:
-            return unzipped.read(limit_bytes + 1)
-    if path.endswith(".gz") and data:
-        raise InstanceError(f"{path}: not gzipped, though its name ends in .gz")
-    return data
 
 
 def parse(text: str, file: str) -> Configuration:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 #: In place of a node: a saved state that every node reaches, on storage that all of them mount.
@@ -100,7 +100,7 @@ class VJob:
     @property
     def demand(self) -> Resources:
         """What all its VMs demand together."""
-        return sum((vm.demand for vm in self.vms), NOTHING)
+        return Resources(sum(vm.demand.cpus for vm in self.vms), sum(vm.demand.memory_mib for vm in self.vms))
 
 
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:

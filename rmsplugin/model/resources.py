@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmsplugin.model.wording import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -31,8 +33,7 @@ class Resources:
         return round(self.cpus * 100)
 
     def __str__(self) -> str:
-        cpus = round(self.cpus, 2)
-        return f"{cpus:g} {'CPU' if cpus == 1 else 'CPUs'} and {self.memory_mib} MiB"
+        return f"{counted(round(self.cpus, 2), 'CPU')} and {self.memory_mib} MiB"
 
 
 NOTHING = Resources(0, 0)

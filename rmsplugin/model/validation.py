@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.model.elements import SHARED, Location, Node, NodeState, VJob, VMState, state_of
+from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -14,6 +14,9 @@ Place = tuple[str | int, ...]
 
 #: Restrictions that were found sound: of a thousand vjobs, most name the same 5,000 nodes, which are looked at once.
 _Sound = set[tuple[str, frozenset[str]]]
+
+#: States in which a VM, or its saved state, is on a node.
+_ON_NODES = (VMState.RUNNING, VMState.SLEEPING)
 
 #: More than any machine has; below it, sums and costs stay far inside the 64 bits in which solvers count.
 MOST_CPUS = 1_000_000
@@ -55,12 +58,14 @@ class InvalidConfigurationError(ValueError):
 def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[str, Location]) -> Iterator[Problem]:
     """Yield every contradiction of a configuration; none if it is sound."""
     nodes: dict[str, Node] = {}
+    fine: set[int] = set()  # sound amounts, by identity: equal VMs mostly share one object
     for i, node in enumerate(cluster):
         yield from _name(node.name, nodes, ("nodes", i, "name"), "a node")
         if node.name == SHARED:
             yield Problem(("nodes", i, "name"), f"{SHARED!r} is no name for a node: it means storage that all mount")
         nodes[node.name] = node
         yield from _amounts(node.capacity, ("nodes", i))
+    there = {name for name, node in nodes.items() if node.state is not NodeState.DOWN and name != SHARED}
     vjobs: set[str] = set()
     vms: set[str] = set()
     sound: _Sound = set()
@@ -69,12 +74,20 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
         vjobs.add(vjob.name)
         yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
         for k, vm in enumerate(vjob.vms):
+            location = locations.get(vm.name)
+            sound_place = location is not None and _is_sound(location, there)
+            if vm.name and vm.name not in vms and id(vm.demand) in fine and sound_place:
+                vms.add(vm.name)
+                continue
             place = ("vjobs", j, "vms", k)
             yield from _name(vm.name, vms, (*place, "name"), "a VM")
             vms.add(vm.name)
-            yield from _amounts(vm.demand, place)
-            yield from _location(locations.get(vm.name), nodes, place)
-        if vjob.vms and all(vm.name in locations for vm in vjob.vms):
+            faults = list(_amounts(vm.demand, place))
+            if not faults:
+                fine.add(id(vm.demand))
+            yield from faults
+            yield from _location(location, nodes, place)
+        if vjob.target is not None and vjob.vms and all(vm.name in locations for vm in vjob.vms):
             yield from _target(vjob, state_of(vjob, locations), ("vjobs", j))
     for name in locations:
         if name not in vms:
@@ -126,6 +139,11 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
     for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s)):
         if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
             yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
+
+
+def _is_sound(location: Location, there: Container[str]) -> bool:
+    """Whether a location needs no closer look, as most do not: it waits, or is on one of the nodes that are there."""
+    return location is WAITING or (location.state in _ON_NODES and location.node in there)
 
 
 def _location(location: Location | None, nodes: Mapping[str, Node], place: Place) -> Iterator[Problem]:

@@ -273,7 +273,7 @@ _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 class Decision(Section):
     """How the engine decides which vjobs run."""
 
-    policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"] = Field(
+    policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed"] = Field(
         "mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline"
     )
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(

@@ -1,15 +1,16 @@
 """Capacity: how many equal processors a cluster has for a workload, memory included; and which jobs never fit.
 
-Nodes are equal, and all VMs have one CPU. Memory can be counted in processors where it is never what is short (no VM
-has more than its CPU's share of a node), and where all VMs have the same: a node then hosts so many.
+Nodes are equal, and so are the CPUs of all VMs but those of a ledger's jobs. Memory can be counted in processors where
+it is never what is short (no VM has more than its CPUs' share of a node), and where all VMs have the same: a node then
+hosts so many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.errors import WorkloadError
+from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.jobs import Job
 
@@ -22,77 +23,100 @@ class Cluster:
         nodes: how many, at least 1.
         cpus_per_node: at least 1.
         memory_per_node_mib: None where memory is not looked at.
-        memory_per_vm_mib: of VMs whose memory the trace does not tell; None: their CPU's share of the node.
+        memory_per_vm_mib: of VMs whose memory the trace does not tell; None: their CPUs' share of the node.
+        cpus_per_vm: at least 1, at most those of a node.
     """
 
     nodes: int
     cpus_per_node: int
     memory_per_node_mib: int | None = None
     memory_per_vm_mib: int | None = None
+    cpus_per_vm: int = 1
 
     @property
     def cpus(self) -> int:
         """Of all nodes."""
         return self.nodes * self.cpus_per_node
 
+    @property
+    def node_names(self) -> list[str]:
+        """What the nodes are called, in their order: n1, n2, ..., each with as many digits as the last one."""
+        return [f"n{number:0{len(str(self.nodes))}}" for number in range(1, self.nodes + 1)]
+
     def vm_memory_mib(self, job: Job) -> int:
         """What each VM of a job needs; 0 where memory is not looked at."""
         if self.memory_per_node_mib is None:
             return 0
         if job.memory_mib is not None:
-            return job.memory_mib
-        share_mib = self.memory_per_node_mib // self.cpus_per_node
+            return job.memory_mib * (self.cpus_per_vm if job.cpus_per_vm is None else 1)
+        share_mib = self.memory_per_node_mib * self.cpus_per_vm // self.cpus_per_node
         return share_mib if self.memory_per_vm_mib is None else self.memory_per_vm_mib
 
+    def vms_of(self, job: Job) -> int:
+        """How many VMs a job has."""
+        return -(-job.processors // self.vcpus_of(job))
 
-def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults) -> tuple[list[Job], int]:
-    """The jobs that fit on the empty cluster, in their order, and the number of VMs that it hosts.
+    def vcpus_of(self, job: Job) -> int:
+        """How many CPUs each VM of a job has."""
+        return job.cpus_per_vm or self.cpus_per_vm
+
+    def vm_cpus(self, job: Job) -> float:
+        """What each VM of a job uses: by the trace's average CPU time, else all that it requested."""
+        if job.average_cpu_s is None or job.run_s <= 0:
+            return float(self.vcpus_of(job))
+        return max(0.01, round(self.vcpus_of(job) * min(1.0, job.average_cpu_s / job.run_s), 2))
+
+    def activity_of(self, job: Job, known: Mapping[int, Activity]) -> Activity:
+        """What the VMs of a job do: as is known, by job id, else all the time what ``vm_cpus`` says."""
+        return known.get(job.job_id) or (Phase(job.run_s, (self.vm_cpus(job),)),)
+
+    def room_for(self, vm_mib: int, vcpus: int) -> int:
+        """How many VMs with so much memory and so many CPUs the empty nodes host."""
+        by_cpus = self.cpus_per_node // vcpus
+        if self.memory_per_node_mib is None or not vm_mib:
+            return self.nodes * by_cpus
+        return self.nodes * min(by_cpus, self.memory_per_node_mib // vm_mib)
+
+
+def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults) -> list[Job]:
+    """The jobs that fit on the empty cluster, in their order.
 
     Args:
         jobs: of the workload.
         cluster: that they run on.
         faults: those that do not fit are added there.
-
-    Raises:
-        WorkloadError: memory is short and VMs need different amounts of it, which processors cannot stand for.
     """
     node_mib = cluster.memory_per_node_mib
-    vms_per_node = cluster.cpus_per_node
-    if node_mib is not None:
-        jobs = _without_large_vms(jobs, cluster, node_mib, faults)
-        vms_per_node = _vms_per_node({cluster.vm_memory_mib(job) for job in jobs}, cluster, node_mib)
-    vms = cluster.nodes * vms_per_node
-    fit = []
-    for job in jobs:
-        if job.processors <= vms:
-            fit.append(job)
-            continue
-        room = f"{vms} processors" if vms == cluster.cpus else f"room for {vms} VMs with that much memory"
-        message = f"job {job.job_id} needs {job.processors} processors, and the cluster has {room}"
-        faults.add(job.line, FaultCode.TOO_LARGE, message)
-    return fit, vms
-
-
-def _without_large_vms(jobs: Sequence[Job], cluster: Cluster, node_mib: int, faults: Faults) -> list[Job]:
     fit = []
     for job in jobs:
         vm_mib = cluster.vm_memory_mib(job)
-        if vm_mib <= node_mib:
-            fit.append(job)
-        else:
+        if node_mib is not None and vm_mib > node_mib:
             message = f"a VM of job {job.job_id} needs {vm_mib} MiB, and a node has {node_mib}"
             faults.add(job.line, FaultCode.TOO_LARGE, message)
+        elif cluster.vms_of(job) > (vms := cluster.room_for(vm_mib, vcpus := cluster.vcpus_of(job))):
+            room = f"room for {vms} VMs with that much memory"
+            if vms == cluster.room_for(0, vcpus):
+                room = f"{cluster.cpus} processors" if vcpus == 1 else f"room for {vms} such VMs"
+            message = f"job {job.job_id} needs {job.processors} processors, and the cluster has {room}"
+            faults.add(job.line, FaultCode.TOO_LARGE, message)
+        else:
+            fit.append(job)
     return fit
 
 
-def _vms_per_node(amounts_mib: set[int], cluster: Cluster, node_mib: int) -> int:
-    largest_mib = max(amounts_mib, default=0)
-    if largest_mib * cluster.cpus_per_node <= node_mib:
-        return cluster.cpus_per_node
-    if len(amounts_mib) == 1:
-        return node_mib // largest_mib
-    raise WorkloadError(
-        f"VMs need {min(amounts_mib)} to {largest_mib} MiB, more than a CPU's share of a node "
-        f"({node_mib // cluster.cpus_per_node} MiB), and fcfs and easy count equal processors; "
-        "give more --memory-per-node, or leave it out: then memory is not looked at"
-    )
+def interchangeable(jobs: Sequence[Job], cluster: Cluster) -> int | None:
+    """How many VMs the cluster hosts, whichever of the jobs they are of.
+
+    None if that depends: VMs have different numbers of CPUs, or memory is short, and they need different amounts of it,
+    which processors cannot stand for.
+    """
+    amounts_mib = {cluster.vm_memory_mib(job) for job in jobs}
+    vcpus = {cluster.vcpus_of(job) for job in jobs} or {cluster.cpus_per_vm}
+    if len(vcpus) > 1:
+        return None
+    (each,) = vcpus
+    most = cluster.room_for(0, each)
+    vms = {cluster.room_for(vm_mib, each) for vm_mib in amounts_mib}
+    if len(amounts_mib) > 1 and vms != {most}:
+        return None
+    return min(vms, default=most)

@@ -46,26 +46,35 @@ class Metrics:
     bounded_slowdown: Distribution
 
 
-def measure(jobs: Sequence[Job], started: Sequence[float], cpus: int) -> Metrics:
-    """Measure a schedule in which every job has started and run without a break.
+def measure(
+    jobs: Sequence[Job],
+    started: Sequence[float],
+    cpus: int,
+    ended: Sequence[float] | None = None,
+    cpu_s: float | None = None,
+) -> Metrics:
+    """Measure a schedule.
 
     Args:
         jobs: at least one.
         started: when each of them started, in seconds as in the trace.
         cpus: of the cluster.
+        ended: when the work of each was done; None: each has run without a break.
+        cpu_s: that all of them have used; None: each has used its processors while it ran.
     """
-    submit_s, run_s, processors = (
-        np.array([job[place] for job in jobs], dtype=np.float64)
-        for place in (Job._fields.index(name) for name in ("submit_s", "run_s", "processors"))
-    )
+    submit_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
+    run_s = np.array([job.run_s for job in jobs], dtype=np.float64)
+    processors = np.array([job.processors for job in jobs], dtype=np.float64)
     start_s = np.asarray(started, dtype=np.float64)
-    completion_s = start_s + run_s - submit_s
-    makespan_s = float((start_s + run_s).max() - submit_s.min())
+    end_s = start_s + run_s if ended is None else np.asarray(ended, dtype=np.float64)
+    completion_s = end_s - submit_s
+    makespan_s = float(end_s.max() - submit_s.min())
+    used_s = float((run_s * processors).sum()) if cpu_s is None else cpu_s
     slowdown = np.maximum(completion_s / np.maximum(run_s, SLOWDOWN_THRESHOLD_S), 1.0)
     return Metrics(
         jobs=len(jobs),
         makespan_s=makespan_s,
-        utilisation=float((run_s * processors).sum() / (cpus * makespan_s)) if makespan_s else 1.0,
+        utilisation=used_s / (cpus * makespan_s) if makespan_s else 1.0,
         wait_s=_distribution(start_s - submit_s),
         completion_s=_distribution(completion_s),
         bounded_slowdown=_distribution(slowdown),

@@ -26,6 +26,8 @@ class FaultCode(enum.StrEnum):
     CANCELLED = "cancelled"  # before it started
     PARTIAL = "partial"  # a partial execution of a job that no line tells the whole of
     TOO_LARGE = "too-large"  # for the cluster
+    NOT_ENDED = "not-ended"  # the job is still there
+    NEVER_RAN = "never-ran"  # the job ended before it ran
 
 
 #: The reason in a count: "17 lines: ...".
@@ -42,12 +44,14 @@ SUMMARIES = {
     FaultCode.CANCELLED: "cancelled before the job started",
     FaultCode.PARTIAL: "a partial execution of a job that no line tells the whole of",
     FaultCode.TOO_LARGE: "larger than the cluster",
+    FaultCode.NOT_ENDED: "not ended yet",
+    FaultCode.NEVER_RAN: "ended before the job ran",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One line that is not simulated: its number from 1, the reason, and the reason in words."""
+    """One line that is not simulated: its number from 1 (0: a job of a ledger), the reason, and the reason in words."""
 
     line: int
     code: FaultCode
@@ -66,6 +70,11 @@ class Faults:
         self.counts[code] += 1
         if self.counts[code] <= NAMED:
             self._named.append(Fault(line, code, message))
+
+    @property
+    def reasons(self) -> str:
+        """How many there are for each reason, the most frequent first, for a sentence."""
+        return "; ".join(f"{count} {SUMMARIES[code]}" for code, count in self.counts.most_common())
 
     def __len__(self) -> int:
         return self.counts.total()

@@ -13,6 +13,7 @@ The rules by which a record becomes a job:
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ class Job(NamedTuple):
     estimate_s: float  # the user's, above 0 unless the job runs for 0 s
     memory_mib: int | None  # of each VM; None: not known
     line: int  # of the trace, from 1
+    average_cpu_s: float | None = None  # that each processor was used for; None: not known
+    cpus_per_vm: int | None = None  # None: those of the cluster's VMs; else ``memory_mib`` is that of such a VM
+    preemptible: bool = True  # whether it may be suspended and moved
+
+
+class MemoryUnit(enum.StrEnum):
+    """What the fields of a trace that tell memory are in."""
+
+    KIB_PER_PROCESSOR = "kib-per-processor"  # as the format says
+    BYTES_PER_JOB = "bytes-per-job"  # as some traces have it, MetaCentrum's for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class Workload:
         partial: lines that tell of a partial execution, of jobs that another line tells the whole of.
         extended: lines with more than 18 fields, whose further ones were not read.
         unestimated: jobs without a requested time.
+        records: what ``lines`` counts: those of a trace, or jobs of a ledger.
     """
 
     jobs: list[Job]
@@ -58,18 +70,21 @@ class Workload:
     partial: int
     extended: int
     unestimated: int
+    records: str = "lines"
 
 
-def read_workload(blocks: Iterable[bytes]) -> Workload:
+def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.KIB_PER_PROCESSOR) -> Workload:
     """Make jobs of the bytes of a trace.
 
     Args:
         blocks: the bytes in pieces of any size, not gzipped.
+        memory_unit: of the fields that tell memory.
 
     Raises:
         WorkloadError: a line without end; such a file is no trace.
     """
     reader = SwfReader(blocks)
+    memory = _MEMORY[memory_unit]
     faults = reader.faults
     jobs: list[Job] = []
     seen: dict[int, int] = {}  # line by job number
@@ -96,7 +111,9 @@ def read_workload(blocks: Iterable[bytes]) -> Workload:
         if estimate_s <= 0:
             estimate_s = record.run_s
             unestimated += 1
-        jobs.append(Job(job_id, record.submit_s, record.run_s, processors, estimate_s, _memory_mib(record), line))
+        cpu_s = record.average_cpu_s if record.average_cpu_s > 0 else None
+        memory_mib = memory(record, processors)
+        jobs.append(Job(job_id, record.submit_s, record.run_s, processors, estimate_s, memory_mib, line, cpu_s))
     alone = [(line, job_id) for line, job_id in partial if job_id not in seen]
     for line, job_id in alone:
         faults.add(line, FaultCode.PARTIAL, f"is a partial execution of job {job_id}, of which no line tells the whole")
@@ -121,11 +138,21 @@ def _fault(record: Record, processors: int) -> tuple[FaultCode, str] | None:
     return None
 
 
-def _memory_mib(record: Record) -> int | None:
+def _kib_per_processor(record: Record, processors: int) -> int | None:
     kib = record.requested_memory_kib
     if kib <= 0:
         kib = record.used_memory_kib
     return math.ceil(kib / 1024) if kib > 0 else None
+
+
+def _bytes_per_job(record: Record, processors: int) -> int | None:
+    for amount in (record.requested_memory_kib, record.used_memory_kib):
+        if amount > 0:
+            return math.ceil(amount / processors / 2**20)
+    return None
+
+
+_MEMORY = {MemoryUnit.KIB_PER_PROCESSOR: _kib_per_processor, MemoryUnit.BYTES_PER_JOB: _bytes_per_job}
 
 
 def vjob_of(job: Job, *, default_memory_mib: int, ran_s: float = 0.0) -> VJob:

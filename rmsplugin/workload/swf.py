@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rmsplugin.errors import WorkloadError
+from rmsplugin.model.wording import counted
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.record import DECIMAL, FIELD_NAMES, Record, Status
 
@@ -122,8 +123,7 @@ def parse_line(line: bytes) -> Record:
     """
     words = line.split(maxsplit=len(FIELD_NAMES))[: len(FIELD_NAMES)]
     if len(words) < len(FIELD_NAMES):
-        count = f"{len(words)} field" if len(words) == 1 else f"{len(words)} fields"
-        raise FaultyLineError(FaultCode.FIELDS, f"has {count}, {len(FIELD_NAMES)} are needed")
+        raise FaultyLineError(FaultCode.FIELDS, f"has {counted(len(words), 'field')}, {len(FIELD_NAMES)} are needed")
     record = Record._make(_number(place, word) for place, word in enumerate(words))
     try:
         Status(record.status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from properties.generators import configurations
 from unit.queues import Queue, nodes
@@ -190,8 +190,23 @@ def test_rjsp_exact_differs_first_in_favour_of_one_more(configuration: Configura
         assert exact.states[name] is VJobState.RUNNING
 
 
+def in_parts() -> Configuration:
+    """One VM of the last vjob runs, where the other one has no room beside it; there is room elsewhere for one move."""
+    sizes = {"n1": Resources(1.0, 1024), "n2": Resources(1.0, 2048), "n3": Resources(2.0, 2048)}
+    queue = (
+        VJob("vjob1", (VM("vjob1-0", Resources(0.0, 1024)),)),
+        VJob("vjob2", (VM("vjob2-0", Resources(0.0, 2048)),)),
+        VJob("vjob3", (VM("vjob3-0", Resources(0.05, 256)), VM("vjob3-1", Resources(2.0, 256)))),
+    )
+    hosts = {"vjob1-0": "n1", "vjob2-0": "n2", "vjob3-0": "n3"}
+    locations = {name: Location(VMState.RUNNING, node) for name, node in hosts.items()}
+    here = tuple(Node(name, size) for name, size in sizes.items())
+    return Configuration(here, queue, {**locations, "vjob3-1": Location(VMState.WAITING)})
+
+
 @settings(max_examples=400)
 @given(queues(), tunables)
+@example(in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
 def test_mixed_decides_nothing_new_when_its_decision_was_applied(
     configuration: Configuration, parameters: Parameters
 ) -> None:

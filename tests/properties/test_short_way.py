@@ -8,10 +8,15 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.replayed import counting, on_nodes, replay
+from unit.replayed import counting
+from unit.replayed import replay as replay_passes
 
-from rmsplugin.simulation.capacity import Cluster, fitting
+from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.planning.order.transfers import Durations
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.releases import Releases
+from rmsplugin.simulation.replay import ReplayParameters, replay
 from rmsplugin.simulation.short_way import start_times
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job
@@ -33,7 +38,7 @@ def workloads(draw: st.DrawFn, most_processors: int, most_jobs: int) -> list[Job
 
 @given(workloads(most_processors=8, most_jobs=40), st.booleans())
 def test_the_short_way_equals_the_pass_of_the_policies(jobs: list[Job], backfill: bool) -> None:
-    assert start_times(jobs, 8, backfill=backfill) == replay(jobs, counting(8, backfill))
+    assert start_times(jobs, 8, backfill=backfill) == replay_passes(jobs, counting(8, backfill))
 
 
 @pytest.mark.parametrize("backfill", [True, False])
@@ -46,7 +51,7 @@ def test_the_short_way_equals_the_pass_on_crowded_clusters(backfill: bool) -> No
             run_s = random.randint(0, 30)
             estimate_s = max(1, run_s + random.choice((-5, 0, 5, 30)))
             jobs.append(Job(line, line * 3, run_s, random.choice((1, 1, 1, 2, 3, 5, 8)), estimate_s, None, line))
-        assert start_times(jobs, 8, backfill=backfill) == replay(jobs, counting(8, backfill)), seed
+        assert start_times(jobs, 8, backfill=backfill) == replay_passes(jobs, counting(8, backfill)), seed
 
 
 @pytest.mark.parametrize("backfill", [True, False])
@@ -59,18 +64,25 @@ def test_the_short_way_equals_the_pass_where_hundreds_wait(backfill: bool) -> No
         run_s = random.randint(1, 400)
         estimate_s = random.choice((run_s, run_s * 3, 400, run_s + random.randint(0, 99)))
         jobs.append(Job(line, line // 30, run_s, random.choice(sizes), estimate_s, None, line))
-    assert start_times(jobs, 900, backfill=backfill) == replay(jobs, counting(900, backfill))
+    assert start_times(jobs, 900, backfill=backfill) == replay_passes(jobs, counting(900, backfill))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(workloads(most_processors=6, most_jobs=12), st.sampled_from(["fcfs", "easy"]), st.sampled_from([0, 512, 800]))
-def test_the_short_way_equals_the_policies_on_nodes(jobs: list[Job], policy: str, memory_mib: int) -> None:
+def test_the_short_way_equals_the_full_way_where_nothing_takes_time(
+    jobs: list[Job], policy: str, memory_mib: int
+) -> None:
     """The full way: a VM for each processor, on nodes of 4 CPUs and 1,600 MiB, which host 4, 3 or 2 of them."""
     jobs = [job._replace(memory_mib=memory_mib) for job in jobs]
     cluster = Cluster(nodes=3, cpus_per_node=4, memory_per_node_mib=1600)
-    jobs, vms = fitting(jobs, cluster, Faults())
-    full = replay(jobs, on_nodes(3, policy, memory_per_node_mib=1600))
-    assert start_times(jobs, vms, backfill=policy == "easy") == full
+    jobs = fitting(jobs, cluster, Faults())
+    at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))
+    parameters = ReplayParameters(ProposalParameters(policy, durations=at_once), cycle_s=0.0)
+    full = replay(jobs, cluster, parameters)
+    vms = interchangeable(jobs, cluster)
+    assert vms is not None
+    assert start_times(jobs, vms, backfill=policy == "easy") == [run.start_s for run in full.jobs]
+    assert [run.end_s for run in full.jobs] == [run.start_s + run.job.run_s for run in full.jobs]
 
 
 @given(workloads(most_processors=8, most_jobs=40), st.booleans())

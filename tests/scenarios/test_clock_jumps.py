@@ -141,12 +141,12 @@ def test_an_epilog_of_before_the_vm_came_proves_nothing(world: World, jump_s: fl
     job = running(world)
     node = host(world, job)
     clock = world.context.clock
-    world.context.ledger.add_room_report(RoomReport(clock.now(), 1, node, "epilog", "", ()))
+    world.context.ledger.room_reports.add(RoomReport(clock.now(), 1, node, "epilog", "", ()))
     world.jumped_s += jump_s
     other = next(name for name in NODES if name != node)
     world.ask(job, K.MIGRATE, other)
     ticks(world, 1)
-    world.context.ledger.add_room_report(RoomReport(clock.now(), 1, node, "epilog", "", ()))
+    world.context.ledger.room_reports.add(RoomReport(clock.now(), 1, node, "epilog", "", ()))
     world.ask(job, K.MIGRATE, node)
     ticks(world, 1)
     world.hypervisor.set_reachable(node, False)

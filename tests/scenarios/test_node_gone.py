@@ -276,7 +276,7 @@ def test_a_node_that_dies_when_the_files_of_a_resume_are_history_costs_a_new_sta
 
 def report(world: World, node: str, *, problem: str = "", hook: str = "epilog", age_s: float = 0.0) -> None:
     room = 999
-    world.context.ledger.add_room_report(RoomReport(world.time - age_s, room, node, hook, problem, ()))
+    world.context.ledger.room_reports.add(RoomReport(world.time - age_s, room, node, hook, problem, ()))
 
 
 def test_the_epilog_of_the_room_proves_that_a_silent_node_has_no_vm_of_ours_any_more(world: World) -> None:

@@ -101,7 +101,7 @@ def test_a_state_that_is_damaged_or_gone_from_its_store_is_lost(world: World, ho
     world.until(job, S.RUNNING)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.losses, vjob.script_started) == (1, False)
-    assert len(world.context.ledger.asides()) == (how == "damaged")
+    assert len(world.context.ledger.asides.all()) == (how == "damaged")
 
 
 def test_a_copy_that_is_damaged_on_its_way_is_no_lost_state(local: World) -> None:
@@ -208,12 +208,12 @@ def test_a_store_of_before_markers_is_set_up_only_where_its_states_are_seen(shar
     ticks(shared, 2)
     shared.ask(job, K.RESUME)
     shared.until(job, S.SLEEPING)
-    assert shared.context.ledger.store("shared") is None
+    assert shared.context.ledger.markers.of("shared") is None
     for node in NODES:
         shared.files.mount(node, True)
     shared.ask(job, K.RESUME)
     shared.until(job, S.RUNNING)
-    assert shared.context.ledger.store("shared")
+    assert shared.context.ledger.markers.of("shared")
 
 
 def test_a_job_that_ends_takes_its_state_with_it_as_soon_as_one_node_has_the_store_back(shared: World) -> None:
@@ -238,7 +238,7 @@ def test_a_job_that_ends_takes_its_state_with_it_as_soon_as_one_node_has_the_sto
 def test_a_job_that_never_slept_ends_whatever_its_store(local: World) -> None:
     job = local.submit(vms=1)
     local.until(job, S.RUNNING)
-    local.context.ledger.set_store("n1", "f" * 32)  # and the node shows no marker
+    local.context.ledger.markers.set("n1", "f" * 32)  # and the node shows no marker
     local.rms.cancel(job)
     local.until(job, S.TERMINATED)
     assert local.leftovers() == []
@@ -263,14 +263,14 @@ def half_lost(world: World) -> int:
 
 def mend(world: World) -> None:
     """As from a backup."""
-    [aside] = world.context.ledger.asides()
+    [aside] = world.context.ledger.asides.all()
     vm = aside.vms[1]
     world.files.put(holder(world, vm), path_of(world, vm).replace("/vjob", f"/aside-{aside.id}.vjob"), world.intact)  # type: ignore[attr-defined]
 
 
 def test_a_restart_puts_saved_states_aside(world: World) -> None:
     job = half_lost(world)
-    [aside] = world.context.ledger.asides()
+    [aside] = world.context.ledger.asides.all()
     assert len([path for path in states(world) if f"/aside-{aside.id}.vjob{job}-" in path]) == 2
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
     assert "is not what was saved" in aside.reason
@@ -301,7 +301,7 @@ def test_states_are_taken_back_and_the_vjob_goes_on_from_there(world: World) -> 
     ticks(world)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.state, vjob.losses, vjob.script_started, vjob.taking_back) == (S.SLEEPING, 0, True, 0)
-    assert world.context.ledger.asides() == []
+    assert world.context.ledger.asides.all() == []
     booted = len([call for call in world.hypervisor.calls if call[0] == "boot"])
     world.hypervisor.serials.clear()  # the saves of the later life are no truth any more
     world.ask(job, K.RESUME)
@@ -320,12 +320,12 @@ def test_a_vjob_that_sleeps_can_go_back_and_forth_between_its_states(world: Worl
     world.until(job, S.SLEEPING)
     service(world).take_back(ROOT, 1)
     world.until(job, S.SLEEPING)
-    [later] = world.context.ledger.asides()
+    [later] = world.context.ledger.asides.all()
     assert later.losses == 1
     service(world).take_back(ROOT, later.id)
     world.until(job, S.SLEEPING)
     assert world.context.ledger.vjob(job).losses == 1
-    [again] = world.context.ledger.asides()
+    [again] = world.context.ledger.asides.all()
     assert again.losses == 0
 
 
@@ -334,7 +334,7 @@ def test_the_address_of_another_vm_is_not_taken_back(world: World) -> None:
     mend(world)
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
-    [aside] = world.context.ledger.asides()
+    [aside] = world.context.ledger.asides.all()
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     with pytest.raises(RefusedError, match=aside.vms[0].address):
         service(world).take_back(OWNER, 1)
@@ -346,11 +346,11 @@ def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_a
     mend(world)
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
-    [aside] = world.context.ledger.asides()
+    [aside] = world.context.ledger.asides.all()
     service(world).take_back(OWNER, 1)  # what it is about to end still has the address
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     world.until(job, S.RUNNING)
-    assert [each.id for each in world.context.ledger.asides()] == [1]
+    assert [each.id for each in world.context.ledger.asides.all()] == [1]
     assert len(events(world, "not-taken-back")) == 1
     assert world.context.ledger.vjob(job).taking_back == 0
 
@@ -360,7 +360,7 @@ def test_dropped_states_are_gone(world: World) -> None:
     with pytest.raises(ForbiddenError):
         service(world).drop_aside(STRANGER, 1)
     service(world).drop_aside(OWNER, 1)
-    assert world.context.ledger.asides() == []
+    assert world.context.ledger.asides.all() == []
     assert states(world) == set()
     assert world.state(job) is S.RUNNING
 
@@ -375,7 +375,7 @@ def test_states_go_when_their_job_ends(world: World, waits: bool) -> None:
         assert world.state(job) in (S.WAITING, S.STARTING)
     world.rms.cancel(job)
     world.until(job, S.TERMINATED)
-    assert world.context.ledger.asides() == []
+    assert world.context.ledger.asides.all() == []
     assert world.leftovers() == []
 
 
@@ -391,7 +391,7 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     world.alive(world.cycle.run)
 
     def asides() -> list[Aside]:
-        return [] if world.life.dead else world.context.ledger.asides()
+        return [] if world.life.dead else world.context.ledger.asides.all()
 
     while not any(aside.complete for aside in asides()):
         if not world.life.dead and world.cycle.seen is not None and world.state(job) is S.SLEEPING:
@@ -400,7 +400,7 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1
     mend(world)
-    while world.life.dead or world.context.ledger.asides():
+    while world.life.dead or world.context.ledger.asides.all():
         if not world.life.dead and world.state(job) is S.RUNNING and job not in world.executor.busy():
             world.alive(lambda: service(world).take_back(ROOT, 1))
         world.tick()

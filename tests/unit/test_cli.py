@@ -184,7 +184,7 @@ def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
 
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help_with_examples_that_parse(site: Path, name: str) -> None:
-    text = run(site, name, "--help").stdout
+    text = run(site, name, "--help").stdout.replace("\\\n", "")
     examples = re.findall(rf"^  (?:sudo )?rmsplugin ({name}.*)$", text, re.MULTILINE)
     assert examples, text
     for example in examples:

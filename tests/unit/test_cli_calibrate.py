@@ -166,7 +166,7 @@ def test_what_is_no_ledger_of_this_release_is_refused(
     assert not captured.out
 
 
-@pytest.mark.parametrize("text", ["yesterday", "7", "7w", "2026-13-01", "9999-01-01", "999999d", "-1d"])
+@pytest.mark.parametrize("text", ["last week", "7", "7w", "2026-13-01", "9999-01-01", "999999d", "-1d"])
 def test_a_time_that_is_none_is_refused(site: Site, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(site, f"--since={text}")
@@ -185,3 +185,6 @@ def test_a_day_is_one_of_this_hosts_time_zone(
         monkeypatch.undo()
         time.tzset()
     assert json.loads(capsys.readouterr().out)["since"] == 22 * 3600
+    assert run(site, "--least", "1", "--json") == 0
+    [suspend] = [each for each in json.loads(capsys.readouterr().out)["actions"] if each["count"]]
+    assert (suspend["fitted"], suspend["fitted_error_s"]) == (True, 0.0)

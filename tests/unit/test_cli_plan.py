@@ -537,7 +537,7 @@ def test_closed_streams_are_status_1_or_2_and_one_line(command: str) -> None:
         said.append((done.returncode, done.stderr))
     assert said == [
         (1, "rmsplugin: standard output is closed\n"),
-        (2, f"rmsplugin {command}: -: standard input is closed\n"),
+        (2, f"rmsplugin {command}: standard input: is closed\n"),
     ]
 
 

@@ -78,3 +78,25 @@ def test_what_is_ahead_of_a_vjob_is_what_would_be_packed_before_it(seed: int) ->
         packed = places.pack(before)
         assert packed is not None
         assert room.ahead_of(vjob).placement == packed.placement
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_room_that_gives_some_of_the_pinned_up_is_as_one_packed_without_them(seed: int) -> None:
+    vjobs = queue(seed)
+    places = site(vjobs, pinned=6)
+    everybody = places.pack(vjob for vjob in vjobs if vjob.name in places.pinned)
+    assert everybody is not None
+    before = [everybody.free_for(each) for each in vjobs]
+    item = next(vjob for vjob in vjobs if vjob.name not in places.pinned)
+    for optional in ({vjobs[4].name}, {vjobs[8].name, vjobs[12].name}):
+        found = everybody.insert(item, optional)
+        fewer = places.with_pinned({name: nodes for name, nodes in places.pinned.items() if name not in optional})
+        staying = [vjob for vjob in vjobs if vjob.name in fewer.pinned]
+        assert found is not None
+        packed = [each for each in vjobs if each.name in optional and each not in found[1]]
+        anew = fewer.pack([*staying, item, *packed])
+        assert anew is not None
+        assert found[0].placement == anew.placement
+        assert [found[0].free_for(each) for each in vjobs] == [anew.free_for(each) for each in vjobs]
+    assert [everybody.free_for(each) for each in vjobs] == before
+    assert everybody.members == [vjob for vjob in vjobs if vjob.name in places.pinned]

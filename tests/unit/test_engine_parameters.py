@@ -13,7 +13,7 @@ from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDura
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.engine.parameters import proposal_parameters, proposer_limits
 from rmsplugin.model.durations import DEFAULTS
-from rmsplugin.planning.order.makespan import Duration, Durations
+from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.target.placement import Objective
 from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters

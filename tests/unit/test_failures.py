@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.engine.failures import node_rest_s, pause_s
+from rmsplugin.assessment.back_off import pause_s
+from rmsplugin.engine.failures import node_rest_s
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import VJobRow
 from rmsplugin.engine.task import combined, sentence_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import io
 import json
 import os
 import subprocess
@@ -462,14 +461,13 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     assert done.stdout == "secret: Permission denied\n"
 
 
-def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        buffer = io.BytesIO(gzip.compress(json.dumps(GOOD).encode()))
-
-    monkeypatch.setattr(sys, "stdin", Stdin)
-    assert read("-") == parse(json.dumps(GOOD), "f")
-    with pytest.raises(InstanceError, match=r"^standard input: is empty$"):
-        read("-")
+def test_standard_input_is_a_dash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zipped").write_bytes(gzip.compress(json.dumps(GOOD).encode()))
+    with (tmp_path / "zipped").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read("-") == parse(json.dumps(GOOD), "f")
+        with pytest.raises(InstanceError, match=r"^standard input: is empty$"):
+            read("-")
 
 
 def test_a_large_file_is_read_in_little_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ ALLOWED = {
     "assessment": {"model"},
     "calibration": {"model"},
     "workload": {"model"},
-    "simulation": {"model", "workload"},
+    "simulation": {"model", "workload", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing", "latency"},
     "adapters": {"model", "settings"},
@@ -29,6 +29,7 @@ ALLOWED = {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
         *("adapters", "settings", "client", "calibration", "latency"),
     },
+    "report": {"model", "workload", "simulation", "engine", "adapters"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {
@@ -37,11 +38,13 @@ ALLOWED = {
         "client",
         "decision",
         "engine",
+        "input_file",
         "instance",
         "model",
         "packing",
         "planning",
         "proposing",
+        "report",
         "settings",
         "simulation",
         "workload",
@@ -49,7 +52,8 @@ ALLOWED = {
     "client": {"adapters"},
     "hook": {"client", "room_hook"},
     "room_hook": {"client"},
-    "instance": {"model"},
+    "instance": {"model", "input_file"},
+    "input_file": set(),
     "settings": {"model"},
     "latency": set(),
     "errors": set(),
@@ -101,6 +105,7 @@ INSTALLED = {
     "lxml",
     "ortools",
     "paramiko",
+    "plotext",
     "pycdlib",
     "pydantic",
     "pyslurm",
@@ -111,7 +116,8 @@ INSTALLED = {
 
 
 #: Of these modules, names that are values: a duration is no clock.
-PURE_NAMES = {"datetime.timedelta"}
+#: Chance that comes from a seed is none.
+PURE_NAMES = {"datetime.timedelta", "random.Random"}
 
 
 def modules() -> list[Path]:

@@ -71,7 +71,7 @@ def test_a_vjob_is_told_which_room_ended_its_vm(served: Served) -> None:
         ("12", "vjob12-0", "n1", "room 7 on n1 ended vjob12-0"),
         ("", "vjob99-0", "n1", "room 7 on n1 ended vjob99-0"),
     ]
-    [report] = served.ledger.room_reports([7])
+    [report] = served.ledger.room_reports.of([7])
     assert (report.problem, report.ended) == ("vjob99-0 could not be ended", ("vjob12-0", "vjob99-0"))
 
 
@@ -551,7 +551,7 @@ def test_only_operators_confirm(served: Served) -> None:
 
 def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> None:
     served.add_vjob(12, ME, S.RUNNING)
-    aside = served.ledger.open_aside(served.ledger.vjob(12), "lost: a damaged state")
+    aside = served.ledger.asides.open(served.ledger.vjob(12), served.ledger.vms(12), "lost: a damaged state")
     status, answer = served.ask("GET", "/v1/states")
     assert (status, [(each["number"], each["vjob"], each["reason"]) for each in answer["states"]]) == (
         200,
@@ -560,7 +560,7 @@ def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> No
     assert "SECRET" not in json.dumps(answer)
     path = f"/v1/states/{aside.id}"
     assert served.ask("POST", f"{path}/drop")[0] == 409, "the restart is not done with them"
-    served.ledger.close_asides(12)
+    served.ledger.asides.close(12)
     assert served.ask("POST", f"{path}/take-back")[0] == 409, "there was no saved state"
     assert served.ask("POST", f"{path}/drop") == (200, {"ok": True})
     assert served.ask("POST", f"{path}/drop")[0] == 404
@@ -570,9 +570,9 @@ def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> No
 def test_only_a_store_that_is_known_is_renewed(served: Served) -> None:
     assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 404
     assert served.ask("POST", "/v1/new-store", {"store": "../x"})[0] == 400
-    served.ledger.set_store("n1", "f" * 32)
+    served.ledger.markers.set("n1", "f" * 32)
     assert served.ask("POST", "/v1/new-store", {"store": "n1"})[0] == 200
-    assert served.ledger.store("n1") == ""
+    assert served.ledger.markers.of("n1") == ""
 
 
 # --- nodes that are gone ---

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.steps import PlannedStep, UnsuitableError, steps_of
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
@@ -15,6 +14,7 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
+from rmsplugin.proposing.steps import PlannedStep, UnsuitableError, steps_of
 
 K = OperationKind
 WHOLE = Resources(1, 1024)

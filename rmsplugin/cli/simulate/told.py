@@ -1,21 +1,20 @@
-"""Told: the answer of `rmsplugin simulate` as JSON, as a person reads it, and as a line for each job."""
+"""Told: the answer of `rmsplugin simulate` as JSON, as a person reads it, and as a line for each job or event."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.cli.simulate.simulated import Input, Simulated
 from rmsplugin.cli.table import Field, duration, plain_table, text_of
-from rmsplugin.simulation.capacity import Cluster
-from rmsplugin.simulation.metrics import Distribution, Metrics
-from rmsplugin.workload.faults import SUMMARIES, Faults
-from rmsplugin.workload.jobs import Job, Workload
-
-#: So many lines that are not simulated are named on standard error.
-NAMED = 10
+from rmsplugin.model.wording import counted
+from rmsplugin.simulation.metrics import Distribution
+from rmsplugin.simulation.outcome import events_of
 
 CSV_TITLES = "job_id,submit,start,end,processors,estimate"
+SWITCH_TITLES = "asleep,suspends,migrations"
 
 _METRICS = (
     Field("metric", "what was measured", text_of("metric")),
@@ -23,69 +22,100 @@ _METRICS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A workload on a cluster under a policy, and what was measured."""
-
-    workload: Workload
-    cluster: Cluster
-    policy: str
-    jobs: Sequence[Job]  # those that fit on the cluster
-    started: Sequence[float]  # seconds, by job
-    metrics: Metrics
-    seconds: dict[str, float]  # what it took, by what was done
-
-
 def document(simulated: Simulated) -> dict[str, Any]:
     """The summary as JSON."""
-    workload, faults = simulated.workload, simulated.workload.faults
+    given = simulated.input
+    return {
+        **measured(simulated),
+        "trace": trace(given),
+        "seconds": {"reading": round(given.reading_s, 3), "simulation": round(simulated.simulation_s, 3)},
+    }
+
+
+def trace(given: Input) -> dict[str, Any]:
+    """What was read, and what of it was not simulated."""
+    workload, faults = given.workload, given.workload.faults
+    return {
+        "lines": workload.lines,
+        "header": {key: "\n".join(values) for key, values in workload.header.items()},
+        "partial_executions": workload.partial,
+        "with_further_fields": workload.extended,
+        "without_requested_time": workload.unestimated,
+        "not_simulated": len(faults),
+        "reasons": {code.value: count for code, count in faults.counts.most_common()},
+        "named": [{"line": fault.line, "reason": fault.code, "message": fault.message} for fault in faults],
+    }
+
+
+def measured(simulated: Simulated) -> dict[str, Any]:
+    """What a policy was worth on the cluster."""
     return {
         "policy": simulated.policy,
-        "cluster": asdict(simulated.cluster),
+        "cluster": asdict(simulated.input.cluster),
         **asdict(simulated.metrics),
-        "context_switches": {"suspend": 0, "resume": 0, "migrate": 0},  # fcfs and easy have none
-        "trace": {
-            "lines": workload.lines,
-            "header": {key: "\n".join(values) for key, values in workload.header.items()},
-            "partial_executions": workload.partial,
-            "with_further_fields": workload.extended,
-            "without_requested_time": workload.unestimated,
-            "not_simulated": len(faults),
-            "reasons": {code.value: count for code, count in faults.counts.most_common()},
-            "named": [{"line": fault.line, "reason": fault.code, "message": fault.message} for fault in faults],
-        },
-        "seconds": {name: round(value, 3) for name, value in simulated.seconds.items()},
+        "context_switches": switches(simulated),
+    }
+
+
+def switches(simulated: Simulated) -> dict[str, Any]:
+    """Actions on VMs by kind, the remote ones of the resumes, and what the context switches cost and took."""
+    replayed = simulated.replayed
+    if replayed is None or not simulated.switches:  # fcfs and easy have none
+        return {"suspend": 0, "resume": 0, "migrate": 0}
+    actions = replayed.actions()
+    real = [each for each in replayed.switches if not each.is_start_only]
+    return {
+        "suspend": actions["suspend"],
+        "resume": actions["resume"] + actions["remote_resume"],
+        "migrate": actions["migrate"],
+        "remote_resumes": actions["remote_resume"],
+        "run": actions["run"],
+        "switches": len(real),
+        "cost_mib": sum(each.cost_mib for each in real),
+        "mean_duration_s": round(sum(each.end_s - each.begin_s for each in real) / len(real), 3) if real else 0.0,
+        "failed_steps": sum(each.failed for each in replayed.switches),
+        "decisions": replayed.decisions,
+        "faults": dict(replayed.faults),
     }
 
 
 def csv_text(simulated: Simulated) -> str:
     """A line for each job, in the order of the queue; times as in the trace."""
+    if simulated.switches:
+        rows = [
+            f"{run.job.job_id},{run.job.submit_s},{run.start_s:.15g},{run.end_s:.15g},{run.job.processors},"
+            f"{run.job.estimate_s},{run.asleep_s:.15g},{run.suspends},{sum(len(move.moves) for move in run.moves)}"
+            for run in simulated.outcome.jobs
+        ]
+        return "\n".join([f"{CSV_TITLES},{SWITCH_TITLES}", *rows, ""])
     rows = [
         f"{job_id},{submit_s},{start_s},{start_s + run_s},{processors},{estimate_s}"
-        for (job_id, submit_s, run_s, processors, estimate_s, _, _), start_s in zip(
-            simulated.jobs, simulated.started, strict=True
+        for (job_id, submit_s, run_s, processors, estimate_s, *_), start_s in zip(
+            simulated.input.jobs, simulated.started, strict=True
         )
     ]
     return "\n".join([CSV_TITLES, *rows, ""])
 
 
-def faulty_lines(file: str, lines: int, faults: Faults) -> Iterator[str]:
-    """The first lines of a trace that are not simulated, and how many there are for each reason."""
-    yield from (f"{file}:{fault.line}: {fault.message}" for fault, _ in zip(faults, range(NAMED), strict=False))
-    if faults:
-        reasons = "; ".join(f"{count} {SUMMARIES[code]}" for code, count in faults.counts.most_common())
-        yield f"{file}: {len(faults)} of {lines} lines are not simulated: {reasons}"
+def events_text(simulated: Simulated) -> str:
+    """A line of JSON for each event, in the order of time."""
+    lines = []
+    for event in events_of(simulated.outcome):
+        told: dict[str, Any] = {"time": event.time_s, "event": event.event, "job": event.job_id}
+        lines.append(json.dumps(told | ({"nodes": event.nodes} if event.nodes else {})))
+    return "\n".join([*lines, ""])
 
 
 def text_lines(simulated: Simulated) -> Iterator[str]:
     """What a person reads."""
-    metrics, cluster, workload = simulated.metrics, simulated.cluster, simulated.workload
-    cpus = _counted(cluster.cpus_per_node, "CPU")
+    metrics, cluster, workload = simulated.metrics, simulated.input.cluster, simulated.input.workload
+    cpus = counted(cluster.cpus_per_node, "CPU")
     memory = "" if cluster.memory_per_node_mib is None else f" and {cluster.memory_per_node_mib} MiB"
-    where = f"{_counted(cluster.nodes, 'node')} of {cpus}{memory}"
+    where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}"
     yield (
-        f"{_counted(metrics.jobs, 'job')} under {simulated.policy} on {where}: "
-        f"makespan {duration(metrics.makespan_s)}, utilisation {100 * metrics.utilisation:.1f} %, no context switches."
+        f"{counted(metrics.jobs, 'job')} under {simulated.policy} on {where}: "
+        f"makespan {duration(metrics.makespan_s)}, utilisation {100 * metrics.utilisation:.1f} %, "
+        f"{_switched(simulated)}."
     )
     yield ""
     yield from plain_table(_METRICS).lines(
@@ -103,9 +133,17 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     yield from (f"{note}: {count}" for count, note in notes if count)
 
 
+def _switched(simulated: Simulated) -> str:
+    if not simulated.switches:
+        return "no context switches"
+    found = switches(simulated)
+    return (
+        f"{found['switches']} context {'switch' if found['switches'] == 1 else 'switches'} with "
+        f"{counted(found['suspend'], 'suspend')}, "
+        f"{counted(found['resume'], 'resume')} ({found['remote_resumes']} remote) and "
+        f"{counted(found['migrate'], 'migration')} of VMs"
+    )
+
+
 def _row(metric: str, values: Distribution, shown: Any) -> dict[str, str]:
     return {"metric": metric, **{name: shown(value) for name, value in asdict(values).items()}}
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -26,12 +26,12 @@ def put_aside(task: Task) -> None:
     sealed = [vm for vm in task.vms() if vm.image_blake2b]
     if not sealed:
         return
-    aside = context.ledger.open_aside(task.vjob(), task.operation.arguments["reason"])
+    aside = context.ledger.asides.open(task.vjob(), task.vms(), task.operation.arguments["reason"])
     found = sum(_put_aside(task, aside, vm) for vm in sealed)
     if found:
         task.event("put-aside", f"{found} saved states were put aside as number {aside.id}: see `rmsplugin states`")
     else:
-        context.ledger.drop_aside(aside.id)
+        context.ledger.asides.drop(aside.id)
 
 
 def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
@@ -64,7 +64,7 @@ def drop_aside(context: Context, aside: Aside) -> None:
 
         _at_state(context, vm, drop)
         _at_disk(context, vm, drop)
-    context.ledger.drop_aside(aside.id)
+    context.ledger.asides.drop(aside.id)
 
 
 def give_back(context: Context, aside: Aside) -> None:

@@ -32,7 +32,7 @@ def restart(task: Task) -> None:
 def _begin_again(task: Task) -> None:
     context, vjob = task.context, task.vjob()
     with context.ledger.transaction():
-        context.ledger.close_asides(task.job_id)
+        context.ledger.asides.close(task.job_id)
         context.ledger.checkpoints.retire(task.job_id)
         context.ledger.set_vms(task.job_id, [])
         context.ledger.transition(
@@ -67,13 +67,13 @@ def _take_back(task: Task, number: int) -> None:
     meanwhile, the states of that are put aside in turn.
     """
     context, ledger = task.context, task.context.ledger
-    aside = ledger.aside(number)
+    aside = ledger.asides.numbered(number)
     if {vm.uuid for vm in task.vms()} != {vm.uuid for vm in aside.vms}:
         _clear(task)
         try:
             with ledger.transaction():
                 require_addresses(context, aside)
-                ledger.close_asides(task.job_id)
+                ledger.asides.close(task.job_id)
                 ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
         except RefusedError as error:  # they were free when it began; the states stay where they are
             task.event("not-taken-back", str(error))
@@ -81,7 +81,7 @@ def _take_back(task: Task, number: int) -> None:
             return
     give_back(context, aside)
     with ledger.transaction():
-        ledger.drop_aside(number)
+        ledger.asides.drop(number)
         ledger.checkpoints.retire(task.job_id)  # of a run that is thrown away
         ledger.transition(
             task.job_id,

@@ -14,7 +14,7 @@ def stop(task: Task) -> None:
     """Bring a vjob from *stopping* to *terminated*."""
     remove_all(task)
     ledger = task.context.ledger
-    for aside in ledger.asides(task.job_id):
+    for aside in ledger.asides.of_vjob(task.job_id):
         drop_aside(task.context, aside)
     ledger.checkpoints.retire(task.job_id)
     drop_old(task.context, task.job_id)

@@ -1,0 +1,12 @@
+"""Back-off: how long the next attempt at something waits that failed, longer each time."""
+
+from __future__ import annotations
+
+#: The first pause, doubled with each failure, and the longest.
+_FIRST_S = 1.0
+MOST_S = 300.0
+
+
+def pause_s(failures: int, most_s: float = MOST_S) -> float:
+    """How long after that many failures in a row (from 1) the next attempt waits."""
+    return float(min(most_s, _FIRST_S * 2 ** min(failures - 1, 30)))

@@ -1,0 +1,183 @@
+"""Comparing: the command that replays one workload under several policies, and shows them side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.bar import Show, bar
+from rmsplugin.cli.simulate.options import COUNTING, POLICIES, SWITCHING, add_options, refuse_misuse, refuse_page
+from rmsplugin.cli.simulating import warn
+from rmsplugin.cli.table import Field, Row, duration, plain_table, printable, text_of
+
+if TYPE_CHECKING:
+    from rmsplugin.cli.simulate.simulated import Input, Simulated
+
+#: rjsp-exact differs from rjsp only where packing is tight, and takes long.
+_DEFAULT = ("fcfs", "easy", "easy-preempt", "rjsp", "mixed")
+
+
+def _value(*keys: str, shown: Callable[[Any], str] = str) -> Callable[[Row], str]:
+    """The text of a value deep in a row."""
+
+    def text(row: Row) -> str:
+        found: Any = row
+        for key in keys:
+            found = found[key]
+        return shown(found)
+
+    return text
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f} %"
+
+
+_FIELDS = (
+    Field("policy", "who runs", text_of("policy")),
+    Field("makespan", "from the first submission to the last end", _value("makespan_s", shown=duration), right=True),
+    Field("util", "utilisation of all CPUs over the makespan", _value("utilisation", shown=_percent), right=True),
+    *(
+        Field(title, words, _value(key, column, shown=shown), right=True)
+        for key, shown, columns in (
+            ("wait_s", duration, (("wait", "mean wait"), ("wait-p95", "95 of 100 jobs waited no longer"))),
+            ("completion_s", duration, (("completion", "mean completion"), ("compl-p95", "its 95th percentile"))),
+            ("bounded_slowdown", "{:.2f}".format, (("slowdown", "mean bounded slowdown"),)),
+        )
+        for (title, words), column in zip(columns, ("mean", "p95"), strict=False)
+    ),
+    *(
+        Field(f"{kind}s", f"{kind}s of VMs", _value("context_switches", kind), right=True)
+        for kind in ("suspend", "resume", "migrate")
+    ),
+)
+
+_CSV = (
+    *("policy", "jobs", "makespan_s", "utilisation"),
+    *(
+        f"{name}_{part}"
+        for name in ("wait_s", "completion_s", "bounded_slowdown")
+        for part in ("mean", "p50", "p95", "p99")
+    ),
+    *("suspend", "resume", "migrate"),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add compare to the command line."""
+    parser = options.add_command(
+        commands,
+        "compare",
+        "replay a trace of jobs under several policies, and show them side by side",
+        _compare,
+        """
+        As simulate, for each policy; see there for the workload, the policies and the rules. A table has a line for
+        each policy: makespan, utilisation, mean and 95th percentile of wait and completion, mean bounded slowdown, and
+        how often VMs were suspended, resumed and migrated. --csv and --json have all percentiles. Policies are replayed
+        side by side in processes of their own, as many as there are CPUs. --html is a page as that of `rmsplugin
+        report`, of at most 50,000 jobs: completions under all policies, job by job and as distributions; nodes,
+        context switches and the jobs' own times are those of the last policy in the list.
+
+        examples:
+          rmsplugin compare --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096
+          rmsplugin compare --ledger ledger.sqlite --nodes 8 --cpus-per-node 16 --memory-per-node 60000
+          rmsplugin compare --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policies fcfs,easy --csv
+          rmsplugin compare --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096 \\
+            --policies fcfs,easy,rjsp --html compared.html
+        """,
+    )
+    add_options(parser)
+    parser.add_argument(
+        "--policies",
+        metavar="LIST",
+        type=_policies,
+        default=_DEFAULT,
+        help=f"of {', '.join(POLICIES)}, with commas between them (default: {','.join(_DEFAULT)})",
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=options.workers, help="replay so many policies at a time (default: one a CPU)"
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--json", action="store_true", help="all of it as JSON")
+    kind.add_argument("--csv", action="store_true", help="a line of comma-separated values for each policy")
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page for a browser, which needs no network (rmsplugin[html]): the last policy beside the others",
+    )
+    parser.set_defaults(refuse=parser.error)
+
+
+def _policies(text: str) -> tuple[str, ...]:
+    found = tuple(text.split(","))
+    for name in found:
+        if name not in POLICIES:
+            raise argparse.ArgumentTypeError(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError("a policy is there twice")
+    return found
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from rmsplugin.cli.simulate import told
+    from rmsplugin.cli.simulate.page import PageFile
+    from rmsplugin.cli.simulate.simulated import read_input
+
+    refuse_misuse(arguments, arguments.policies)
+    refuse_page(arguments)
+    # Before anything is computed: nobody waits for a page that cannot be written.
+    page = PageFile(arguments.html) if arguments.html is not None else None
+    with bar() as show:
+        given = read_input(arguments, show)
+        if page is not None:
+            page.require_room(given)
+        found = _side_by_side(arguments, given, show)
+        if page is not None:
+            page.write_comparison(found)
+    warn(arguments, given)
+    rows = [told.measured(simulated) for simulated in found]
+    if arguments.json:
+        print(json.dumps({"policies": rows, "trace": told.trace(given)}, indent=1, allow_nan=False))
+    elif arguments.csv:
+        print("\n".join([",".join(_CSV), *(",".join(map(str, _flat(row))) for row in rows)]))
+    else:
+        for line in plain_table(_FIELDS).lines(rows):
+            print(printable(line))
+    return 0
+
+
+def _flat(row: Row) -> list[object]:
+    values = {**row, **row["context_switches"]}
+    for name in ("wait_s", "completion_s", "bounded_slowdown"):
+        values |= {f"{name}_{part}": value for part, value in row[name].items()}
+    return [values[name] for name in _CSV]
+
+
+def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Sequence[Simulated]:
+    """Each policy; those that take long in processes of their own."""
+    from rmsplugin.cli.simulate.simulated import simulate
+
+    slow = [policy for policy in arguments.policies if policy in SWITCHING]
+    processes = min(arguments.processes or len(os.sched_getaffinity(0)), len(slow))
+    found: dict[str, Simulated] = {}
+    if processes > 1:
+        plain = argparse.Namespace(**{key: value for key, value in vars(arguments).items() if not callable(value)})
+        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+            futures = {policy: pool.submit(simulate, plain, given, policy, _quiet) for policy in slow}
+            for number, (policy, future) in enumerate(futures.items()):
+                show(f"simulating {policy}", number / len(slow))
+                found[policy] = future.result()
+    for policy in arguments.policies:
+        if policy in COUNTING or policy not in found:
+            found[policy] = simulate(arguments, given, policy, show)
+    return [found[policy] for policy in arguments.policies]
+
+
+def _quiet(doing: str, part: float) -> None:
+    """Another process shows how far all of it is."""

@@ -1,0 +1,74 @@
+"""Page: the file of --html, and what is to be known of the schedules that it shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from rmsplugin.cli.output_file import OutputFile
+from rmsplugin.cli.simulate.options import COUNTING
+from rmsplugin.cli.simulate.simulated import Input, Simulated
+from rmsplugin.model.wording import counted
+from rmsplugin.report import schedules
+from rmsplugin.report.document import Kind, Note
+from rmsplugin.report.page.html import check_size, library, page_text
+from rmsplugin.report.placing import placed
+
+
+class PageFile:
+    """Where a page is to be written.
+
+    Raises:
+        RefusedError: it cannot be written there.
+        ReportError: what pages need is not installed.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Nothing is written yet."""
+        library()
+        self._output = OutputFile("--html", name)
+
+    def require_room(self, given: Input) -> None:
+        """Raise ReportError for more jobs than a page can show."""
+        check_size(len(given.jobs), "simulate a part of the trace")
+
+    def write_simulation(self, simulated: Simulated, beside: Sequence[Simulated]) -> None:
+        """The page of one policy, beside others for comparison. Raises RefusedError."""
+        self._write("simulation", simulated, beside)
+
+    def write_comparison(self, found: Sequence[Simulated]) -> None:
+        """The page of several policies, which tells of the last one. Raises RefusedError."""
+        *others, own = found
+        self._write("comparison", own, others)
+
+    def _write(self, kind: Kind, own: Simulated, others: Sequence[Simulated]) -> None:
+        cluster = own.input.cluster
+        outcome = own.outcome if own.replayed is not None else placed(own.outcome, cluster)
+        shown = schedules.Schedules(cluster, outcome, [other.outcome for other in others])
+        told = schedules.document(kind, shown, _notes(kind, own, others), made=round(time.time(), 1))
+        self._output.write(page_text(told))
+
+
+def _notes(kind: Kind, own: Simulated, others: Sequence[Simulated]) -> Iterator[Note]:
+    workload = own.input.workload
+    faults = workload.faults
+    if faults:
+        of = f"{len(faults)} of {counted(workload.lines, 'line')} of the trace"
+        yield Note("not-simulated", len(faults), f"{of} are not simulated: {faults.reasons}")
+    if workload.unestimated:
+        jobs = counted(workload.unestimated, "job")
+        yield Note(
+            "no-limit", workload.unestimated, f"the run time of {jobs} stands for the limit, which the trace has not"
+        )
+    if own.replayed is None:
+        words = (
+            "counts processors: it leaves open on which nodes VMs run, and they are shown on the first that are free"
+        )
+        yield Note("counted", len(own.input.jobs), f"{own.policy} {words}")
+    at_once = [each.policy for each in (own, *others) if each.policy in COUNTING]
+    if own.switches and not others and kind == "simulation":
+        words = "memory is short, and VMs need different amounts of it: processors cannot stand for them"
+        yield Note("not-beside", 0, f"fcfs and easy are not shown beside {own.policy}: {words}")
+    if at_once and any(each.switches for each in (own, *others)):
+        words = "start and stop VMs in no time; the other policies wait for VMs to boot, and for those that are stopped"
+        yield Note("at-once", len(own.input.jobs), f"{' and '.join(at_once)} {words}")

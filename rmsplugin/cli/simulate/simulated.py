@@ -1,0 +1,149 @@
+"""Simulated: one workload on a cluster under one policy: what was read, what became of it, and what it was worth."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rmsplugin.cli.bar import Show
+from rmsplugin.cli.simulate import trace_file
+from rmsplugin.cli.simulate.options import COUNTING, cluster_of, read_activity_of, replay_parameters
+from rmsplugin.errors import WorkloadError
+from rmsplugin.input_file import Tell, shown_name
+from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
+from rmsplugin.simulation.metrics import Metrics, measure
+from rmsplugin.simulation.outcome import Outcome, of_schedule
+from rmsplugin.simulation.replay import replay
+from rmsplugin.simulation.short_way import start_times
+from rmsplugin.workload.activity import Activity, cpu_s
+from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
+
+#: So many lines that are not simulated are named on standard error.
+NAMED = 10
+
+
+@dataclass(frozen=True)
+class Input:
+    """What is simulated, whatever the policy: ``jobs`` are those that fit on the cluster."""
+
+    name: str
+    workload: Workload
+    cluster: Cluster
+    jobs: Sequence[Job]
+    activity: Mapping[int, Activity]
+    reading_s: float
+
+    @cached_property
+    def cpu_s(self) -> float | None:
+        """CPU seconds that all jobs use; None: all that they requested, as far as anybody knows."""
+        if not self.activity and all(job.average_cpu_s is None for job in self.jobs):
+            return None
+        cluster = self.cluster
+        return sum(cpu_s(cluster.activity_of(job, self.activity), cluster.vms_of(job)) for job in self.jobs)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What became of it under a policy; ``replayed`` is None where processors were only counted."""
+
+    input: Input
+    policy: str
+    started: Sequence[float]  # seconds, by job
+    metrics: Metrics
+    replayed: Outcome | None
+    simulation_s: float
+
+    @property
+    def switches(self) -> bool:
+        """Whether the policy may suspend and move VMs."""
+        return self.policy not in COUNTING
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """Each job with its intervals."""
+        return self.replayed or of_schedule(self.policy, self.input.jobs, self.started)
+
+
+def read_input(arguments: argparse.Namespace, show: Show) -> Input:
+    """Read the trace, and leave out what does not fit on the cluster.
+
+    Raises:
+        WorkloadError: the trace cannot be read, or has no job that can be simulated.
+    """
+    began = time.perf_counter()
+    name, cluster = shown_name(arguments.ledger or arguments.workload), cluster_of(arguments)
+    show(f"reading {name}", 0.0)
+    workload, observed = _read(arguments, lambda part: show(f"reading {name}", part))
+    jobs = fitting(workload.jobs, cluster, workload.faults)
+    if not jobs:
+        faults = "\n".join(faulty_lines(name, workload))
+        raise WorkloadError(f"{name}: has no job" + (f" that can be simulated\n{faults}" if faults else ""))
+    if cluster.memory_per_node_mib is None and len({cluster.vcpus_of(job) for job in jobs}) > 1:
+        raise WorkloadError(f"{name}: has VMs with different numbers of CPUs: --memory-per-node is needed")
+    activity = {**observed, **read_activity_of(arguments, jobs, cluster)}
+    if activity:  # a job runs for as long as what it does takes
+        jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
+    return Input(name, workload, cluster, jobs, activity, time.perf_counter() - began)
+
+
+def _read(arguments: argparse.Namespace, tell: Tell) -> tuple[Workload, Mapping[int, Activity]]:
+    """The workload, and what its jobs were seen to do."""
+    if arguments.ledger is not None:
+        from rmsplugin.cli.simulate import ledger_history
+
+        return ledger_history.read(arguments)
+    unit = MemoryUnit(arguments.trace_memory or MemoryUnit.KIB_PER_PROCESSOR)
+    return trace_file.read(arguments.workload, tell, memory_unit=unit), {}
+
+
+def _lasting(job: Job, activity: Activity | None) -> Job:
+    return job._replace(run_s=sum(phase.work_s for phase in activity)) if activity else job
+
+
+def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Show) -> Simulated:
+    """Replay and measure.
+
+    Raises:
+        WorkloadError: the file with the durations cannot be read, or has something wrong in it.
+    """
+    began = time.perf_counter()
+    jobs, cluster, doing = given.jobs, given.cluster, f"simulating {len(given.jobs)} jobs"
+
+    def tell(submitted: int) -> None:
+        show(doing, submitted / len(jobs))
+
+    vms = interchangeable(jobs, cluster) if policy in COUNTING else None
+    if vms is not None:
+        equal = all(cluster.vcpus_of(job) == 1 for job in jobs)
+        sized = jobs if equal else [job._replace(processors=cluster.vms_of(job)) for job in jobs]
+        started = start_times(sized, vms, backfill=policy == "easy", tell=tell)
+        metrics = measure(jobs, started, cluster.cpus, cpu_s=given.cpu_s)
+        return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
+    outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity), tell)
+    # Where nothing takes time, times are those of the trace: whole numbers stay whole.
+    started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
+    metrics = measure(jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
+    return Simulated(given, policy, started, metrics, outcome, time.perf_counter() - began)
+
+
+def counted_beside(arguments: argparse.Namespace, simulated: Simulated, show: Show) -> list[Simulated]:
+    """The same under fcfs and easy, for a policy that switches, where processors can be counted; else nothing."""
+    given = simulated.input
+    if not simulated.switches or interchangeable(given.jobs, given.cluster) is None:
+        return []
+    return [simulate(arguments, given, policy, show) for policy in COUNTING]
+
+
+def faulty_lines(file: str, workload: Workload) -> list[str]:
+    """The first lines of a trace, or jobs of a ledger, that are not simulated, and how many for each reason."""
+    faults = workload.faults
+    named = zip(faults, range(NAMED), strict=False)
+    found = [f"{file}:{f'{fault.line}:' if fault.line else ''} {fault.message}" for fault, _ in named]
+    if faults:
+        found.append(
+            f"{file}: {len(faults)} of {workload.lines} {workload.records} are not simulated: {faults.reasons}"
+        )
+    return found

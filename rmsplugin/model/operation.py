@@ -1,0 +1,19 @@
+"""Operation: what is done to a vjob as a whole, all its VMs together."""
+
+from __future__ import annotations
+
+import enum
+
+
+class OperationKind(enum.StrEnum):
+    """What is done to a vjob as a whole."""
+
+    START = "start"
+    STOP = "stop"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    MIGRATE = "migrate"
+    CHECKPOINT = "checkpoint"  # its VMs are written to files as they are at one instant, and go on
+    REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
+    RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
+    RELOCATE = "relocate"  # its saved states move to another node's store

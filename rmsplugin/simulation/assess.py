@@ -1,0 +1,98 @@
+"""Assess: from the simulated cluster to what can be decided; the daemon's rules, by ``rmsplugin.assessment``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rmsplugin.assessment.facts import NodeFacts, VJobFacts, VMFacts
+from rmsplugin.assessment.promises import PROMISED, Promise, promises
+from rmsplugin.assessment.settled import Settled, settled
+from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
+from rmsplugin.model.operation import OperationKind
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.steps import PlannedStep
+from rmsplugin.simulation.vjob import SimulatedVJob
+
+#: States in which a vjob gives back what its VMs hold.
+_GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
+_READY = {VJobState.WAITING: OperationKind.START, VJobState.SLEEPING: OperationKind.RESUME}
+
+
+class Assessor:
+    """Assesses one cluster again and again; what has not changed is not made anew."""
+
+    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
+        self._nodes = nodes
+        self._names = frozenset(node.name for node in nodes)
+        self._vms: dict[SimulatedVJob, tuple[VMFacts, ...]] = {}
+
+    def changed(self, vjob: SimulatedVJob) -> None:
+        """Something has changed about the VMs of a vjob."""
+        self._vms.pop(vjob, None)
+
+    def assess(self, queue: Iterable[SimulatedVJob], steps: Iterable[PlannedStep], now: float) -> Settled:
+        """What can be decided about.
+
+        Args:
+            queue: all vjobs that are not terminated, head of the queue first.
+            steps: of context switches under way, those that have not ended.
+            now: the time.
+        """
+        promised = promises(steps)
+        found = []
+        for vjob in queue:
+            if vjob.state is VJobState.WAITING and vjob.rests(OperationKind.START, now):
+                continue
+            found.append(self._facts(vjob, promised, now))
+        return settled(self._nodes, found)
+
+    def _facts(self, vjob: SimulatedVJob, promised: Mapping[str, Promise], now: float) -> VJobFacts:
+        promise = promised.get(vjob.name)
+        runs = vjob.state is VJobState.RUNNING
+        nodes = self._names
+        if runs and (vjob.rests(OperationKind.MIGRATE, now) or not vjob.job.preemptible):
+            nodes = frozenset(vjob.hosts.values())
+        return VJobFacts(
+            name=vjob.name,
+            vms=self._vms_of(vjob, promise),
+            nodes=nodes,
+            unsettled=_unsettled(vjob, promise, now),
+            preemptible=vjob.job.preemptible and not (runs and vjob.rests(OperationKind.SUSPEND, now)),
+            time_limit_s=vjob.job.estimate_s,
+            ran_s=vjob.run_s + (now - vjob.since_s if runs else 0.0),
+            state_s=now - vjob.since_s,
+        )
+
+    def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> tuple[VMFacts, ...]:
+        if promise is not None:
+            return tuple(_vm(vjob, index, promise) for index in range(len(vjob.names)))
+        if vjob not in self._vms:
+            self._vms[vjob] = tuple(_vm(vjob, index, None) for index in range(len(vjob.names)))
+        return self._vms[vjob]
+
+
+def _vm(vjob: SimulatedVJob, index: int, promise: Promise | None) -> VMFacts:
+    name, demand = vjob.names[index], vjob.requested
+    host, image, destination = vjob.hosts.get(name, ""), vjob.images.get(name, ""), vjob.moving.get(name, "")
+    if host and vjob.observed is not None:
+        demand = Resources(vjob.observed.cpus(index), demand.memory_mib)
+    location = running_on(host) if host else sleeping_on(image) if image else WAITING
+    holds = frozenset({host, destination} - {""})
+    gone = vjob.end_s is not None or (promise is None and vjob.state in _GOES)
+    ends = "" if gone else destination or host
+    will_hold = frozenset({ends} - {""}) if gone or promise is None else promise.will_hold(name, ends)
+    return VMFacts(VM(name, demand), location, holds, will_hold)
+
+
+def _unsettled(vjob: SimulatedVJob, promise: Promise | None, now: float) -> str:
+    if vjob.state.is_transitional:
+        return f"is {vjob.state}"
+    if promise is not None:
+        return PROMISED
+    if vjob.end_s is not None:
+        return "its script has ended"
+    if vjob.moving:
+        return "a migration of it has not ended"
+    kind = _READY.get(vjob.state)
+    return "its resume has failed, and is tried again later" if kind and vjob.rests(kind, now) else ""

@@ -1,0 +1,61 @@
+"""Deciding: one cycle of the engine on the simulated cluster: decide, place, order and check, all by the same code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VMState
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import Prepared, prepare
+from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.propose import propose, propose_for
+
+
+class Deciding:
+    """Decides cycle after cycle."""
+
+    def __init__(self, parameters: ProposalParameters) -> None:
+        self._parameters = parameters
+        self._previous: dict[str, str] = {}
+        self.decisions = 0
+        self.faults: Counter[str] = Counter()
+
+    def find(self, source: Configuration) -> Prepared | None:
+        """What is to be done; None if nothing is.
+
+        The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none;
+        but on fewer nodes there may always be room.
+        """
+        self.decisions += 1
+        decision = decide(self._parameters.policy, source, self._parameters.decision)
+        cheapest = self._parameters.objective == "cost"
+        if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
+            return None
+        prepared = prepare(
+            source,
+            replace(self._parameters, previous=self._previous or None),
+            lambda configuration, parameters: self._ask(configuration, parameters, decision),
+        )
+        if prepared.fault:
+            self.faults[prepared.fault] += 1
+        if prepared.proposal is None:
+            return None
+        target = prepared.proposal.target
+        self._previous = {name: at.node for name, at in target.items() if at.state is VMState.RUNNING and at.node}
+        return prepared if prepared.steps else None
+
+    def _ask(
+        self, source: Configuration, parameters: ProposalParameters, decision: Decision | Infeasible
+    ) -> Proposal | NoProposal:
+        if parameters.policy == self._parameters.policy and parameters.heuristic == self._parameters.heuristic:
+            return propose_for(source, decision, parameters)
+        return propose(source, parameters)
+
+
+def _changes(source: Configuration, decision: Decision) -> bool:
+    states = decision.states
+    return any(states[vjob.name] is not source.state(vjob) for vjob in source.vjobs) or bool(source.overloaded())

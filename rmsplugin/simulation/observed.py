@@ -1,0 +1,64 @@
+"""Observed: what a monitor that looks once a cycle knows of the CPU demand of a vjob's VMs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from rmsplugin.decision.cpu_demand import WINDOW_S, CpuDemand, CpuSample
+from rmsplugin.workload.activity import Phase
+
+
+@dataclass(slots=True)
+class Observed:
+    """Demands of the VMs of one vjob; VMs that are always alike are looked at once.
+
+    Attributes:
+        vcpus: of each VM.
+        columns: how many VMs differ: 1 where all are alike.
+        window_s: so long nothing more has to be seen before a demand falls.
+        steady_from_s: what is seen does not change from then on, unless what the VMs do does.
+    """
+
+    vcpus: int
+    columns: int
+    window_s: float = WINDOW_S
+    steady_from_s: float = 0.0
+    demands: list[CpuDemand] = field(default_factory=list)
+    busy_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.anew()
+
+    def anew(self) -> None:
+        """The VMs boot, or resume: nothing is known of them."""
+        self.demands = [CpuDemand.requested(self.vcpus)] * self.columns
+        self.busy_s = [0.0] * self.columns
+
+    def moved(self, vms: Collection[int]) -> None:
+        """VMs, by their indices, have migrated: their counters begin anew, their demand does not."""
+        for column in range(self.columns):
+            if column in vms or self.columns == 1:
+                self.demands[column] = self.demands[column].anew()
+
+    def changes(self, now: float, cycle_s: float) -> None:
+        """What the VMs do has changed: it is seen after a window, and two more looks."""
+        self.steady_from_s = now + self.window_s + 2 * cycle_s
+
+    def count(self, elapsed_s: float, phase: Phase) -> None:
+        """The VMs were busy, or ready for it, for a while."""
+        for column in range(self.columns):
+            self.busy_s[column] += elapsed_s * phase.of(column)
+
+    def look(self, now: float) -> bool:
+        """Take a sample of each VM. Returns whether a demand has changed."""
+        before = [demand.centi_cpus for demand in self.demands]
+        self.demands = [
+            demand.after(CpuSample(now, round(busy_s * 1e9)), self.window_s)
+            for demand, busy_s in zip(self.demands, self.busy_s, strict=True)
+        ]
+        return before != [demand.centi_cpus for demand in self.demands]
+
+    def cpus(self, vm: int) -> float:
+        """The demand of a VM, by its index."""
+        return self.demands[vm if self.columns > 1 else 0].cpus

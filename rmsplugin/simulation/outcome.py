@@ -1,0 +1,235 @@
+"""Outcome: what became of each job of a workload, of the cluster, and which context switches there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.workload.jobs import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A time that a vjob spent in one state.
+
+    Attributes:
+        state: of its life cycle.
+        begin_s: seconds, as in the trace.
+        end_s: the same.
+        nodes: for each VM where it is, or comes to (starting, resuming), at the end; its saved state while it
+            sleeps. None while it waits, and where processors were only counted.
+        failed: what was under way (a start, suspend, resume, stop) failed in the end.
+    """
+
+    state: VJobState
+    begin_s: float
+    end_s: float
+    nodes: tuple[str, ...] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Migrations of VMs of one vjob at a time: by VM index, from where and to where."""
+
+    begin_s: float
+    end_s: float
+    moves: Mapping[int, tuple[str, str]]
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One job.
+
+    Attributes:
+        job: of the workload.
+        vms: how many it has.
+        cpu_s: CPU seconds that they have used together.
+        end_s: when its work was done; its VMs are stopped after that.
+        intervals: without a gap, from its submission on.
+        moves: its migrations, in the order of their beginnings.
+    """
+
+    job: Job
+    vms: int
+    cpu_s: float
+    end_s: float
+    intervals: tuple[Interval, ...]
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def start_s(self) -> float:
+        """When it began to run: its VMs were up for the first time."""
+        return next(each.begin_s for each in self.intervals if each.state is VJobState.RUNNING)
+
+    @property
+    def asleep_s(self) -> float:
+        """How long it was suspended, from the beginning of the suspends to the end of the resumes."""
+        states = (VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING)
+        return sum(each.end_s - each.begin_s for each in self.intervals if each.state in states)
+
+    @property
+    def suspends(self) -> int:
+        """How often it was suspended."""
+        return sum(each.state is VJobState.SUSPENDING and not each.failed for each in self.intervals)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRun:
+    """A cluster-wide context switch.
+
+    Attributes:
+        begin_s: seconds, as in the trace.
+        end_s: when its last step has ended.
+        cost_mib: of its plan.
+        expected_s: how long the plan was expected to take.
+        actions: on VMs, by kind: run, suspend, resume (local ones), remote_resume, migrate.
+        steps: how many there were, each of one vjob, by kind: start, suspend, resume, migrate.
+        failed: how many of them failed, or were skipped because of one that did.
+    """
+
+    begin_s: float
+    end_s: float
+    cost_mib: int
+    expected_s: float
+    actions: Mapping[str, int]
+    steps: Mapping[str, int]
+    failed: int = 0
+
+    @property
+    def is_start_only(self) -> bool:
+        """Whether it only starts vjobs that waited."""
+        return set(self.actions) == {"run"}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """From a time on, until the next one: CPUs that are used, and CPUs demanded by VMs that compute.
+
+    ``crowded_vms`` compute on a node with fewer CPUs than they demand together ("unsatisfied", VEE'09 section 5.3).
+    """
+
+    time_s: float
+    used_cpus: float
+    demanded_cpus: float
+    crowded_vms: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of it.
+
+    Attributes:
+        policy: by which it was decided.
+        jobs: in the order of the queue.
+        switches: in the order of their beginnings; none under policies that switch nothing.
+        usage: over time.
+        decisions: how often was decided.
+        faults: why there was no proposal, or why the checker rejected one, with how often.
+    """
+
+    policy: str
+    jobs: Sequence[JobRun]
+    switches: Sequence[SwitchRun] = ()
+    usage: Sequence[Usage] = ()
+    decisions: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+    def actions(self) -> dict[str, int]:
+        """Actions on VMs that went well, by kind; a resume is local or remote."""
+        found = dict.fromkeys(("run", "suspend", "resume", "remote_resume", "migrate"), 0)
+        kinds = {VJobState.STARTING: "run", VJobState.SUSPENDING: "suspend"}
+        for run in self.jobs:
+            asleep: tuple[str, ...] = ()
+            for each in run.intervals:
+                if each.state is VJobState.SLEEPING:
+                    asleep = each.nodes
+                elif each.failed:
+                    continue
+                elif each.state in kinds:
+                    found[kinds[each.state]] += run.vms
+                elif each.state is VJobState.RESUMING:
+                    local = sum(one == other for one, other in zip(asleep, each.nodes, strict=True))
+                    found["resume"] += local
+                    found["remote_resume"] += run.vms - local
+            found["migrate"] += sum(len(move.moves) for move in run.moves if not move.failed)
+        return found
+
+
+def of_schedule(policy: str, jobs: Sequence[Job], started: Sequence[float]) -> Outcome:
+    """The outcome of a schedule over counted processors: each waits, then runs without a break, on no known node."""
+    runs = []
+    for job, start_s in zip(jobs, started, strict=True):
+        end_s = start_s + job.run_s
+        waits = Interval(VJobState.WAITING, job.submit_s, start_s)
+        runs.append(
+            JobRun(
+                job,
+                job.processors,
+                job.run_s * job.processors,
+                end_s,
+                (waits, Interval(VJobState.RUNNING, start_s, end_s)),
+            )
+        )
+    return Outcome(policy, runs, usage=usage_of(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What began or ended on a vjob at a time."""
+
+    time_s: float
+    event: str  # submit, start, run, suspend, sleep, resume, migrate, migrated, stop, end; with -failed where it did
+    job_id: int
+    nodes: tuple[str, ...] = ()
+
+
+_EVENTS = {
+    VJobState.WAITING: "wait",
+    VJobState.STARTING: "start",
+    VJobState.RUNNING: "run",
+    VJobState.SUSPENDING: "suspend",
+    VJobState.SLEEPING: "sleep",
+    VJobState.RESUMING: "resume",
+    VJobState.STOPPING: "stop",
+}
+
+
+def events_of(outcome: Outcome) -> Iterator[Event]:
+    """All events in the order of time; those of one instant in the order of the queue."""
+    found = [event for run in outcome.jobs for event in _events_of(run)]
+    found.sort(key=lambda event: event.time_s)  # stable
+    yield from found
+
+
+def _events_of(run: JobRun) -> Iterator[Event]:
+    own = [Event(run.job.submit_s, "submit", run.job.job_id)]
+    for each in run.intervals:
+        if each.begin_s > run.job.submit_s or each.state is not VJobState.WAITING:
+            own.append(Event(each.begin_s, _EVENTS[each.state], run.job.job_id, each.nodes))
+        if each.failed:
+            own.append(Event(each.end_s, f"{_EVENTS[each.state]}-failed", run.job.job_id, each.nodes))
+    for move in run.moves:
+        ends = [tuple(pair[side] for _, pair in sorted(move.moves.items())) for side in (0, 1)]
+        own.append(Event(move.begin_s, "migrate", run.job.job_id, ends[0]))
+        own.append(Event(move.end_s, "migrate-failed" if move.failed else "migrated", run.job.job_id, ends[1]))
+    own.append(Event(run.intervals[-1].end_s, "end", run.job.job_id))
+    own.sort(key=lambda event: event.time_s)
+    yield from own
+
+
+def usage_of(jobs: Sequence[JobRun]) -> list[Usage]:
+    """What is used over time where each job that runs uses all its processors."""
+    changes: dict[float, int] = {}
+    for run in jobs:
+        for each in run.intervals:
+            if each.state is VJobState.RUNNING:
+                changes[each.begin_s] = changes.get(each.begin_s, 0) + run.job.processors
+                changes[each.end_s] = changes.get(each.end_s, 0) - run.job.processors
+    used, found = 0, []
+    for time_s in sorted(changes):
+        used += changes[time_s]
+        found.append(Usage(time_s, used, used))
+    return found

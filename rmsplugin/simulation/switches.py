@@ -1,0 +1,124 @@
+"""Switches: carries out cluster-wide context switches on the simulated cluster, each step once its needs have ended."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.model.action import ActionKind
+from rmsplugin.model.operation import OperationKind
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.proposal import Proposal
+from rmsplugin.proposing.steps import PlannedStep
+from rmsplugin.simulation.operations import Operation, Operations
+from rmsplugin.simulation.outcome import SwitchRun
+from rmsplugin.simulation.vjob import SimulatedVJob
+
+K = OperationKind
+
+#: The state in which a vjob has to be for a step.
+_BEFORE = {
+    K.START: VJobState.WAITING,
+    K.RESUME: VJobState.SLEEPING,
+    K.SUSPEND: VJobState.RUNNING,
+    K.MIGRATE: VJobState.RUNNING,
+}
+
+
+class _How(enum.Enum):
+    PLANNED = enum.auto()
+    RUNNING = enum.auto()
+    DONE = enum.auto()
+    FAILED = enum.auto()  # or skipped, for a step that it waits for failed
+
+
+_OPEN = (_How.PLANNED, _How.RUNNING)
+
+
+@dataclass
+class _Switch:
+    begin_s: float
+    proposal: Proposal
+    steps: Sequence[PlannedStep]
+    how: list[_How]
+
+
+class Switches:
+    """All context switches that are under way, and what became of the others."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        vjobs: Mapping[str, SimulatedVJob],
+        have_room: Callable[[SimulatedVJob, Mapping[str, str]], bool],
+    ) -> None:
+        self._operations = operations
+        self._vjobs = vjobs
+        self._have_room = have_room
+        self._under_way: list[_Switch] = []
+        self._running: dict[SimulatedVJob, tuple[_Switch, int]] = {}
+        self.done: list[SwitchRun] = []
+
+    def open_steps(self) -> Iterator[PlannedStep]:
+        """All steps that have not ended, in their order."""
+        for switch in self._under_way:
+            for step, how in zip(switch.steps, switch.how, strict=True):
+                if how in _OPEN:
+                    yield step
+
+    def add(self, proposal: Proposal, steps: Sequence[PlannedStep], now: float) -> None:
+        """A context switch begins; ``advance`` begins its steps."""
+        self._under_way.append(_Switch(now, proposal, steps, [_How.PLANNED] * len(steps)))
+
+    def ended(self, operation: Operation) -> None:
+        """An operation has ended, which may have been a step."""
+        found = self._running.pop(operation.vjob, None)
+        if found is not None:
+            switch, number = found
+            switch.how[number] = _How.FAILED if operation.fails else _How.DONE
+
+    def advance(self, now: float) -> bool:
+        """Begin what can begin, skip what cannot any more. Returns whether a step was skipped."""
+        skipped = False
+        for switch in list(self._under_way):
+            for number, step in enumerate(switch.steps):
+                if switch.how[number] is _How.PLANNED:
+                    switch.how[number] = self._advanced(switch, number, step, now)
+                    skipped |= switch.how[number] is _How.FAILED
+            if not any(how in _OPEN for how in switch.how):
+                self._under_way.remove(switch)
+                self.done.append(_told(switch, now))
+        return skipped
+
+    def _advanced(self, switch: _Switch, number: int, step: PlannedStep, now: float) -> _How:
+        needs = [switch.how[need] for need in step.needs]
+        if _How.FAILED in needs:
+            return _How.FAILED
+        vjob = self._vjobs.get(step.vjob)
+        if vjob is None:  # its work was done, and its VMs were stopped, before the step's turn came
+            return _How.FAILED
+        if any(how is not _How.DONE for how in needs) or vjob in self._operations.by_vjob:
+            return _How.PLANNED
+        if vjob.state is not _BEFORE[step.kind] or vjob.end_s is not None or not self._have_room(vjob, step.hosts):
+            return _How.FAILED
+        self._operations.begin(vjob, step.kind, step.hosts, now)
+        self._running[vjob] = (switch, number)
+        return _How.RUNNING
+
+
+def _told(switch: _Switch, now: float) -> SwitchRun:
+    kinds = Counter(
+        "remote_resume" if action.kind is ActionKind.RESUME and not action.is_local else str(action.kind)
+        for action in switch.proposal.plan.actions()
+    )
+    return SwitchRun(
+        begin_s=switch.begin_s,
+        end_s=now,
+        cost_mib=switch.proposal.plan.cost,
+        expected_s=switch.proposal.estimate.by_dependencies_s,
+        actions=dict(sorted(kinds.items())),
+        steps=Counter(step.kind.value for step in switch.steps),
+        failed=sum(how is _How.FAILED for how in switch.how),
+    )

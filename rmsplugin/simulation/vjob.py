@@ -1,0 +1,112 @@
+"""A vjob in the replay: its state, where its VMs are, how much of its work is done, and what it was through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rmsplugin.assessment.back_off import pause_s
+from rmsplugin.model.operation import OperationKind
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState, check_transition
+from rmsplugin.simulation.observed import Observed
+from rmsplugin.simulation.outcome import Interval, JobRun, Move
+from rmsplugin.workload.activity import Activity, cpu_s
+from rmsplugin.workload.jobs import Job
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedVJob:
+    """One vjob. Times are seconds as in the trace.
+
+    Attributes:
+        number: its place in the queue.
+        names: of its VMs.
+        requested: by each VM.
+        hosts: where its VMs hold memory, by VM name; of a migration under way, the sources.
+        moving: destinations of a migration under way.
+        images: where its saved states are.
+        work_left_s: of its present phase, at full speed, as of ``counted_s``.
+        rate: its speed since then, from 0 (does not compute) to 1.
+        forecast: number of the latest forecast of when the phase ends; older ones are void.
+        run_s: how much of its limit is used up, without the present interval.
+        failures: how often in a row an operation of a kind failed, and before when it is not tried again.
+        observed: what is seen of its demand; None where that is what it requested.
+    """
+
+    number: int
+    job: Job
+    names: tuple[str, ...]
+    requested: Resources
+    activity: Activity
+    state: VJobState = VJobState.WAITING
+    since_s: float = 0.0
+    hosts: dict[str, str] = field(default_factory=dict)
+    moving: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    phase: int = 0
+    work_left_s: float = 0.0
+    counted_s: float = 0.0
+    rate: float = 0.0
+    forecast: int = 0
+    end_s: float | None = None
+    run_s: float = 0.0
+    failures: dict[OperationKind, tuple[int, float]] = field(default_factory=dict)
+    observed: Observed | None = None
+    intervals: list[Interval] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work_left_s = self.activity[0].work_s
+
+    @property
+    def name(self) -> str:
+        """As decisions know it."""
+        return str(self.job.job_id)
+
+    @property
+    def computes(self) -> bool:
+        """Whether its VMs work."""
+        return self.state is VJobState.RUNNING and self.end_s is None
+
+    def cpus(self, vm: int) -> float:
+        """What a VM uses now if nothing holds it up, by its index."""
+        return self.activity[self.phase].of(vm)
+
+    def become(self, state: VJobState, now: float, *, failed: bool = False) -> None:
+        """Come into another state; ``failed``: what was under way did."""
+        check_transition(self.name, self.state, state)
+        nodes = tuple(self.hosts.values()) or tuple(self.images.values())
+        self.intervals.append(Interval(self.state, self.since_s, now, nodes, failed))
+        if self.state is VJobState.RUNNING:
+            self.run_s += now - self.since_s
+        self.state, self.since_s = state, now
+
+    def count(self, now: float) -> None:
+        """Bring the work that is left up to date."""
+        elapsed_s = now - self.counted_s
+        if elapsed_s and self.computes:
+            self.work_left_s = max(0.0, self.work_left_s - elapsed_s * self.rate)
+            if self.observed is not None:
+                self.observed.count(elapsed_s, self.activity[self.phase])
+        self.counted_s = now
+
+    @property
+    def phase_ends_s(self) -> float:
+        """When the present phase is done at the present speed, which is above 0."""
+        return self.counted_s + self.work_left_s / self.rate
+
+    def rests(self, kind: OperationKind, now: float) -> bool:
+        """Whether an operation of a kind has failed so lately that it is not tried again yet."""
+        return kind in self.failures and self.failures[kind][1] > now
+
+    def failed(self, kind: OperationKind, now: float) -> float:
+        """An operation failed. Returns the time from which it is tried again."""
+        count = self.failures[kind][0] + 1 if kind in self.failures else 1
+        self.failures[kind] = (count, now + pause_s(count))
+        return self.failures[kind][1]
+
+    def told(self) -> JobRun:
+        """What became of it, once its VMs are stopped."""
+        assert self.end_s is not None
+        used = cpu_s(self.activity, len(self.names))
+        return JobRun(self.job, len(self.names), used, self.end_s, tuple(self.intervals), tuple(self.moves))

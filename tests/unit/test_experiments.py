@@ -1,0 +1,129 @@
+"""contrib/run-experiment: each experiment runs in a small form, and what it measures is measured right."""
+
+from __future__ import annotations
+
+import subprocess
+from argparse import ArgumentParser
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from experiments import rr6929, timeline, traces, vee09
+from experiments.bootstrap import mean_of
+from unit.replayed import DATA, needs_data
+
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.simulation.outcome import Interval, JobRun, Move, Outcome
+from rmsplugin.workload.activity_file import read_activity
+from rmsplugin.workload.jobs import Job, read_workload
+
+PROGRAM = str(Path(__file__).resolve().parents[2] / "contrib" / "run-experiment")
+
+
+def told(experiment: ModuleType, *arguments: str) -> list[str]:
+    """What an experiment prints."""
+    parser = ArgumentParser()
+    experiment.add_options(parser)
+    return list(experiment.run(parser.parse_args(arguments)))
+
+
+def cells(lines: list[str], name: str) -> list[str]:
+    """The row of a table that begins with a name."""
+    (row,) = (line for line in lines if line.startswith(f"| {name} |"))
+    return [cell.strip() for cell in row.strip("|").split("|")][1:]
+
+
+@pytest.mark.parametrize("name", ["rr6929", "vee09", "traces"])
+def test_each_experiment_says_what_it_does(name: str) -> None:
+    done = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"usage: run-experiment {name}" in done.stdout
+
+
+def test_another_experiment_is_refused() -> None:
+    assert subprocess.run([PROGRAM, "gold"], capture_output=True).returncode == 2
+
+
+def test_rr6929_is_sooner_done_with_context_switches() -> None:
+    lines = told(rr6929, "--quick", "--diagrams")
+    paper_fcfs, paper_switches, fcfs, rjsp, *_ = cells(lines, "total completion (min)")
+    assert (paper_fcfs, paper_switches) == ("250", "150")
+    assert float(rjsp) < float(fcfs)
+    assert sum(line.startswith("ED  512 MiB") for line in lines) == 4  # two vjobs, in two diagrams
+
+
+def test_the_queue_of_rr6929_can_be_simulated_by_anybody(tmp_path: Path) -> None:
+    (command,) = told(rr6929, "--write", str(tmp_path))
+    assert command.startswith("rmsplugin compare --workload")
+    jobs = read_workload([(tmp_path / "rr6929.swf").read_bytes()]).jobs
+    assert [job.memory_mib for job in jobs] == [memory_mib for _, memory_mib in rr6929.QUEUE]
+    expected = rr6929.Queue.of(rr6929.QUEUE, rr6929.TASK_S)
+    assert read_activity((tmp_path / "rr6929.json").read_text()) == expected.activity
+
+
+def test_vee09_needs_fewer_nodes_than_vms_and_less_time_for_each_reconfiguration_than_ffd() -> None:
+    lines = told(vee09, "--quick", "--limit", "0.1", "--diagrams")
+    *paper, static, ffd, ours = cells(lines, "node hours until HC ends")
+    assert paper == ["24.31", "15.34", "11.72"]
+    assert float(static) == pytest.approx(35 * vee09.BENCHMARKS[0][3] / 60 / 10, abs=0.01)
+    assert max(float(ffd), float(ours)) < 0.7 * float(static)
+    *_, no_cost, ffd_mib, ours_mib = cells(lines, "their mean cost (MiB)")
+    assert no_cost == "-"
+    assert float(ours_mib) < float(ffd_mib)
+
+
+@needs_data
+def test_a_trace_is_replayed_under_every_policy() -> None:
+    lines = told(traces, "--data", str(DATA), "--jobs", "12", "--windows", "2", "--sites", "SDSC SP2")
+    assert all(len(cells(lines, policy)) == 9 for policy in traces.POLICIES)
+    assert any(line.startswith("| SDSC SP2, mixed |") for line in lines)
+
+
+def job(job_id: int, submit_s: float, run_s: float, processors: int) -> Job:
+    return Job(job_id, submit_s, run_s, processors, 2 * run_s, None, job_id)
+
+
+def test_a_window_begins_with_what_easy_has_left_of_the_jobs_before() -> None:
+    site = traces._alike(2, 1)
+    jobs = [job(1, 0, 100, 1), job(2, 0, 10, 1), job(3, 20, 50, 2), job(4, 60, 5, 1), job(5, 60, 5, 1)]
+    jobs += [job(6, 300, 5, 1)]
+    window = traces.spread(traces.Site("a", "a", site), jobs, 1, 2)[0]
+    # At 20 s the first one has 80 s left; the second has ended.
+    assert [each.job_id for each in window.jobs] == [3, 4]
+    assert [(each.job_id, each.submit_s, each.run_s, each.estimate_s) for each in window.before] == [(1, 20, 80, 180)]
+
+
+def run(*intervals: Interval, moves: tuple[Move, ...] = ()) -> Outcome:
+    one = JobRun(job(1, 0, 100, 1), 2, 200, intervals[-1].begin_s, intervals, moves)
+    return Outcome("rjsp", [one])
+
+
+def test_a_vm_that_moves_uses_two_nodes_meanwhile() -> None:
+    state = VJobState
+    outcome = run(
+        Interval(state.WAITING, 0, 5),
+        Interval(state.STARTING, 5, 10, ("a", "a")),
+        Interval(state.RUNNING, 10, 60, ("a", "c")),
+        Interval(state.SUSPENDING, 60, 70, ("a", "c")),
+        Interval(state.SLEEPING, 70, 80, ("a", "c")),
+        Interval(state.RESUMING, 80, 90, ("c", "c")),
+        Interval(state.RUNNING, 90, 100, ("c", "c")),
+        Interval(state.STOPPING, 100, 110, ("c", "c")),
+        moves=(Move(20, 30, {1: ("a", "b")}, failed=True), Move(40, 45, {1: ("a", "c")})),
+    )
+    steps = timeline.nodes_used(outcome)
+    assert steps == [(5, 1), (20, 2), (30, 1), (40, 2), (45, 2), (70, 0), (80, 1), (110, 0)]
+    assert timeline.mean(steps, 0, 20) == pytest.approx(15 / 20)
+    assert timeline.mean(steps, 70, 90) == pytest.approx(0.5)
+    assert timeline.diagram(outcome, 110, 11) == [" #####s.r#x"]
+
+
+def test_a_bootstrap_interval_is_around_the_mean_and_wider_where_neighbours_are_alike() -> None:
+    random = np.random.default_rng(1)
+    apart = random.normal(3, 1, 1000)
+    alike = np.sort(apart)
+    narrow, wide = mean_of([apart]), mean_of([alike])
+    assert narrow.low < 3 < narrow.high
+    assert narrow.high - narrow.low == pytest.approx(4 / 1000**0.5, rel=0.3)
+    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)

@@ -1,0 +1,420 @@
+"""The report: lives of jobs, the replays without context switches, totals, utilisation, and what it cannot know."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from unit.reported import NOON, K, Told
+
+from rmsplugin.adapters.rms.slurm_accounting import Run
+from rmsplugin.engine.history import reading
+from rmsplugin.errors import ReportError, UnavailableError
+from rmsplugin.report import writing
+from rmsplugin.report.build import Question, Report, Site, build
+from rmsplugin.report.document import Job, Node
+from rmsplugin.report.ledger import LedgerReader
+from rmsplugin.report.utilisation import MOST_STEPS
+
+HOUR = 3600.0
+NODES = (Node("n1", 2, 4096), Node("n2", 2, 4096))
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    return Told(tmp_path)
+
+
+def run_of(job_id: int, submit: float, run_s: int, limit_s: float = math.nan, **more: object) -> Run:
+    at = int(NOON + submit)
+    return Run(job_id, "physics", at, at, run_s, 0, limit_s, "COMPLETED")._replace(**more)
+
+
+def report(
+    told: Told,
+    until: float,
+    *,
+    since: float = 0.0,
+    runs: Iterable[Run] | Exception = (),
+    nodes: tuple[Node, ...] = NODES,
+    overhead_mib: int = 0,
+    **more: object,
+) -> Report:
+    """The report of the time from ``since`` to ``until``, in seconds after NOON."""
+
+    def ask(_since: float) -> Iterable[Run]:
+        if isinstance(runs, Exception):
+            raise runs
+        return runs
+
+    question = Question(NOON + since, NOON + until, NOON + until, with_hosts=True, **more)  # type: ignore[arg-type]
+    site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, ask)
+    with reading(told.path) as connection:
+        return build(LedgerReader(connection, question.until), question, site)
+
+
+def jobs_of(made: Report) -> dict[str, Job]:
+    return {job.id: job for job in made.jobs()}
+
+
+def spans(job: Job) -> list[tuple[str, float, float, tuple[str, ...]]]:
+    """State, begin and end in seconds after NOON, hosts."""
+    return [(each.state, each.begin - NOON, each.until - NOON, each.nodes) for each in job.intervals]
+
+
+def counts(made: Report) -> dict[str, int]:
+    return {note.code: note.count for note in made.head.notes}
+
+
+# -- lives -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_slept_and_moved_is_told_from_submission_to_end(told: Told) -> None:
+    job = told.at(0).submit(1, vms=2)
+    told.at(90).start(job, "n1", "n1")  # runs from 100 on
+    told.at(200).migrate(job, 1, "n2")
+    told.at(500).suspend(job)
+    told.at(970).resume(job, "n2", "n2")  # runs from 1000 on
+    told.at(1600).end(job)
+    [made] = report(told, HOUR).jobs()
+    assert (made.state, made.start, made.end) == ("ended", NOON + 100, NOON + 1600)
+    assert (made.wait_s, made.run_s, made.asleep_s, made.completion_s) == (100, 1000, 500, 1600)
+    assert (made.suspends, made.resumes, made.migrations, made.slowdown) == (1, 1, 1, 1.6)
+    assert spans(made) == [
+        ("waiting", 0, 100, ()),
+        ("running", 100, 205, ("n1", "n1")),
+        ("running", 205, 500, ("n1", "n2")),
+        ("sleeping", 500, 1000, ()),
+        ("running", 1000, 1600, ("n2", "n2")),
+    ]
+
+
+def test_a_suspend_that_fails_costs_its_time_and_a_resume_that_fails_lets_the_job_sleep_on(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(100).suspend(job, 20, error="no space")
+    told.at(200).suspend(job, 20)
+    told.at(300).resume(job, "n1", seconds=30, error="no answer")
+    told.at(400).resume(job, "n1", seconds=30)
+    told.at(500).end(job)
+    [made] = report(told, HOUR).jobs()
+    assert [(state, begin, until) for state, begin, until, _ in spans(made)] == [
+        ("waiting", 0, 10),
+        ("running", 10, 100),
+        ("sleeping", 100, 120),
+        ("running", 120, 200),
+        ("sleeping", 200, 430),
+        ("running", 430, 500),
+    ]
+    assert (made.suspends, made.resumes) == (1, 1)
+
+
+def test_a_job_that_is_lost_waits_again_and_its_replay_does_its_work_once(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(310).lose(job)
+    told.at(390).start(job, "n2")
+    told.at(1000).end(job)
+    made = report(told, HOUR)
+    [lost] = made.jobs()
+    assert (lost.wait_s, lost.run_s, lost.completion_s) == (100, 900, 1000)
+    assert lost.without["fcfs"] is not None and lost.without["fcfs"].end - lost.without["fcfs"].start == 600
+    assert counts(made)["repeated"] == 1
+
+
+def test_a_job_that_goes_back_to_its_checkpoint_sleeps_until_it_is_resumed(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(300).lose(job, back=True, seconds=15)
+    assert [span[:3] for span in spans(jobs_of(report(told, 400))["1"])][-2:] == [
+        ("waiting", 300, 315),
+        ("sleeping", 315, 400),
+    ]
+    told.at(500).resume(job, "n2")
+    told.at(600).end(job)
+    assert jobs_of(report(told, HOUR))["1"].asleep_s == 215
+
+
+def test_jobs_that_never_ran_or_have_not_ended_are_compared_with_nothing_and_counted(told: Told) -> None:
+    told.at(0).cancel_waiting(told.submit(1))
+    told.at(10).submit(2)
+    told.at(20).start(told.submit(3), "n1")
+    told.at(60).start(told.submit(4), "n1")
+    told.suspend(4)
+    told.at(300)
+    made = report(told, 300)
+    found = jobs_of(made)
+    assert [found[name].state for name in "1234"] == ["never-ran", "waiting", "running", "sleeping"]
+    assert all(job.completion_s is None and set(job.without.values()) == {None} for job in found.values())
+    assert counts(made) | {"replayed": 0, "no-limit": 0, "unknown-to-accounting": 0} == {
+        "never-ran": 1, "waiting": 1, "not-ended": 2, "asleep": 1, "replayed": 0, "no-limit": 0,
+        "unknown-to-accounting": 0,
+    }  # fmt: skip
+    assert made.head.totals["all"][0].worth.jobs == 0
+
+
+def test_what_came_after_the_time_asked_for_is_not_known_in_it(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(100).suspend(job)
+    told.at(200).resume(job, "n1")
+    told.at(300).end(job)
+    told.at(5000).submit(2)
+    [made] = report(told, 150).jobs()
+    assert (made.state, made.end, made.asleep_s, made.suspends, made.resumes) == ("sleeping", None, 50, 1, 0)
+    assert jobs_of(report(told, 6000, since=1000)).keys() == {"2"}
+
+
+def test_an_id_that_was_given_out_again_is_the_new_job(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(500).end(job)
+    old = told.ledger.vjob(job)
+    told.at(1000)
+    told.ledger.renew_vjob(replace(old, state=type(old.state).WAITING, submitted=told.now, state_since=told.now))
+    told.at(1100)
+    [made] = report(told, 1200).jobs()
+    assert (made.state, made.submit, made.run_s, made.wait_s) == ("waiting", NOON + 1000, 0, 200)
+
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(("suspend", "resume", "migrate", "lose", "fail")), st.integers(1, 500)), max_size=8
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(acts=ACTS, wait_s=st.integers(0, 1000))
+def test_no_second_of_a_life_is_created_or_lost(
+    acts: list[tuple[str, int]], wait_s: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    told = Told(tmp_path_factory.mktemp("life"))
+    job = told.at(0).submit(1)
+    told.at(wait_s).start(job, "n1")
+    lost = False
+    for act, seconds in acts:
+        told.now += seconds
+        state = str(told.ledger.vjob(job).state)
+        if act in ("suspend", "fail") and state == "running":
+            told.suspend(job, error="why" if act == "fail" else "")
+        elif act == "resume" and state == "sleeping":
+            told.resume(job, "n2")
+        elif act == "migrate" and state == "running":
+            told.migrate(job, 0, "n2")
+        elif act == "lose" and state == "running":
+            told.lose(job)
+            told.start(job, "n1")
+            lost = True
+    told.now += 7
+    told.end(job)
+    [made] = report(told, 10 * HOUR).jobs()
+    assert made.end is not None and made.completion_s is not None
+    assert made.wait_s + made.run_s + made.asleep_s == pytest.approx(made.completion_s) == made.end - made.submit
+    edges = [(each.begin, each.until) for each in made.intervals]
+    assert edges[0][0] == made.submit and edges[-1][1] == made.end
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(edges))
+    if not lost:
+        assert made.run_s == pytest.approx(told.ledger.vjob(job).ran_s)
+
+
+# -- replays -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(told: Told) -> Told:
+    """Two nodes of 2 CPUs: a job of 2 CPUs for 1000 s, one of 4 for 500 s, one of 1 for 200 s; all ran at once."""
+    for job_id, vms, run_s in ((1, 2, 1000), (2, 4, 500), (3, 1, 200)):
+        job = told.at(job_id).submit(job_id, vms=vms)
+        told.at(job_id).start(job, *["n1"] * vms, seconds=0.0)
+        told.at(job_id + run_s).end(job)
+    return told
+
+
+def test_the_replays_are_fcfs_and_easy_by_the_limits_that_accounting_has(queue: Told) -> None:
+    limits = {1: 1200.0, 2: 600.0, 3: 300.0}
+    found = jobs_of(report(queue, HOUR, runs=[run_of(job, job, 1, limit) for job, limit in limits.items()]))
+    assert {
+        name: (job.without["fcfs"].start - NOON, job.without["easy"].start - NOON) for name, job in found.items()
+    } == {  # type: ignore[union-attr]
+        "1": (1, 1),
+        "2": (1001, 1001),
+        "3": (1501, 3),  # EASY lets it pass: by its limit it ends before the second may start
+    }
+    late = jobs_of(report(queue, HOUR, runs=[run_of(3, 3, 1, 5000.0)]))
+    assert late["3"].without["easy"].start == NOON + 1501  # type: ignore[union-attr]
+    assert late["3"].limit_s == 5000 and late["1"].limit_s is None
+
+
+def test_what_was_gained_is_the_difference_of_the_completions(queue: Told) -> None:
+    [total] = report(queue, HOUR).head.totals["all"]
+    fcfs = total.without["fcfs"]
+    assert (total.jobs, total.ended, fcfs.worth.jobs) == (3, 3, 3)
+    assert fcfs.gained_s == (1001 - 2) + (1501 - 3)
+    assert (fcfs.sooner, fcfs.later) == (2, 0)
+    assert fcfs.worth.completion_s is not None and fcfs.own.completion_s is not None
+    assert fcfs.worth.completion_s.mean == pytest.approx((1000 + 1499 + 1698) / 3, abs=0.1)
+    assert fcfs.own.completion_s.mean == pytest.approx((1000 + 500 + 200) / 3, abs=0.1)
+
+
+def test_memory_counts_where_it_is_what_is_short_and_what_is_too_large_is_left_out(told: Told) -> None:
+    for job_id, memory_mib in ((1, 2048), (2, 1024), (3, 9000)):
+        job = told.at(job_id).submit(job_id, vms=2, memory_mib=memory_mib)
+        told.at(job_id).start(job, "n1", "n2", seconds=0.0)
+        told.at(job_id + 100).end(job)
+    made = report(told, HOUR, overhead_mib=512)
+    found = jobs_of(made)
+    assert counts(made)["too-large"] == counts(made)["by-memory"] == 1
+    assert found["3"].without == {"fcfs": None, "easy": None}
+    [total] = made.head.totals["all"]
+    assert (total.ended, total.without["easy"].own.jobs, total.without["easy"].worth.jobs) == (3, 2, 2)
+    assert found["2"].without["easy"].start == NOON + 101  # type: ignore[union-attr]  # all memory is taken till then
+
+
+def test_without_nodes_nothing_is_replayed_and_the_report_says_why(queue: Told) -> None:
+    made = report(queue, HOUR, nodes=())
+    assert made.head.others == () and [job.without for job in made.jobs()] == [{}, {}, {}]
+    assert "nobody knows the nodes" in next(note.sentence for note in made.head.notes if note.code == "no-replay")
+
+
+# -- accounting --------------------------------------------------------------------------------------------------------
+
+
+def test_the_runs_of_a_requeued_job_are_one_and_each_counts_once(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(0).start(job, "n1")
+    told.at(900).end(job)
+    runs = [
+        run_of(1, -5000, 77),  # of an older job that had this id
+        run_of(1, 0, 300, state="REQUEUED"),
+        run_of(1, 0, 300, state="REQUEUED"),  # a week later it was asked for again
+        run_of(1, 400, 500, 3600.0, asleep_s=60),
+        run_of(9, 10, 5),
+    ]
+    made = report(told, HOUR, runs=runs)
+    [found] = made.jobs()
+    assert found.account == "physics" and found.slurm is not None
+    assert (found.slurm.runs, found.slurm.run_s, found.slurm.asleep_s, found.slurm.state) == (2, 800, 60, "COMPLETED")
+    assert counts(made)["unknown-to-ledger"] == 1
+
+
+def test_a_run_time_that_accounting_has_otherwise_is_counted(told: Told) -> None:
+    for job_id in (1, 2):
+        told.at(0).start(told.submit(job_id), "n1")
+        told.at(1000).end(job_id)
+    assert counts(report(told, HOUR, runs=[run_of(1, 0, 1005), run_of(2, 0, 1400)]))["differs"] == 1
+
+
+def test_accounting_that_does_not_answer_is_said_and_the_report_goes_on(queue: Told) -> None:
+    made = report(queue, HOUR, runs=UnavailableError("slurmdbd is down"))
+    assert counts(made)["no-accounting"] == 3 and made.head.totals["account"][0].name == ""
+    assert any("slurmdbd is down" in note.sentence for note in made.head.notes)
+    with pytest.raises(ReportError, match="slurmdbd is down"):
+        report(queue, HOUR, runs=UnavailableError("slurmdbd is down"), accounts=("physics",))
+
+
+# -- totals and utilisation --------------------------------------------------------------------------------------------
+
+
+def test_the_totals_of_each_kind_add_up(told: Told) -> None:
+    for job_id, (user, partition, at) in enumerate(
+        (("alice", "vjob", 0), ("bob", "vjob", 100), ("alice", "vlong", 8 * 86400)), start=1
+    ):
+        told.at(at).start(told.submit(job_id, user=user, partition=partition), "n1")
+        told.at(at + 500 * job_id).end(job_id)
+    made = report(told, 9 * 86400)
+    [whole] = made.head.totals["all"]
+    assert [total.name for total in made.head.totals["user"]] == ["alice", "bob"]
+    assert [total.name for total in made.head.totals["partition"]] == ["vjob", "vlong"]
+    assert [total.name for total in made.head.totals["week"]] == ["2025-11-03", "2025-11-10"]
+    for kind in ("user", "account", "partition", "week"):
+        parts = made.head.totals[kind]
+        assert sum(total.jobs for total in parts) == whole.jobs == 3
+        assert sum(total.run_s for total in parts) == pytest.approx(whole.run_s) == 490 + 990 + 1490
+
+
+def test_a_choice_has_the_same_replay_as_the_whole(queue: Told) -> None:
+    queue.at(5).submit(4, user="bob", name="40_7")
+    whole = jobs_of(report(queue, HOUR))
+    chosen = jobs_of(report(queue, HOUR, jobs=("2", "3")))
+    assert chosen == {name: whole[name] for name in "23"}
+    assert jobs_of(report(queue, HOUR, jobs=("40",))).keys() == {"40_7"}
+    assert jobs_of(report(queue, HOUR, users=("bob",))).keys() == {"40_7"}
+    assert jobs_of(report(queue, HOUR, runs=[run_of(2, 2, 1, account="maths")], accounts=("maths",))).keys() == {"2"}
+    for wrong in ({"users": ("eve",)}, {"partitions": ("x",)}, {"jobs": ("77",)}, {"accounts": ("x",)}):
+        with pytest.raises(ReportError):
+            report(queue, HOUR, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_utilisation_has_each_cpu_second_once(queue: Told) -> None:
+    head = report(queue, HOUR).head
+    assert head.utilisation_step_s == 60 and head.utilisation[0].t == NOON
+    cpu_s = 2 * 1000 + 4 * 500 + 200
+    assert sum(point.cpu_booked for point in head.utilisation) * 60 == pytest.approx(cpu_s, rel=1e-3)
+    for policy in ("fcfs", "easy"):
+        assert sum(point.without[policy] for point in head.utilisation) * 60 == pytest.approx(cpu_s, rel=1e-3)
+    assert head.utilisation[0].cpu_total == 4
+    assert report(queue, 400 * 86400).head.utilisation_step_s > 60
+    assert len(report(queue, 400 * 86400).head.utilisation) <= MOST_STEPS
+
+
+def test_what_vms_were_seen_to_demand_is_used_until_they_sleep(told: Told) -> None:
+    job = told.at(0).submit(1, vms=2, cpus=2)
+    told.at(0).start(job, "n1", "n1", seconds=0.0)
+    told.at(120).demand(job, 0, 50)
+    told.at(240).suspend(job, 0.0)
+    told.at(360).resume(job, "n1", "n1", seconds=0.0)
+    told.at(480).end(job)
+    points = report(told, 600).head.utilisation
+    assert [point.cpu_used for point in points] == [4, 4, 2.5, 2.5, 0, 0, 4, 4, 0, 0]
+    assert [point.cpu_booked for point in points] == [4, 4, 4, 4, 0, 0, 4, 4, 0, 0]
+    assert [point.cpu_demanded for point in points] == [4, 4, 4, 4, 4, 4, 4, 4, 0, 0]
+
+
+def test_switches_and_what_their_actions_cost_are_told(told: Told) -> None:
+    for job in (1, 2):
+        told.at(0).start(told.submit(job), "n1")
+    told.at(100).switch([1, 2], K.SUSPEND, 1024, 40)
+    told.at(100).suspend(1, 20)
+    told.at(110).suspend(2, 25, error="why")
+    head = report(told, HOUR).head
+    [switch] = head.switches
+    assert (switch.at, switch.cost_mib, switch.seconds, switch.state) == (NOON + 100, 1024, 40, "done")
+    assert (switch.start, switch.suspend, switch.resume, switch.migrate) == (0, 2, 0, 0)
+    assert (head.costs["suspend"].actions, head.costs["suspend"].vm_seconds, head.costs["suspend"].bytes) == (
+        1,
+        20,
+        100,
+    )
+    assert head.costs["migrate"].actions == 0
+
+
+def test_a_ledger_that_begins_later_and_nodes_that_came_and_went_are_said(told: Told) -> None:
+    told.at(0).start(told.submit(1), "n1")
+    told.ledger.event("room-gone", "room 3 on n2 has ended", node="n2")
+    told.at(500).end(1)
+    assert counts(report(told, HOUR, since=-1000)) | {"node-changes": 1, "ledger-begins": 1000} == counts(
+        report(told, HOUR, since=-1000)
+    )
+    assert counts(report(told, HOUR, since=100))["earlier"] == 1
+
+
+def test_an_empty_ledger_makes_an_empty_report(told: Told) -> None:
+    made = report(told, HOUR)
+    assert list(made.jobs()) == [] and made.head.totals["all"] == () and made.head.notes[0].code == "ledger-begins"
+    assert all(point.cpu_booked == 0 for point in made.head.utilisation)
+
+
+def test_the_json_is_the_same_in_pieces_and_as_a_whole(queue: Told) -> None:
+    made = report(queue, HOUR)
+    text = "".join(writing.json_text(made.head, made.jobs()))
+    whole = writing.whole(made.head, made.jobs())
+    assert json.loads(text) == json.loads(json.dumps(whole)) and list(json.loads(text)) == list(whole)
+    assert whole["jobs"][0]["intervals"][0].keys() == {"state", "from", "until", "nodes"}
+    empty = report(queue, HOUR, since=HOUR - 1)
+    assert json.loads("".join(writing.json_text(empty.head, empty.jobs())))["jobs"] == []

@@ -1,0 +1,168 @@
+"""`rmsplugin simulate --ledger`: what a live cluster's ledger tells becomes a workload, by the ledger's own code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.reported import NOON, Told
+
+from rmsplugin.cli.main import main
+from rmsplugin.engine.history import reading
+from rmsplugin.report.ledger import LedgerReader
+from rmsplugin.report.workload import History, history_of
+from rmsplugin.workload.activity import Phase
+from rmsplugin.workload.faults import FaultCode
+
+UNTIL = NOON + 10_000
+CLUSTER = ("--nodes", "2", "--cpus-per-node", "4", "--memory-per-node", "4096")
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    """Job 1 slept in the middle, job 2 lost its state, and both have ended."""
+    told = Told(tmp_path)
+    told.submit(1, vms=2, memory_mib=512)
+    told.at(5).submit(2, cpus=2, memory_mib=1024, partition="vlong")
+    told.at(0).start(1, "n1", "n2")
+    told.at(110).suspend(1)
+    told.at(300).resume(1, "n1", "n1")
+    told.at(20).start(2, "n2")
+    told.at(200).lose(2)
+    told.at(400).start(2, "n1")
+    told.at(530).end(1)
+    told.at(810).end(2)
+    return told
+
+
+def history(told: Told, window_s: float = 60, **options: Any) -> History:
+    with reading(told.path) as connection:
+        return history_of(LedgerReader(connection, UNTIL), UNTIL, window_s=window_s, **options)
+
+
+def simulate(told: Told, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    try:
+        status = main(["simulate", "--config", str(told.settings), "--ledger", str(told.path), *CLUSTER, *words])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return status, out, err
+
+
+def test_a_job_runs_for_as_long_as_it_ran_without_its_sleeps_and_since_its_last_loss(told: Told) -> None:
+    found = history(told, unpreemptible=("vlong",))
+    slept, lost = found.workload.jobs
+    assert (slept.submit_s, slept.run_s, slept.processors, slept.cpus_per_vm) == (0, 100 + 200, 2, 1)
+    assert (slept.memory_mib, slept.estimate_s, slept.preemptible) == (512, slept.run_s, True)
+    assert (lost.submit_s, lost.run_s, lost.processors, lost.cpus_per_vm) == (5, 400, 2, 2)
+    assert (lost.memory_mib, lost.preemptible) == (1024, False)
+    assert (found.workload.unestimated, found.workload.header) == (2, {"UnixStartTime": [str(int(NOON))]})
+    assert found.activity == {}
+
+
+def test_demands_that_were_observed_are_what_a_job_does_and_a_fall_was_a_window_before(told: Told) -> None:
+    # Of job 1's second run, which begins at 330 s; its other VM was never seen to demand less.
+    told.ledger.close()
+    again = Told(told.path.parent / "again") if (told.path.parent / "again").mkdir() is None else told
+    again.submit(1, vms=2)
+    again.start(1, "n1", "n2")
+    again.at(190).demand(1, 0, 20)
+    again.at(300).demand(1, 0, 90)
+    again.at(400).suspend(1)
+    again.at(420).resume(1, "n1", "n2")
+    again.at(500).end(1)
+    whole, idle, busy = Phase(110.0, (1.0, 1.0)), Phase(180.0, (0.2, 1.0)), Phase(100.0, (0.9, 1.0))
+    found = history(again).activity[1]
+    # Samples are of the minutes 180 and 300: what led to the first began a window before, at 120, after 110 s of work.
+    assert found == (whole, idle, busy, Phase(50.0, (1.0, 1.0)))
+    assert history(again, window_s=6).activity[1][0].work_s == 164
+
+
+def test_jobs_that_still_run_or_never_ran_are_left_out_and_said(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.at(820).start(told.submit(3), "n1")
+    told.at(820).submit(4)
+    told.cancel_waiting(told.at(830).submit(5, name="5_1"))
+    counts = history(told).workload.faults.counts
+    assert counts == {FaultCode.NOT_ENDED: 2, FaultCode.NEVER_RAN: 1}
+    status, out, err = simulate(told, capsys, "--policy", "mixed", "--json")
+    assert status == 0
+    document = json.loads(out)
+    assert (document["jobs"], document["trace"]["lines"], document["trace"]["not_simulated"]) == (2, 5, 3)
+    assert err.splitlines() == [
+        f"rmsplugin simulate: warning: {told.path}: {words}"
+        for words in (
+            "job 3 has not ended: it runs",
+            "job 4 has not ended: it waits",
+            "job 5_1 ended before it ran",
+            "3 of 5 jobs are not simulated: 2 not ended yet; 1 ended before the job ran",
+        )
+    ]
+
+
+def test_vms_of_different_sizes_are_placed_each_by_its_own(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--policy", "fcfs", "--jobs-out", "-")
+    assert simulate(told, capsys, *words)[1].splitlines()[1:] == ["1,0.0,0,300.0,2,300.0", "2,5.0,5,405.0,2,400.0"]
+    narrow = ("--nodes", "2", "--cpus-per-node", "1")  # no node hosts the VM of job 2
+    status, out, err = simulate(told, capsys, *words, *narrow)
+    assert (status, out.splitlines()[1:]) == (0, ["1,0.0,0.0,300.0,2,300.0"])
+    assert "job 2 needs 2 processors, and the cluster has room for 0 such VMs" in err
+
+
+def test_time_limits_are_those_of_accounting_where_it_is_asked(
+    told: Told, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f"#!/bin/sh\necho '1|physics|{int(NOON)}|{int(NOON)}|300|00:00:00|20|COMPLETED'\n")
+    sacct.chmod(0o755)
+    _, out, _ = simulate(told, capsys, "--policy", "easy", "--jobs-out", "-", "--ask-slurm")
+    assert [line.split(",")[-1] for line in out.splitlines()] == ["estimate", "1200.0", "400.0"]
+    sacct.unlink()
+    status, out, err = simulate(told, capsys, "--policy", "easy", "--ask-slurm")
+    assert (status != 0, out) == (True, "") and "sacct" in err
+
+
+def test_for_a_job_of_an_unpreemptible_partition_another_makes_way(
+    told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Job 1, first in the queue, idles; job 2 starts beside it on the one node, and makes way when job 1 computes."""
+    doing = told.path.parent / "activity.json"
+    idle, busy = {"seconds": 400, "cpus": 0.1}, {"seconds": 400, "cpus": 1}
+    doing.write_text(json.dumps({"jobs": {"1": [idle, busy], "2": [{"seconds": 1000, "cpus": 2}]}}))
+    words = ("--policy", "rjsp", "--activity", str(doing), "--nodes", "1", "--cpus-per-node", "3", "--jobs-out", "-")
+    suspends = [
+        [line.split(",")[-2] for line in simulate(told, capsys, *words, *more)[1].splitlines()]
+        for more in ((), ("--unpreemptible", "vlong"))
+    ]
+    assert suspends == [["suspends", "0", "1"], ["suspends", "1", "0"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--workload", "t.swf"), "not allowed with argument"),
+        (("--cpus-per-vm", "2"), "--cpus-per-vm goes with --workload, not with --ledger"),
+        (("--trace-memory", "bytes-per-job"), "--trace-memory goes with --workload, not with --ledger"),
+        (("--unpreemptible", "plain"), "the ledger has no job of partition 'plain'"),
+        (("--ledger", "none.sqlite"), "there is no ledger none.sqlite"),
+        (("--jobs-out", "{ledger}"), "--jobs-out would replace the ledger of --ledger"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    told: Told, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    given = [word.format(ledger=told.path) for word in words]
+    before = told.path.read_bytes()
+    status, out, err = simulate(told, capsys, "--policy", "easy", *given)
+    assert (status, out) == (2, "") and message in err
+    assert told.path.read_bytes() == before
+
+
+def test_a_ledger_without_a_job_that_ended_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(tmp_path)
+    assert simulate(told, capsys, "--policy", "easy")[0] == 2
+    told.submit(1)
+    status, _, err = simulate(told, capsys, "--policy", "easy")
+    assert status == 2 and "has no job that can be simulated" in err and "it waits" in err
