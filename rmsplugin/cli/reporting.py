@@ -1,0 +1,225 @@
+"""Reporting: the command that tells what became of jobs, and what had become of them without context switches."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.bar import bar
+from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.report.fields import JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
+from rmsplugin.cli.table import Row, Table, add_table_options, described, parse_format, printable
+from rmsplugin.errors import SettingsError
+
+if TYPE_CHECKING:
+    from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.report.build import Report
+    from rmsplugin.settings import Settings
+
+GROUPS = ("job", "user", "account", "partition", "week", "all")
+#: A table is as wide as what it holds; of a million jobs it takes so many at a time.
+_BATCH = 2000
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add report to the command line."""
+    parser = options.add_command(
+        commands,
+        "report",
+        "tell what became of jobs, next to what had become of them without context switches, on the controller",
+        _report,
+        """
+        fields of totals (--by user, account, ...), by default {columns}:
+        {fields}
+
+        For root and engine.user, on the engine's host, whether or not the engine runs, or wherever there is a copy of
+        the ledger; it only reads. The jobs are those that were there in the time asked for. What is read besides the
+        ledger: `sacct -D` (accounts, time limits) and the nodes of Slurm. Without them it goes on, and says so.
+
+        FCFS and EASY: the same jobs replayed on the same nodes without context switches, each for as long as it really
+        ran. The operator guide, section 'Reports', has the rules. What the report cannot know is said on standard
+        error, and in the JSON (`notes`).
+
+        examples:
+          rmsplugin report --since 7d
+          rmsplugin report --since 2025-11-01 --until 2025-12-01 --by user
+          rmsplugin report --job 12 --json
+          rmsplugin report --by week --csv
+          rmsplugin report --since 30d --html november.html
+          rmsplugin report --since yesterday --until today --email-format
+          rmsplugin report --ledger copy.sqlite --without-slurm --nodes 8 --cpus-per-node 16 --chart
+        """.replace("{columns}", TOTAL_COLUMNS).replace(
+            "{fields}", described(TOTAL_FIELDS).replace("\n", "\n        ")
+        ),
+    )
+    _add_choice(parser)
+    _add_site(parser)
+    add_table_options(
+        parser, JOB_FIELDS, JOB_COLUMNS, "the whole report as JSON, with the intervals of each job's life"
+    )
+    parser.add_argument("--csv", action="store_true", help="the jobs, or the totals of --by, as CSV; times in seconds")
+    parser.add_argument("--chart", action="store_true", help="utilisation and completions, drawn in the terminal")
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write all of it as one page for a browser, which needs no network (rmsplugin[html])",
+    )
+    parser.add_argument("--email-format", action="store_true", help="a summary for an operator, as text for a mail")
+    parser.set_defaults(misused=parser.error)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=options.past_time,
+        help="the time begins then: YYYY-MM-DD[THH:MM[:SS]], today, yesterday, or so long ago: 7d, 12h, 30m (default: "
+        "with the ledger)",
+    )
+    parser.add_argument("--until", metavar="TIME", type=options.past_time, help="the time ends then (default: now)")
+    for option, what in (("partition", "partitions"), ("user", "users"), ("account", "accounts")):
+        parser.add_argument(
+            f"--{option}", metavar=f"{option.upper()},...", type=options.names, default=(), help=f"only of these {what}"
+        )
+    parser.add_argument(
+        "--job", metavar="JOBID,...", type=options.job_ids, default=(), help="only these jobs, or all of a job array"
+    )
+    parser.add_argument(
+        "--by",
+        choices=GROUPS,
+        default="job",
+        help="what a line is: a job (default), or a total: of a user, ..., of all",
+    )
+
+
+def _add_site(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger (default: the engine's own)")
+    parser.add_argument(
+        "--without-slurm", action="store_true", help="ask Slurm nothing: for a copy of another cluster's"
+    )
+    parser.add_argument(
+        "--nodes",
+        metavar="N",
+        type=options.positive_number,
+        help="replay on so many equal nodes, not on those of Slurm",
+    )
+    parser.add_argument("--cpus-per-node", metavar="C", type=options.positive_number, help="CPUs of each of --nodes")
+    parser.add_argument(
+        "--memory-per-node",
+        metavar="MIB",
+        type=options.positive_number,
+        help="memory of each of --nodes (default: memory is not looked at)",
+    )
+
+
+def _refuse_misuse(arguments: argparse.Namespace) -> None:
+    """End with status 2 where options do not go together."""
+    if arguments.since is not None and arguments.since >= arguments.until:
+        arguments.misused("--since has to be before --until")
+    if bool(arguments.nodes) != bool(arguments.cpus_per_node) or (arguments.memory_per_node and not arguments.nodes):
+        arguments.misused("--nodes and --cpus-per-node belong together, and --memory-per-node to them")
+    if arguments.html == "":
+        arguments.misused("argument --html: the name of a file is empty")
+    forms = [form for form in ("json", "csv", "chart", "html", "email_format", "parsable2") if getattr(arguments, form)]
+    if len(forms) > 1:
+        arguments.misused(" and ".join(f"--{form.replace('_', '-')}" for form in forms) + " do not go together")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    # No other command waits for what these import.
+    from rmsplugin.cli.report.sources import site
+    from rmsplugin.engine.history import reading
+    from rmsplugin.engine.ledger_file import LEDGER_NAME
+    from rmsplugin.report.build import Question, build
+    from rmsplugin.report.ledger import LedgerReader
+
+    now = time.time()
+    arguments.until = now if arguments.until is None else arguments.until
+    _refuse_misuse(arguments)
+    # Before anything is computed: nobody waits for a page that cannot be written.
+    page = _page_file(arguments.html) if arguments.html else None
+    fields, default = (JOB_FIELDS, JOB_COLUMNS) if arguments.by == "job" else (TOTAL_FIELDS, TOTAL_COLUMNS)
+    columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
+    settings = _settings(arguments)
+    path = arguments.ledger or settings.engine.state_dir / LEDGER_NAME  # type: ignore[union-attr]
+    with bar() as show, reading(path) as connection:
+        reader = LedgerReader(connection, arguments.until)
+        since = arguments.since
+        question = Question(
+            since=reader.begins() if since is None else since,
+            until=arguments.until,
+            made=round(now, 1),
+            users=arguments.user,
+            accounts=arguments.account,
+            partitions=arguments.partition,
+            jobs=arguments.job,
+            with_hosts=arguments.json or page is not None,
+        )
+        report = build(reader, question, site(arguments, settings, show), show)
+    if page is not None:
+        _write_page(page, report)
+    _print(arguments, report, Table(columns, header=not arguments.noheader, parsable=arguments.parsable2))
+    return 0
+
+
+def _page_file(name: str) -> OutputFile:
+    """Raises ReportError, RefusedError."""
+    from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.report.page.html import library
+
+    library()
+    return OutputFile("--html", name)
+
+
+def _write_page(output: OutputFile, report: Report) -> None:
+    """Raises ReportError, RefusedError."""
+    from rmsplugin.report.page.html import check_size, page_text
+    from rmsplugin.report.writing import whole
+
+    check_size(report.head.totals["all"][0].jobs)
+    output.write(page_text(whole(report.head, report.jobs())))
+
+
+def _settings(arguments: argparse.Namespace) -> Settings | None:
+    """The settings; a copy of a ledger is read without them, too. Raises SettingsError."""
+    try:
+        return read_settings(arguments.config)
+    except SettingsError:
+        if arguments.ledger is None or arguments.config is not None:
+            raise
+        return None
+
+
+def _print(arguments: argparse.Namespace, report: Report, table: Table) -> None:
+    from rmsplugin.cli.report import chart_form, csv_form, mail_form
+    from rmsplugin.report import writing
+
+    rows: Iterable[Row] = (
+        map(writing.job_json, report.jobs())
+        if arguments.by == "job"
+        else [asdict(total) for total in report.head.totals[arguments.by]]
+    )
+    if arguments.json:
+        sys.stdout.writelines(writing.json_text(report.head, report.jobs()))
+        return
+    if arguments.email_format:
+        print("\n".join(mail_form.mail_lines(report.head)))
+        return
+    if arguments.chart:
+        print("\n".join(chart_form.chart_lines(report.head, colours=sys.stdout.isatty())))
+    elif arguments.csv:
+        write = csv_form.write_jobs if arguments.by == "job" else csv_form.write_totals
+        write(sys.stdout, rows, report.head.others)
+    elif not arguments.html:
+        remaining = iter(rows)
+        while batch := list(itertools.islice(remaining, _BATCH)):
+            sys.stdout.writelines(f"{line}\n" for line in table.lines(batch))
+    for note in report.head.notes:
+        print(printable(f"rmsplugin {arguments.command}: note: {note.sentence}"), file=sys.stderr)

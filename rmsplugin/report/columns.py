@@ -1,0 +1,150 @@
+"""Columns: what a report needs of a ledger's jobs and operations, an array for each value; a year has millions of rows.
+
+Arrays of one value share their order: those of jobs are sorted by job id, and a job's place there is its *row*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+#: Kinds of operations that change the state of a vjob, and whether they went well, as the codes in ``Operations``.
+KINDS = ("start", "suspend", "resume", "restart", "stop")
+START, SUSPEND, RESUME, RESTART, STOP = range(len(KINDS))
+OUTCOMES = ("running", "done", "failed")
+RUNNING, DONE, FAILED = range(len(OUTCOMES))
+
+
+@dataclass(slots=True)
+class Words:
+    """Words that many rows share, by their codes."""
+
+    words: list[str] = field(default_factory=list)
+    _codes: dict[str, int] = field(default_factory=dict)
+
+    def code(self, word: str) -> int:
+        """The code of a word; a new one if it has none."""
+        code = self._codes.get(word)
+        if code is None:
+            code = self._codes[word] = len(self.words)
+            self.words.append(word)
+        return code
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The vjobs that were there in the time of the report. Times are seconds since the epoch.
+
+    Attributes:
+        job_id: ascending.
+        names: what users call those whose name is not their job id, by row.
+        user, partition: codes of ``users`` and ``partitions``.
+        vms: how many VMs; ``cpus`` and ``memory_mib`` of each.
+        terminated: whether it has ended; stopping: whether it is being cleaned up; since: of its present state.
+        sleeps: whether it sleeps now, or is about to.
+        repeated: whether it began anew, or went back to a checkpoint: it has done some of its work twice.
+    """
+
+    job_id: Ints
+    names: dict[int, str]
+    user: Codes
+    partition: Codes
+    users: Words
+    partitions: Words
+    vms: Ints
+    cpus: Ints
+    memory_mib: Ints
+    submit: Floats
+    terminated: Flags
+    stopping: Flags
+    since: Floats
+    sleeps: Flags
+    repeated: Flags
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    def name(self, row: int) -> str:
+        """What its user calls a job."""
+        return self.names.get(row) or str(self.job_id[row])
+
+    @property
+    def booked(self) -> Ints:
+        """CPUs that each job requested."""
+        return self.vms * self.cpus
+
+    def rows_of(self, job_ids: Ints) -> Ints:
+        """The row of each job id; -1 for a job that is none of these."""
+        if not len(self):
+            return np.full(len(job_ids), -1, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.job_id, job_ids), len(self) - 1)
+        return np.where(self.job_id[places] == job_ids, places, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What was done to vjobs, sorted by row and then in the order in which it began; see KINDS and OUTCOMES."""
+
+    row: Ints
+    kind: Codes
+    outcome: Codes
+    created: Floats
+    ended: Floats  # 0 while it is under way
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What was done to single VMs and went well, sorted by row and then by time."""
+
+    row: Ints
+    vm: Codes  # its number in the vjob
+    kind: Codes  # of ``kinds``
+    destination: Codes  # of ``nodes``
+    created: Floats
+    ended: Floats
+    bytes: Ints
+    kinds: Words
+    nodes: Words
+
+
+def arrays(rows: Iterable[tuple[Any, ...]], kinds: str) -> list[NDArray[Any]]:
+    """An array for each column of the rows, without holding all rows at once.
+
+    Args:
+        rows: tuples of numbers.
+        kinds: the type of each column: f, i or c for Floats, Ints or Codes.
+    """
+    types = [{"f": np.float64, "i": np.int64, "c": np.int32}[kind] for kind in kinds]
+    parts: list[list[NDArray[Any]]] = [[] for _ in kinds]
+    batch: list[tuple[Any, ...]] = []
+
+    def flush() -> None:
+        for part, type_, column in zip(parts, types, zip(*batch, strict=True), strict=True):
+            part.append(np.array(column, dtype=type_))
+        batch.clear()
+
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            flush()
+    if batch:
+        flush()
+    return [np.concatenate(part) if part else np.empty(0, type_) for part, type_ in zip(parts, types, strict=True)]
+
+
+def last_of_each(row: Ints) -> Flags:
+    """Where the last of each job's places is, in a column of rows that is sorted."""
+    return np.append(row[1:] != row[:-1], True)[: len(row)]
+
+
+#: So many rows are Python values at a time.
+_BATCH = 50_000

@@ -1,0 +1,295 @@
+"""Document: what `rmsplugin report --json` prints and the page of `--html` shows; fit for simulate and compare, too.
+
+All times are seconds since the epoch (of a trace: seconds as in the trace), all durations seconds; null is not known.
+The keys of the JSON are the names of the fields below::
+
+    {"kind": "report", "policy": "live", "others": ["fcfs", "easy"], "made": 1763843000.0,
+     "since": 1763700000.0, "until": 1763800000.0,
+     "selection": {"users": [], "accounts": [], "partitions": [], "jobs": []},
+     "nodes": [{"name": "n1", "cpus": 4, "memory_mib": 8192}],
+     "jobs": [{"id": "12", "user": "alice", "account": "physics", "partition": "vjob", "state": "ended",
+               "vms": 2, "cpus": 1, "memory_mib": 512,
+               "submit": 1763700100.0, "start": 1763700160.0, "end": 1763703000.0,
+               "wait_s": 60.0, "run_s": 1840.0, "asleep_s": 1000.0, "completion_s": 2900.0, "slowdown": 1.58,
+               "suspends": 1, "resumes": 1, "migrations": 0, "limit_s": 3600.0, "slurm": {"runs": 1, ...} or null,
+               "intervals": [{"state": "waiting", "from": 1763700100.0, "until": 1763700160.0, "nodes": []},
+                             {"state": "running", "from": 1763700160.0, "until": 1763701000.0, "nodes": ["n1", "n1"]},
+                             {"state": "sleeping", "from": 1763701000.0, "until": 1763702000.0, "nodes": []},
+                             {"state": "running", "from": 1763702000.0, "until": 1763703000.0, "nodes": ["n1", "n2"]}],
+               "without": {"fcfs": {"start": 1763700100.0, "end": 1763701940.0}, "easy": null}}],
+     "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...]},
+     "utilisation_step_s": 3600.0,
+     "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
+                      "without": {"fcfs": 2.0, "easy": 3.0}}],
+     "switches": [{"number": 7, "at": 1763701000.0, "state": "done", "cost_mib": 1024, "seconds": 40.1,
+                   "start": 0, "suspend": 1, "resume": 0, "migrate": 0}],
+     "costs": {"suspend": {"actions": 2, "vm_seconds": 71.0, "bytes": 1073741824}, "resume": {...}, "migrate": {...}},
+     "notes": [{"code": "running", "count": 3, "sentence": "3 jobs have not ended: ..."}]}
+
+``kind`` is report, simulation or comparison. ``policy`` names the schedule that the jobs' own fields, ``utilisation``
+and ``switches`` tell of ("live" in a report); ``others`` the schedules beside it, which are the keys of every
+``without``. A simulation has fcfs and easy beside a policy that switches, and else no others; a comparison has its last
+policy as ``policy``, the rest as others. Both have no ``totals``, and no names of users, accounts and partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["report", "simulation", "comparison"]
+
+#: What totals are by.
+GROUPS = ("user", "account", "partition", "week")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that hosts VMs."""
+
+    name: str
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A part of a job's life; a job's intervals follow each other without gaps.
+
+    Attributes:
+        state: waiting (for its first start, or anew after a loss; its start included), running, or sleeping: from the
+            beginning of its suspend to the end of its resume.
+        begin: in JSON ``from``.
+        until: its end.
+        nodes: of a running job, the host of each VM in the order of their numbers; a migration begins an interval.
+    """
+
+    state: Literal["waiting", "running", "sleeping"]
+    begin: float
+    until: float
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a job would have started and ended."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """What Slurm's accounting has of a job, all its runs together."""
+
+    runs: int  # 1 + requeues
+    run_s: float  # Elapsed, of all runs
+    asleep_s: float  # Suspended, of all runs
+    state: str  # of the last run, e.g. COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job.
+
+    Attributes:
+        id: as its user calls it, ``12`` or ``12_3``.
+        account: empty where accounting does not know the job.
+        state: ended; never-ran (ended before it started); running, sleeping or waiting at ``until``.
+        vms: how many; ``cpus`` and ``memory_mib`` are of each.
+        submit: first submission.
+        start: of its first run; null if it never ran.
+        end: null if it has not ended.
+        wait_s: time in which it neither ran nor slept; run_s: ran; asleep_s: slept. Together its completion.
+        completion_s: from submit to end; null if it has not ended, or never ran.
+        slowdown: bounded slowdown: completion to run time, of which 10 s are counted at least; at least 1.
+        limit_s: the time limit that its user gave; null where it is not known.
+        slurm: null where accounting does not know the job.
+        without: by other schedule; null where nothing can be said of the job.
+    """
+
+    id: str
+    user: str
+    account: str
+    partition: str
+    state: Literal["ended", "never-ran", "running", "sleeping", "waiting"]
+    vms: int
+    cpus: int
+    memory_mib: int
+    submit: float
+    start: float | None
+    end: float | None
+    wait_s: float
+    run_s: float
+    asleep_s: float
+    completion_s: float | None
+    slowdown: float | None
+    suspends: int
+    resumes: int
+    migrations: int
+    limit_s: float | None
+    slurm: Accounted | None
+    intervals: tuple[Interval, ...]
+    without: dict[str, Schedule | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A value of many jobs: mean and percentiles."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a schedule was worth to the jobs that ended under it; null where there is none.
+
+    Attributes:
+        jobs: how many were measured.
+        wait_s: of each, the time from submission in which it did not run and did not sleep.
+        completion_s: from submission to end.
+        slowdown: bounded slowdown.
+    """
+
+    jobs: int
+    wait_s: Spread | None
+    completion_s: Spread | None
+    slowdown: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Another schedule, and what the report's own gained over it, for the jobs that ended under both.
+
+    Attributes:
+        worth: of the other schedule.
+        own: of the report's own schedule, for the same jobs.
+        gained_s: the sum of their completions there, minus that here: above 0, context switches were worth it.
+        sooner: jobs that ended sooner here than there, by a second or more; later: the other way round.
+    """
+
+    worth: Worth
+    own: Worth
+    gained_s: float
+    sooner: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Jobs of one user, account, partition or week (that of their submission; name: its Monday), or all jobs."""
+
+    name: str
+    jobs: int
+    ended: int
+    wait_s: float  # sums of all jobs
+    run_s: float
+    asleep_s: float
+    cpu_s: float  # run time times requested CPUs
+    suspends: int
+    resumes: int
+    migrations: int
+    worth: Worth
+    without: dict[str, Compared]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """CPUs in use from ``t`` on for a step, as means over the step.
+
+    Attributes:
+        t: when it begins.
+        cpu_used: that running VMs were observed to demand; where nothing was observed, what they had requested.
+        cpu_booked: that running jobs had requested.
+        cpu_demanded: that all jobs which were there had requested, whether they ran, slept or waited.
+        cpu_total: of all nodes.
+        without: booked under the other schedules.
+    """
+
+    t: float
+    cpu_used: float
+    cpu_booked: float
+    cpu_demanded: float
+    cpu_total: float
+    without: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One cluster-wide context switch.
+
+    Attributes:
+        number: as in `rmsplugin cycles`.
+        at: when it was decided.
+        state: running, done or failed.
+        cost_mib: what the plan cost, by the cost model.
+        seconds: from the decision to the end; null while it runs.
+        start: how many vjobs it started; suspend, resume and migrate alike.
+    """
+
+    number: int
+    at: float
+    state: str
+    cost_mib: int
+    seconds: float | None
+    start: int
+    suspend: int
+    resume: int
+    migrate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What all actions of one kind cost: how many, for how long they took VMs, and how many bytes they moved."""
+
+    actions: int
+    vm_seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that the report cannot know, or took for granted.
+
+    Attributes:
+        code: one word, for programs.
+        count: how many jobs, nodes, ... it concerns.
+        sentence: for a person.
+    """
+
+    code: str
+    count: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """All of a document but its jobs, which may be too many to be held at once.
+
+    Attributes:
+        made: when the document was made.
+        since, until: the jobs are those that were there in that time.
+        selection: users, accounts, partitions and jobs that were asked for; an empty list: all.
+        others: the schedules beside ``policy``.
+        nodes: those that the other schedules have, empty where they are not known.
+        totals: ``all`` (one), and by each of GROUPS.
+        costs: by kind of action: suspend, resume, migrate.
+    """
+
+    kind: Kind
+    policy: str
+    others: tuple[str, ...]
+    made: float
+    since: float
+    until: float
+    selection: dict[str, list[str]]
+    nodes: tuple[Node, ...]
+    totals: dict[str, tuple[Total, ...]]
+    utilisation_step_s: float
+    utilisation: tuple[Point, ...]
+    switches: tuple[Switch, ...]
+    costs: dict[str, Cost]
+    notes: tuple[Note, ...] = field(default=())

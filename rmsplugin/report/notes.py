@@ -1,0 +1,119 @@
+"""Notes: what a report cannot know, and what it took for granted, each in a sentence and with how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmsplugin.report.document import Note
+from rmsplugin.report.lives import SLEEPING, WAITING
+from rmsplugin.report.totals import Facts
+
+#: Of each code what a person reads, in the order in which it is said.
+SENTENCES = {
+    "ledger-begins": "the ledger has nothing of the first {count} seconds of this time: it was made, or pruned, later",
+    "earlier": "{count} {jobs} were submitted before this time: the replays have them, and none of those that had"
+    " ended by then, so they begin with more room than there was",
+    "not-ended": "{count} {jobs} had not ended: they are in no comparison, and hold their CPUs in the replays for as"
+    " long as they have run",
+    "asleep": "{count} {jobs} of these slept",
+    "waiting": "{count} {jobs} had not run yet: how long they will is not known, and the replays are without them",
+    "never-ran": "{count} {jobs} ended before they ran (most likely cancelled): they are in no comparison, and the"
+    " replays are without them",
+    "repeated": "{count} {jobs} lost their state and began anew, or went back to a checkpoint: their run time has work"
+    " that was done twice",
+    "no-accounting": "accounts and time limits of {count} {jobs} are not known: {why}",
+    "unknown-to-accounting": "accounting does not know {count} {jobs} of the ledger",
+    "unknown-to-ledger": "accounting has {count} more {jobs} of these partitions, which are not in the ledger: they are"
+    " left out",
+    "differs": "of {count} {jobs} accounting has another run time than the ledger, by more than 5 minutes and 5 %: the"
+    " ledger's is used",
+    "node-changes": "nodes came and went {count} times: the replays have all of them, as they are now, all the time,"
+    " and so has the utilisation",
+    "no-replay": "{count} {jobs} are not compared with other schedules: {why}",
+    "replayed": "the replays give each of {count} {jobs} the CPUs and memory that it requested, from its start to its"
+    " end, for as long as it really ran; VMs are counted in equal processors, as if all nodes were one",
+    "too-large": "{count} {jobs} that ran are larger than all nodes together: the replays are without them",
+    "by-memory": "the VMs of {count} {jobs} need more memory than their CPUs' share of the nodes, and count for more"
+    " processors",
+    "no-limit": "EASY takes the run time of {count} {jobs} for their limits, which are not known",
+}
+
+#: The run times of ledger and accounting differ by more than the boot of the VMs from both of these on.
+_DIFFER_S, _DIFFER_PART = 300.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known of a report besides its jobs.
+
+    Attributes:
+        since: of the report.
+        begins: the oldest thing in the ledger; that of the report's end if it has nothing.
+        node_changes: how often nodes came and went.
+        no_accounting: why accounting was not asked, or did not answer; empty if it did.
+        no_nodes: why the nodes are not known; empty if they are.
+    """
+
+    since: float
+    begins: float
+    node_changes: int
+    no_accounting: str
+    no_nodes: str
+
+
+def notes(facts: Facts, about: Circumstances) -> Iterator[Note]:
+    """All that is to be said of a report."""
+    counts = {**_of_time(facts, about), **_of_jobs(facts), **_of_accounting(facts, about), **_of_replays(facts, about)}
+    for code, sentence in SENTENCES.items():
+        if count := int(counts.get(code, 0)):
+            why = about.no_accounting if code == "no-accounting" else about.no_nodes
+            yield Note(code, count, sentence.format(count=count, jobs="job" if count == 1 else "jobs", why=why))
+
+
+def _of_time(facts: Facts, about: Circumstances) -> dict[str, int]:
+    return {
+        "ledger-begins": int(max(0.0, about.begins - about.since)),
+        "earlier": int((facts.jobs.submit < about.since).sum()),
+        "node-changes": about.node_changes,
+    }
+
+
+def _of_jobs(facts: Facts) -> dict[str, int]:
+    lives = facts.lives
+    still = np.isnan(lives.end)
+    return {
+        "not-ended": int((still & lives.ran).sum()),
+        "asleep": int((still & (lives.state == SLEEPING)).sum()),
+        "waiting": int((still & ~lives.ran & (lives.state == WAITING)).sum()),
+        "never-ran": int((~still & ~lives.ran).sum()),
+        "repeated": int(facts.jobs.repeated.sum()),
+    }
+
+
+def _of_accounting(facts: Facts, about: Circumstances) -> dict[str, int]:
+    if about.no_accounting:
+        return {"no-accounting": len(facts.jobs)}
+    accounts, lives = facts.accounts, facts.lives
+    known = accounts.runs > 0
+    differ_s = np.abs(accounts.run_s - lives.run_s)
+    differ = known & lives.ended & (differ_s > _DIFFER_S) & (differ_s > _DIFFER_PART * lives.run_s)
+    return {
+        "unknown-to-accounting": int((~known).sum()),
+        "unknown-to-ledger": accounts.others,
+        "differs": int(differ.sum()),
+    }
+
+
+def _of_replays(facts: Facts, about: Circumstances) -> dict[str, int]:
+    if about.no_nodes:
+        return {"no-replay": len(facts.jobs)}
+    replays = facts.replays
+    return {
+        "replayed": int(replays.replayed.sum()),
+        "too-large": replays.too_large,
+        "by-memory": replays.by_memory,
+        "no-limit": int((replays.replayed & np.isnan(facts.accounts.limit_s)).sum()),
+    }

@@ -1,0 +1,1 @@
+"""Page: a report's document as one HTML file that needs no network."""

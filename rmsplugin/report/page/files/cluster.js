@@ -1,0 +1,128 @@
+/* The cluster as a whole: utilisation over time, and the cost and duration of context switches. */
+
+function utilisationChart() {
+  const points = doc.utilisation;
+  const chart = new Chart("utilisation", {
+    ...timeOptions(), y_axis_label: "CPUs", height: 320,
+    y_range: points.t.length ? new Bokeh.DataRange1d({ start: 0, only_visible: true }) : new Bokeh.Range1d(),
+  });
+  chart.blank(!points.t.length);
+  const x = points.t.map(onAxis);
+  // A mean holds until the next one begins.
+  if (x.length) x.push(onAxis(points.t[points.t.length - 1] + doc.utilisation_step_s));
+  const lasting = (values) => (values.length ? [...values, values[values.length - 1]] : []);
+  const sourceOf = (values) => new Bokeh.ColumnDataSource({ data: numbers({ x, y: lasting(values) }) });
+  const used = chart.figure.varea_step({
+    x: { field: "x" }, y1: 0, y2: { field: "y" }, source: sourceOf(points.cpu_used), fill_alpha: 0.35, step_mode: "after",
+  });
+  chart.add("Used (observed demand)", "blue", { area: 0.35 }, used);
+  chart.line("Booked by running jobs", "blue", sourceOf(points.cpu_booked), "solid", 2.5);
+  doc.others.forEach((schedule, place) => {
+    const values = points.without[schedule];
+    const role = ROLES[place % ROLES.length];
+    if (values.length) chart.line(`Booked: ${scheduleName(schedule)}`, role, sourceOf(values), DASHES[place % DASHES.length]);
+  });
+  chart.line("All nodes", "text", sourceOf(points.cpu_total), "solid", 1);
+  chart.line("Asked for by all jobs", "grey", sourceOf(points.cpu_demanded), "dotdash");
+  // A crowded trace asks for so much that what is used would be a line at the bottom.
+  const peak = Math.max(...points.cpu_demanded);
+  const towers = peak > 3 * Math.max(...points.cpu_total);
+  if (towers) chart.legend.lastElementChild.firstElementChild.click();
+  const columns = [
+    ["Used", points.cpu_used], ["Booked", points.cpu_booked],
+    ...doc.others.map((schedule) => [`Booked: ${scheduleName(schedule)}`, points.without[schedule]]),
+    ["Asked for", points.cpu_demanded], ["All nodes", points.cpu_total],
+  ];
+  const table = new LazyTable(at("utilisation-table"), "CPUs over time", [
+    timeColumn("From", (place) => points.t[place]),
+    ...columns.map(([name, values]) => numberColumn(name, (place) => values[place] ?? null, shownNumber)),
+  ], () => [...points.t.keys()].filter(inPickedTime(points.t)));
+  at("utilisation-says").textContent =
+    `CPUs of the whole cluster, each value the mean of ${shownDuration(doc.utilisation_step_s)}. Booked is what running jobs had `
+    + "requested, used is what their VMs demanded. Filters other than of time change nothing here."
+    + (towers ? ` All jobs together asked for up to ${shownNumber(peak)}: the legend shows that curve.` : "");
+  chart.show = () => {
+    const whole = (values) => shownNumber(mean(values));
+    chart.says(`Curves of CPUs over time; means: ${columns.map(([name, values]) => `${name} ${whole(values)}`).join(", ")}.`);
+    table.change();
+  };
+  return chart;
+}
+
+const inPickedTime = (times) => (place) => (
+  (picked.from === null || times[place] >= picked.from) && (picked.until === null || times[place] <= picked.until));
+
+/* What a switch consisted of; the first that holds. */
+const SWITCHES = [
+  ["Failed", "red", "x", ({ state }, place) => state[place] === "failed"],
+  ["Suspends or resumes, and migrations", "purple", "square",
+    ({ suspend, resume, migrate }, place) => suspend[place] + resume[place] > 0 && migrate[place] > 0],
+  ["Suspends or resumes", "orange", "triangle", ({ suspend, resume }, place) => suspend[place] + resume[place] > 0],
+  ["Migrations", "teal", "diamond", ({ migrate }, place) => migrate[place] > 0],
+  ["Starts only", "blue", "circle", () => true],
+];
+
+function switchesChart() {
+  const all = doc.switches;
+  const chart = new Chart("switches", {
+    x_axis_label: "cost of the plan, MiB", y_axis_label: "duration, s", height: 340,
+    x_range: new Bokeh.Range1d(), y_range: new Bokeh.Range1d(),
+  });
+  chart.figure.xaxes[0].formatter = new Bokeh.NumeralTickFormatter({ format: "0,0" });
+  const kinds = SWITCHES.map(([name, role, shape]) => {
+    const source = newSource("x", "y", "place");
+    return { source, points: chart.points(name, role, source, shape, 9) };
+  });
+  const parts = (place) => ["start", "suspend", "resume", "migrate"]
+    .filter((action) => all[action][place]).map((action) => `${all[action][place]} ${action}`).join(", ") || "nothing";
+  chart.tell(kinds.map(({ points }) => points), (index, source) => {
+    const place = source.data.place[index];
+    return `Switch ${all.number[place]}, ${all.state[place]}\n${shownTime(all.at[place])}\n${parts(place)}\n`
+      + `${shownCount(all.cost_mib[place])} MiB, ${shownNumber(all.seconds[place])} s`;
+  });
+  const table = new LazyTable(at("switches-table"), "Context switches", [
+    numberColumn("Switch", (place) => all.number[place], String),
+    timeColumn("At", (place) => all.at[place]),
+    { title: "State", value: (place) => all.state[place] },
+    numberColumn("Cost, MiB", (place) => all.cost_mib[place]),
+    numberColumn("Seconds", (place) => all.seconds[place], shownNumber),
+    ...["start", "suspend", "resume", "migrate"].map((action) => (
+      numberColumn(`${action[0].toUpperCase()}${action.slice(1)}s`, (place) => all[action][place]))),
+  ], () => [...all.at.keys()].filter(inPickedTime(all.at)));
+  chart.show = () => {
+    const columns = kinds.map(() => ({ x: [], y: [], place: [] }));
+    for (const place of all.at.keys()) {
+      if (!inPickedTime(all.at)(place) || all.seconds[place] === null) continue;
+      const column = columns[SWITCHES.findIndex(([, , , holds]) => holds(all, place))];
+      column.x.push(all.cost_mib[place]);
+      column.y.push(all.seconds[place]);
+      column.place.push(place);
+    }
+    kinds.forEach(({ source }, kind) => { source.data = numbers(columns[kind]); });
+    const drawn = columns.map(({ x }) => x.length);
+    const most = (values) => values.reduce((least, value) => Math.max(least, value), 1);
+    const [right, top] = [most(columns.flatMap(({ x }) => x)), most(columns.flatMap(({ y }) => y))];
+    showRange(chart.figure.x_range, -0.03 * right, 1.05 * right);
+    showRange(chart.figure.y_range, 0, 1.1 * top);
+    chart.blank(!sum(drawn));
+    at("switches-says").textContent =
+      `Each mark is one of ${counted(sum(drawn), "context switch", "context switches")} that ended. If the cost model is good, `
+      + "switches that cost more take longer. Only the filter of time changes what is shown here.";
+    const told = SWITCHES.map(([name], kind) => `${name}: ${shownCount(drawn[kind])}`);
+    chart.says(`Scatter of cost and duration. ${told.join("; ")}.`);
+    table.change();
+  };
+  return chart;
+}
+
+/* What all actions of a kind cost. */
+function showCosts() {
+  const kinds = Object.keys(doc.costs);
+  if (!kinds.length) return;
+  new Table(at("costs"), "What the actions cost in all (no filter applies)", [
+    { title: "Action", value: (kind) => kind },
+    numberColumn("Actions", (kind) => doc.costs[kind].actions),
+    durationColumn("VM time", (kind) => doc.costs[kind].vm_seconds),
+    numberColumn("Data", (kind) => doc.costs[kind].bytes, shownBytes),
+  ], true).show(kinds);
+}

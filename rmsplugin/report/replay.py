@@ -1,0 +1,101 @@
+"""Replay: the same jobs under FCFS and EASY, without context switches, on nodes that are there all the time.
+
+A cluster that suspends nothing cannot take back what it gave, so each job has what it requested from start to end, and
+runs for as long as it really ran, without its sleeps. VMs are counted in equal processors: one for each CPU, or more
+where their memory is more than the share of these CPUs in the memory of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmsplugin.report.columns import Flags, Floats, Ints, Jobs
+from rmsplugin.report.document import Node
+from rmsplugin.report.lives import Lives
+from rmsplugin.simulation.short_way import start_times
+from rmsplugin.workload.jobs import Job
+
+#: Policies by name, and whether they backfill.
+POLICIES = {"fcfs": False, "easy": True}
+
+#: What EASY takes for no limit at all.
+UNLIMITED_S = 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """When each job would have started and ended, by policy; NaN for one that is not replayed, by row.
+
+    Attributes:
+        starts, ends: seconds since the epoch.
+        replayed: the jobs that are.
+        too_large: jobs that ran, and which these nodes could not host at once.
+        by_memory: replayed jobs that count for more processors than they have CPUs.
+    """
+
+    starts: dict[str, Floats]
+    ends: dict[str, Floats]
+    replayed: Flags
+    too_large: int = 0
+    by_memory: int = 0
+
+
+def replay(
+    jobs: Jobs,
+    lives: Lives,
+    limits_s: Floats,
+    nodes: Sequence[Node],
+    overhead_mib: int,
+    tell: Callable[[str, float], None] = lambda _doing, _part: None,
+) -> Replays:
+    """Replay all jobs that have run.
+
+    Args:
+        jobs: of the report.
+        lives: of these.
+        limits_s: time limits of their users; NaN where they are not known: the run time then stands for the limit.
+        nodes: what VMs may take of each; none: nothing is replayed.
+        overhead_mib: what a VM takes besides its memory.
+        tell: called now and then with what is being done, and the part of it that is, from 0 to 1.
+    """
+    processors = sum(node.cpus for node in nodes)
+    sizes, by_memory = _sizes(jobs, nodes, overhead_mib)
+    ran = lives.ran & (lives.work_s > 0)
+    rows = np.flatnonzero(ran & (sizes <= processors))
+    replayed = np.zeros(len(jobs), dtype=bool)
+    if not len(rows):
+        return Replays({}, {}, replayed)
+    rows = rows[np.argsort(jobs.submit[rows], kind="stable")]
+    replayed[rows] = True
+    work_s = lives.work_s[rows]
+    limits_s = limits_s[rows]
+    estimates_s = np.minimum(np.where(np.isnan(limits_s), work_s, limits_s), UNLIMITED_S)
+    columns = (jobs.job_id[rows], jobs.submit[rows], work_s, sizes[rows], np.maximum(estimates_s, 1.0))
+    workload = [
+        Job(job_id, submit_s, run_s, size, estimate_s, memory_mib=None, line=0)
+        for job_id, submit_s, run_s, size, estimate_s in zip(*(each.tolist() for each in columns), strict=True)
+    ]
+    starts, ends = {}, {}
+    for policy, backfill in POLICIES.items():
+        doing = f"replaying {len(workload)} jobs under {policy}"
+        begun = start_times(
+            *(workload, processors),
+            backfill=backfill,
+            tell=lambda submitted, doing=doing: tell(doing, submitted / len(workload)),  # type: ignore[misc]
+        )
+        starts[policy], ends[policy] = np.full(len(jobs), np.nan), np.full(len(jobs), np.nan)
+        starts[policy][rows] = begun
+        ends[policy][rows] = starts[policy][rows] + work_s
+    return Replays(starts, ends, replayed, int((ran & (sizes > processors)).sum()), int((by_memory & replayed).sum()))
+
+
+def _sizes(jobs: Jobs, nodes: Sequence[Node], overhead_mib: int) -> tuple[Ints, Flags]:
+    """The processors of each job, and which have more of them than CPUs."""
+    share_mib = sum(node.memory_mib for node in nodes) / max(1, sum(node.cpus for node in nodes))
+    if not share_mib:
+        return jobs.booked, np.zeros(len(jobs), dtype=bool)
+    for_memory = np.ceil((jobs.memory_mib + overhead_mib) / share_mib).astype(np.int64)
+    return jobs.vms * np.maximum(jobs.cpus, for_memory), for_memory > jobs.cpus

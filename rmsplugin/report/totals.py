@@ -1,0 +1,126 @@
+"""Totals: jobs by user, account, partition and week, and all together; what each schedule was worth to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, Words
+from rmsplugin.report.document import Compared, Spread, Total, Worth
+from rmsplugin.report.lives import Lives
+from rmsplugin.report.replay import Replays
+from rmsplugin.report.splice import Accounts
+from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S
+
+#: A job ended sooner or later than elsewhere from this difference on.
+_SAME_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known of the jobs of a report, by row."""
+
+    jobs: Jobs
+    lives: Lives
+    accounts: Accounts
+    replays: Replays
+    migrations: Ints
+
+
+def slowdown(completion_s: Floats, run_s: Floats) -> Floats:
+    """Bounded slowdown: completion to run time, of which 10 s are counted at least; at least 1."""
+    return np.asarray(np.maximum(completion_s / np.maximum(run_s, SLOWDOWN_THRESHOLD_S), 1.0))
+
+
+def totals(facts: Facts, chosen: Flags) -> dict[str, tuple[Total, ...]]:
+    """The totals of the chosen jobs; of no job: none."""
+    jobs, accounts = facts.jobs, facts.accounts
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return dict.fromkeys(("all", "user", "account", "partition", "week"), ())
+    weeks, mondays = _weeks(jobs.submit[rows])
+    return {
+        "all": (_total(facts, "all", rows),),
+        "user": tuple(_by(facts, rows, jobs.user[rows], jobs.users)),
+        "account": tuple(_by(facts, rows, accounts.account[rows], accounts.accounts)),
+        "partition": tuple(_by(facts, rows, jobs.partition[rows], jobs.partitions)),
+        "week": tuple(_by(facts, rows, weeks, mondays)),
+    }
+
+
+def _by(facts: Facts, rows: Ints, codes: Codes, words: Words) -> Iterator[Total]:
+    """A total for each word, sorted by it; the code -1 is the empty one."""
+    order = np.argsort(codes, kind="stable")
+    found, begins = np.unique(codes[order], return_index=True)
+    parts = np.split(rows[order], begins[1:])
+    named = [("" if code < 0 else words.words[code], part) for code, part in zip(found, parts, strict=True)]
+    for name, part in sorted(named, key=lambda each: each[0]):
+        yield _total(facts, name, part)
+
+
+def _weeks(submit: Floats) -> tuple[Codes, Words]:
+    """The Monday of each submission's week, here and then."""
+    day = datetime.fromtimestamp(float(submit.min())).replace(hour=0, minute=0, second=0, microsecond=0)
+    monday = day - timedelta(days=day.weekday())
+    words, begins = Words(), []
+    while monday.timestamp() <= float(submit.max()):
+        words.code(monday.strftime("%Y-%m-%d"))
+        begins.append(monday.timestamp())
+        monday += timedelta(days=7)
+    return (np.searchsorted(begins, submit, side="right") - 1).astype(np.int32), words
+
+
+def _total(facts: Facts, name: str, rows: Ints) -> Total:
+    lives = facts.lives
+    ended = rows[lives.ended[rows]]
+    return Total(
+        name=name,
+        jobs=len(rows),
+        ended=len(ended),
+        wait_s=_sum(lives.wait_s[rows]),
+        run_s=_sum(lives.run_s[rows]),
+        asleep_s=_sum(lives.asleep_s[rows]),
+        cpu_s=_sum(lives.run_s[rows] * facts.jobs.booked[rows]),
+        suspends=int(lives.suspends[rows].sum()),
+        resumes=int(lives.resumes[rows].sum()),
+        migrations=int(facts.migrations[rows].sum()),
+        worth=_own(facts, ended),
+        without={policy: _compared(facts, policy, ended) for policy in facts.replays.starts},
+    )
+
+
+def _own(facts: Facts, ended: Ints) -> Worth:
+    lives = facts.lives
+    return _worth(lives.wait_s[ended], lives.completion_s[ended], lives.run_s[ended])
+
+
+def _compared(facts: Facts, policy: str, ended: Ints) -> Compared:
+    """The schedule of a policy for those of these jobs that were replayed."""
+    replays, lives = facts.replays, facts.lives
+    rows = ended[replays.replayed[ended]]
+    submit, start, end = facts.jobs.submit[rows], replays.starts[policy][rows], replays.ends[policy][rows]
+    gained_s = end - submit - lives.completion_s[rows]
+    return Compared(
+        worth=_worth(start - submit, end - submit, end - start),
+        own=_own(facts, rows),
+        gained_s=_sum(gained_s),
+        sooner=int((gained_s >= _SAME_S).sum()),
+        later=int((gained_s <= -_SAME_S).sum()),
+    )
+
+
+def _worth(wait_s: Floats, completion_s: Floats, run_s: Floats) -> Worth:
+    if not len(wait_s):
+        return Worth(0, None, None, None)
+    return Worth(len(wait_s), _spread(wait_s), _spread(completion_s), _spread(slowdown(completion_s, run_s), 3))
+
+
+def _spread(values: Floats, digits: int = 1) -> Spread:
+    return Spread(*(round(float(value), digits) for value in (values.mean(), *np.percentile(values, (50, 95, 99)))))
+
+
+def _sum(values: Floats) -> float:
+    return round(float(values.sum()), 1)

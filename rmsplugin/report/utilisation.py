@@ -1,0 +1,113 @@
+"""Utilisation: CPUs in use over time, as means over equal steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from rmsplugin.engine.samples import MINUTE_S
+from rmsplugin.report.columns import Codes, Floats, Ints, Jobs
+from rmsplugin.report.document import Node, Point
+from rmsplugin.report.lives import RUNNING, Lives
+from rmsplugin.report.replay import Replays
+
+#: Lengths of a step in seconds: the first that makes no more than MOST_STEPS of the report's time.
+STEPS_S = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400)
+MOST_STEPS = 400
+
+
+def step_s(since: float, until: float) -> int:
+    """How long the steps of that time are."""
+    return next((each for each in STEPS_S if (until - since) / each <= MOST_STEPS), STEPS_S[-1])
+
+
+def edges_of(since: float, until: float) -> Floats:
+    """Where the steps of that time begin, and where the last one ends, in seconds as both are."""
+    length_s = step_s(since, until)
+    return np.asarray(since + length_s * np.arange(int(np.ceil((until - since) / length_s)) + 1.0))
+
+
+def points(
+    jobs: Jobs,
+    lives: Lives,
+    replays: Replays,
+    samples: Iterable[tuple[Ints, Codes, Floats, Floats]],
+    nodes: Iterable[Node],
+    span: tuple[float, float],
+) -> Iterator[Point]:
+    """CPUs in use in the time ``span``.
+
+    Args:
+        jobs: of the report.
+        lives: of these.
+        replays: of these.
+        samples: demands that were observed, see ``LedgerReader.samples``.
+        nodes: of the cluster.
+        span: since when, and until when.
+    """
+    edges = edges_of(*span)
+    runs = lives.span_state == RUNNING
+    weights = jobs.booked[lives.row].astype(np.float64)
+    booked = means(edges, lives.begin[runs], lives.until[runs], weights[runs])
+    demanded = means(edges, lives.begin, lives.until, weights)
+    used = booked + _corrections(edges, jobs, lives, samples)
+    others = {}
+    for policy, starts in replays.starts.items():
+        there = ~np.isnan(starts)
+        others[policy] = means(edges, starts[there], replays.ends[policy][there], jobs.booked[there].astype(np.float64))
+    total = float(sum(node.cpus for node in nodes))
+    for index, begin in enumerate(edges[:-1].tolist()):
+        cpu_used, cpu_booked, cpu_demanded = (round(float(each[index]), 3) for each in (used, booked, demanded))
+        without = {policy: round(float(each[index]), 3) for policy, each in others.items()}
+        yield Point(begin, cpu_used, cpu_booked, cpu_demanded, total, without)
+
+
+def means(edges: Floats, begin: Floats, until: Floats, weight: Floats) -> Floats:
+    """The mean of what weighs so much from ``begin`` until ``until``, in each step between the edges."""
+    if len(edges) < 2:
+        return np.zeros(0)
+    return np.diff(_integral(edges, begin, weight) - _integral(edges, until, weight)) / np.diff(edges)
+
+
+def _integral(edges: Floats, since: Floats, weight: Floats) -> Floats:
+    """The integral up to each edge of what weighs so much from then on."""
+    order = np.argsort(since)
+    # Times of this century squared leave no digits for seconds: they count from the first edge.
+    since, weight = since[order] - edges[0], weight[order]
+    sums = np.append(0.0, np.cumsum(weight))
+    moments = np.append(0.0, np.cumsum(weight * since))
+    places = np.searchsorted(since, edges - edges[0])
+    return np.asarray((edges - edges[0]) * sums[places] - moments[places])
+
+
+def _corrections(
+    edges: Floats, jobs: Jobs, lives: Lives, samples: Iterable[tuple[Ints, Codes, Floats, Floats]]
+) -> Floats:
+    """By how much what was observed differs from what was requested, as means over each step.
+
+    A sample counts until the next one of its VM, or the end of the run: a VM that is resumed demands what it requested.
+    """
+    found = np.zeros(len(edges) - 1)
+    runs = np.flatnonzero(lives.span_state == RUNNING)
+    if not len(runs):
+        return found
+    # A sample may be older than the run that it is of, by less than a minute.
+    origin = min(float(lives.begin.min()), float(edges[0])) - MINUTE_S
+    keys = _key(lives.row[runs], lives.begin[runs] - origin)
+    for job_id, vm, time, cpus in samples:
+        row = jobs.rows_of(job_id)
+        place = np.searchsorted(keys, _key(row, time + MINUTE_S - origin), side="right") - 1
+        run = runs[np.maximum(place, 0)]
+        following = np.append(time[1:], np.inf)
+        following[np.append((job_id[1:] != job_id[:-1]) | (vm[1:] != vm[:-1]), True)] = np.inf
+        begin = np.maximum(time, lives.begin[run])
+        until = np.minimum(following, lives.until[run])
+        kept = (row >= 0) & (place >= 0) & (lives.row[run] == row) & (until > begin)
+        found += means(edges, begin[kept], until[kept], (cpus - jobs.cpus[row])[kept])
+    return found
+
+
+def _key(row: Ints, seconds: Floats) -> Ints:
+    """A number that sorts by row and then by time, in tenths of a second for a thousand years."""
+    return np.asarray((row << 39) + np.clip(seconds * 10, 0, (1 << 39) - 1).astype(np.int64))

@@ -1,0 +1,171 @@
+"""Workload: the history of a ledger as a workload that can be simulated: what each job was, and what it really did.
+
+A job is there from its first submission, and runs for as long as it ran since its last loss, without its sleeps. Times
+are seconds since the first submission.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmsplugin.engine.samples import MINUTE_S
+from rmsplugin.report.columns import Floats, Jobs
+from rmsplugin.report.ledger import LedgerReader
+from rmsplugin.report.lives import ENDED, RUNNING, WAITING, Lives, lives_of
+from rmsplugin.report.replay import UNLIMITED_S
+from rmsplugin.workload.activity import Activity, Phase
+from rmsplugin.workload.faults import FaultCode, Faults
+from rmsplugin.workload.jobs import Job, Workload
+
+#: The samples of one VM: when (seconds since the epoch), and the CPUs that it demanded from then on.
+_Seen = list[tuple[float, float]]
+#: What is shorter is no phase of its own.
+_LEAST_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a ledger tells of a workload; ``activity`` of those jobs of which demands were observed, by job id."""
+
+    workload: Workload
+    activity: Mapping[int, Activity]
+
+
+def history_of(
+    reader: LedgerReader,
+    until: float,
+    *,
+    window_s: float,
+    limits_s: Callable[[Jobs], Floats] | None = None,
+    unpreemptible: Collection[str] = (),
+) -> History:
+    """Read a workload.
+
+    Args:
+        reader: of the ledger, until then.
+        until: when it is read, seconds since the epoch.
+        window_s: a demand fell so long after the VM had done so.
+        limits_s: tells the time limits of jobs, NaN where one is not known; None: nobody knows any.
+        unpreemptible: partitions whose jobs may not be suspended.
+
+    Raises:
+        ReportError: the ledger knows no such partition.
+        LedgerError: the ledger cannot be read.
+    """
+    reader.require("partition", sorted(unpreemptible))
+    jobs = reader.jobs(0.0)
+    lives = lives_of(jobs, reader.operations(jobs), until)
+    faults = Faults()
+    rows = [row for row in range(len(jobs)) if _ran(jobs, lives, row, faults)]
+    rows.sort(key=lambda row: float(jobs.submit[row]))
+    if not rows:
+        return History(Workload([], {}, faults, len(jobs), 0, 0, 0, "jobs"), {})
+    begin = float(jobs.submit[rows[0]])
+    limits = np.full(len(jobs), np.nan) if limits_s is None else limits_s(jobs)
+    pinned = [word in unpreemptible for word in jobs.partitions.words]
+    found = [_job(jobs, lives, row, begin, float(limits[row]), not pinned[jobs.partition[row]]) for row in rows]
+    header = {"UnixStartTime": [str(int(begin))]}
+    workload = Workload(found, header, faults, len(jobs), 0, 0, int(np.isnan(limits[rows]).sum()), "jobs")
+    return History(workload, _activity(reader, jobs, lives, rows, window_s))
+
+
+def _ran(jobs: Jobs, lives: Lives, row: int, faults: Faults) -> bool:
+    """Whether a job ran and has ended; a fault is added for one that has not."""
+    if lives.ended[row] and lives.work_s[row] > 0:
+        return True
+    if lives.state[row] == ENDED:
+        faults.add(0, FaultCode.NEVER_RAN, f"job {jobs.name(row)} ended before it ran")
+    else:
+        doing = {WAITING: "waits", RUNNING: "runs"}.get(int(lives.state[row]), "sleeps")
+        faults.add(0, FaultCode.NOT_ENDED, f"job {jobs.name(row)} has not ended: it {doing}")
+    return False
+
+
+def _job(jobs: Jobs, lives: Lives, row: int, begin: float, limit_s: float, preemptible: bool) -> Job:
+    run_s = round(float(lives.work_s[row]), 3)
+    return Job(
+        job_id=int(jobs.job_id[row]),
+        submit_s=round(float(jobs.submit[row]) - begin, 3),
+        run_s=run_s,
+        processors=int(jobs.booked[row]),
+        estimate_s=limit_s if 0 < limit_s < np.inf else run_s if limit_s != np.inf else UNLIMITED_S,
+        memory_mib=int(jobs.memory_mib[row]),
+        line=0,
+        cpus_per_vm=int(jobs.cpus[row]),
+        preemptible=preemptible,
+    )
+
+
+def _activity(
+    reader: LedgerReader, jobs: Jobs, lives: Lives, rows: Sequence[int], window_s: float
+) -> dict[int, Activity]:
+    """What the VMs of jobs were seen to do."""
+    wanted = dict(zip(jobs.job_id[rows].tolist(), rows, strict=True))
+    seen: dict[int, dict[int, _Seen]] = defaultdict(lambda: defaultdict(list))
+    for columns in reader.samples(float(jobs.submit[rows].min())):
+        for job_id, vm, time, cpus in zip(*(column.tolist() for column in columns), strict=True):
+            if job_id in wanted:
+                seen[job_id][vm].append((time, cpus))
+    found = {}
+    for job_id, vms in seen.items():
+        row = wanted[job_id]
+        phases = _phases(vms, _runs(lives, row), int(jobs.vms[row]), int(jobs.cpus[row]), window_s)
+        if phases:
+            found[job_id] = phases
+    return found
+
+
+def _runs(lives: Lives, row: int) -> list[tuple[float, float]]:
+    """From when until when a job ran since its last loss."""
+    runs: list[tuple[float, float]] = []
+    for span in range(int(lives.first[row]), int(lives.first[row + 1])):
+        if lives.span_state[span] == WAITING:
+            runs = []
+        elif lives.span_state[span] == RUNNING:
+            runs.append((float(lives.begin[span]), float(lives.until[span])))
+    return runs
+
+
+def _phases(
+    seen: Mapping[int, _Seen], runs: Sequence[tuple[float, float]], vms: int, cpus: int, window_s: float
+) -> Activity:
+    """The phases of a job's work, from the demands of its VMs."""
+    changes = [change for vm, samples in seen.items() for change in _changes(vm, samples, runs, float(cpus), window_s)]
+    changes.sort(key=lambda change: change[0])  # stable: of one instant the last counts
+    whole_s = sum(until - begin for begin, until in runs)
+    using = [float(cpus)] * vms
+    found: list[Phase] = []
+    for number, (after_s, vm, demand) in enumerate(changes):
+        using[vm] = demand
+        ends_s = changes[number + 1][0] if number + 1 < len(changes) else whole_s
+        if ends_s - after_s >= _LEAST_S:
+            _add(found, ends_s - after_s, tuple(using))
+    return tuple(found)
+
+
+def _changes(
+    vm: int, samples: _Seen, runs: Sequence[tuple[float, float]], cpus: float, window_s: float
+) -> Iterator[tuple[float, int, float]]:
+    """After how much work a VM begins to demand what; one that boots or resumes demands what was requested for it."""
+    done_s = 0.0
+    for begin, until in runs:
+        now, after_s = cpus, done_s
+        yield after_s, vm, now
+        for time, demand in samples:
+            # The first sample of a run may be older than the run.
+            if begin // MINUTE_S * MINUTE_S <= time < until:
+                since = time - window_s if demand < now else time
+                now, after_s = min(demand, cpus), max(after_s, done_s + since - begin)
+                yield after_s, vm, now
+        done_s += until - begin
+
+
+def _add(phases: list[Phase], work_s: float, cpus: tuple[float, ...]) -> None:
+    """One phase more, or a longer last one, if the VMs go on with what they did."""
+    if phases and phases[-1].cpus == cpus:
+        work_s += phases.pop().work_s
+    phases.append(Phase(work_s, cpus))

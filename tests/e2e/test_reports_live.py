@@ -1,0 +1,66 @@
+"""`rmsplugin report` on a live cluster: its numbers of a job that slept are those of Slurm's accounting."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.queued import LOOP, SMALL
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+#: What Slurm and the ledger may differ by: Slurm counts the boot of the VMs (its prolog) as run time, and it is told
+#: of a suspend and of a resume seconds after one and before the other.
+_BOOT_S, _TOLD_S = 300.0, 20.0
+_SLEEP_S = 15.0
+
+
+def report(cluster: Cluster, *words: str) -> dict[str, Any]:
+    result = cluster.plugin("report", "--json", *words)
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+def seconds(text: str) -> int:
+    """Of sacct's HH:MM:SS."""
+    hours, minutes, rest = map(int, text.split(":"))
+    return (hours * 60 + minutes) * 60 + rest
+
+
+def test_a_job_that_slept_has_the_times_that_slurm_has(cluster: Cluster) -> None:
+    job = cluster.sbatch(LOOP, *SMALL, "-t", "5")
+    cluster.wait_output(job, "up", 240)
+    assert cluster.plugin("suspend", str(job)).code == 0
+    asleep = report(cluster, "--job", str(job))["jobs"][0]
+    assert (asleep["state"], asleep["end"], asleep["without"]["fcfs"]) == ("sleeping", None, None)
+    time.sleep(_SLEEP_S)
+    assert cluster.plugin("resume", str(job)).code == 0
+    time.sleep(5)
+    cluster.ok("scancel", str(job))
+    cluster.wait_gone(job)
+    [row] = cluster.wait(
+        "the end in accounting",
+        lambda: [row for row in cluster.sacct(job, "State,Elapsed,Suspended,Account") if row["State"] != "RUNNING"],
+        60,
+    )
+    document = report(cluster, "--job", str(job))
+    [told] = document["jobs"]
+    assert (told["state"], told["user"], told["account"], told["limit_s"]) == ("ended", "alice", row["Account"], 300)
+    assert told["slurm"]["run_s"] == seconds(row["Elapsed"]) and told["slurm"]["asleep_s"] == seconds(row["Suspended"])
+    assert told["asleep_s"] == pytest.approx(seconds(row["Suspended"]), abs=_TOLD_S)
+    assert told["asleep_s"] >= _SLEEP_S
+    assert -_TOLD_S <= seconds(row["Elapsed"]) - told["run_s"] <= _BOOT_S
+    assert (told["suspends"], told["resumes"]) == (1, 1)
+    assert [each["state"] for each in told["intervals"]] == ["waiting", "running", "sleeping", "running"]
+    assert all(each["nodes"] and each["nodes"][0] in cluster.nodes for each in told["intervals"][1::2])
+    assert {node["name"] for node in document["nodes"]} == set(cluster.nodes)
+    assert told["without"]["easy"]["end"] - told["without"]["easy"]["start"] == pytest.approx(told["run_s"], abs=0.2)
+    assert document["costs"]["suspend"]["actions"] == document["costs"]["resume"]["actions"] == 1
+
+
+def test_a_user_is_told_that_the_report_is_not_for_them(cluster: Cluster) -> None:
+    result = cluster.plugin("report", user="alice")
+    assert (result.code, result.out) == (2, "") and "Permission denied" in result.err
