@@ -175,7 +175,8 @@ def _replace(family: Family, sizes: Sizes, choco: Isolated, report: Report) -> N
                 **same,
                 solver=_named(way),
                 value=best,
-                bound=bound,
+                # Its own may be the better one where the machine is busy.
+                bound=bound if found is None else max(bound, found.lower_bound),
                 proven=found is not None and best == found.lower_bound,
                 seconds=None if found is None else found.seconds,
                 solutions=None if found is None else found.solutions,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from unit.replayed import DATA, counting, replay
 
@@ -47,15 +48,18 @@ SIZES = {
 }
 
 
-def overloaded(jobs: int, processors: int, seed: int) -> Iterator[str]:
-    """Lines of a trace with a tenth more work than the processors can do; no two estimates are alike."""
+def generated(jobs: int, processors: int, seed: int, load: float = 1.1) -> Iterator[str]:
+    """Lines of a trace with so much of the work that the processors can do (1.1: the queue grows on).
+
+    No two estimates are alike.
+    """
     random = Random(seed)
     yield "; Version: 2.2"
     now_s = 0.0
     for number in range(1, jobs + 1):
         size = min(processors, 2 ** random.choice((0, 0, 0, 1, 2, 3, 4, 5)))
         run_s = int(random.lognormvariate(7, 1.5)) + 1
-        now_s += size * run_s / processors / 1.1
+        now_s += size * run_s / processors / load
         estimate_s = int(run_s * random.uniform(1, 20)) + 1
         yield f"{number} {int(now_s)} -1 {run_s} {size} -1 -1 {size} {estimate_s} -1 1" + " -1" * 7
 
@@ -69,12 +73,14 @@ def run(sizes: Sizes, report: Report) -> None:
         cases = [case for case in traces if case[0].exists()]
         for jobs in sizes.generated:
             path = place / f"generated-{jobs}.swf"
-            path.write_text("\n".join(overloaded(jobs, sizes.processors, seed=1)) + "\n", encoding="ascii")
+            path.write_text("\n".join(generated(jobs, sizes.processors, seed=1)) + "\n", encoding="ascii")
             cases.append((path, sizes.processors))
         for path, processors in cases:
             progress(f"o: {path.name}")
-            jobs, cpu_s, peak_mib = simulate(path, processors, place / "jobs.csv")
-            report.record(trace=path.name, jobs=jobs, cpu_s=cpu_s, peak_mib=peak_mib)
+            told, cpu_s, peak_mib = simulate(
+                path, processors, "--policy", "easy", "--jobs-out", str(place / "jobs.csv")
+            )
+            report.record(trace=path.name, jobs=told["jobs"], cpu_s=cpu_s, peak_mib=peak_mib)
         progress("")
         found = report.of()
         keys = ("trace", "jobs", "cpu_s", "peak_mib")
@@ -88,10 +94,9 @@ def run(sizes: Sizes, report: Report) -> None:
             _beside_passes(path, processors, sizes.first, report)
 
 
-def simulate(path: Path, processors: int, jobs_out: Path) -> tuple[int, float, float]:
-    """Simulate a trace in a process of its own: jobs, CPU seconds, peak MiB."""
-    words = ["simulate", "--workload", str(path), "--nodes", str(processors), "--cpus-per-node", "1"]
-    options = ["--policy", "easy", "--jobs-out", str(jobs_out), "--json"]
+def simulate(path: Path, processors: int, *options: str) -> tuple[dict[str, Any], float, float]:
+    """Simulate a trace in a process of its own: its summary, CPU seconds, peak MiB."""
+    words = ["simulate", "--workload", str(path), "--nodes", str(processors), "--cpus-per-node", "1", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "rmsplugin.cli.main", *words, *options], stdout=subprocess.PIPE, text=True
     )
@@ -101,7 +106,7 @@ def simulate(path: Path, processors: int, jobs_out: Path) -> tuple[int, float, f
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode or told["trace"]["not_simulated"]:
         raise verify.WrongAnswerError(f"{path.name}: status {process.returncode}, {told['trace']['reasons']}")
-    return told["jobs"], used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return told, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def _beside_passes(path: Path, processors: int, first: int, report: Report) -> None:

@@ -1,0 +1,1 @@
+"""The papers' experiments, repeated in virtual time; run them by contrib/run-experiment."""

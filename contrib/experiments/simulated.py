@@ -1,0 +1,58 @@
+"""The simulator as the experiments use it: the engine's own decisions, planner and checker, and no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from rmsplugin.decision.parameters import Parameters, SwitchDurations
+from rmsplugin.errors import OperationFailedError
+from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.packing.search import Search
+from rmsplugin.planning.order.transfers import Durations
+from rmsplugin.planning.target.placement import Objective
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.simulation.capacity import Cluster
+from rmsplugin.simulation.outcome import Outcome
+from rmsplugin.simulation.replay import ReplayParameters, replay
+from rmsplugin.workload.activity import Activity
+from rmsplugin.workload.jobs import Job
+
+#: Of each search for a plan, in the solver's unit, about a second of one core; decisions get half of it.
+LIMIT = 0.2
+
+
+def simulated(
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    policy: str,
+    *,
+    activity: Mapping[int, Activity] | None = None,
+    cycle_s: float = 30.0,
+    objective: Objective = "cost",
+    heuristic: Literal["ffd"] | None = None,
+    limit: float = LIMIT,
+    free: bool = False,
+) -> Outcome:
+    """Replay jobs on a cluster; the arguments are those of ``ReplayParameters`` and ``ProposalParameters``.
+
+    ``free``: no action on a VM takes any time.
+
+    Raises:
+        OperationFailedError: a decision or plan was rejected, so that what was simulated is not what was asked for.
+    """
+    durations = dict.fromkeys(DEFAULTS, 0.0) if free else DEFAULTS
+    search = Search(time_limit_s=math.inf, deterministic_limit=limit)
+    proposal = ProposalParameters(
+        policy,
+        decision=Parameters(search=search.part(0.5), durations=SwitchDurations.from_values(durations)),
+        objective=objective,
+        heuristic=heuristic,
+        search=search,
+        durations=Durations.from_values(durations),
+    )
+    outcome = replay(jobs, cluster, ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}))
+    if outcome.faults:
+        raise OperationFailedError(f"{policy}: {next(iter(outcome.faults))}")
+    return outcome
