@@ -51,6 +51,8 @@ def test_a_job_whose_vms_are_killed_goes_on_from_its_checkpoint_and_prints_nothi
     before = len(numbers())
     cluster.wait("output after the checkpoint", lambda: len(numbers()) > before + 3, 60, lambda: cluster.describe(job))
     victim = cluster.qemus(job)[0]
+    # Not while the next checkpoint is being made: scenarios kill at any instant, this is about what becomes of the job.
+    cluster.wait("the pause between two checkpoints", lambda: not (cluster.vjob(job) or {})["operation"], 60)
     pids = cluster.ok("pgrep", "-f", f"guest=vjob{job}-", host=victim).split()
     cluster.ok("kill", "-KILL", *pids, host=victim)
     cluster.wait("its return", lambda: (cluster.vjob(job) or {})["returns"] == 1, 120, lambda: cluster.describe(job))
