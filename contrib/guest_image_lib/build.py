@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import lzma
@@ -134,8 +135,9 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
 def _forget_unused(images: Path) -> None:
     """Remove images that were not asked for in a long time."""
     for path in images.iterdir():
-        if time.time() - path.stat().st_mtime > _UNUSED_AFTER_S:
-            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another build beside this one has ended
+            if time.time() - path.stat().st_mtime > _UNUSED_AFTER_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def run(

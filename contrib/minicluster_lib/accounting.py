@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from minicluster_lib import hosts
-from minicluster_lib.cache import cache_directory, package_key
+from minicluster_lib.cache import cache_directory, locked, package_key
 from minicluster_lib.layout import Cluster, MiniclusterError
 from minicluster_lib.waiting import wait_until
 
@@ -41,12 +41,18 @@ def install_database(cluster: Cluster) -> None:
     head = cluster.head
     (head.path("etc/mysql/minicluster.cnf")).write_text(_CONFIGURATION)
     (head.path("etc/mysql/minicluster.sql")).write_text(_INITIAL_SQL)
-    made = _empty_database()
+    made = empty_database()
     data = head.path("var/lib/mysql")
     subprocess.run(["cp", "-a", "--reflink=auto", str(made), str(data)], check=True)
 
 
-def _empty_database() -> Path:
+def empty_database() -> Path:
+    """Return the directory of a made database that is in nobody's use, making it when the cache has none."""
+    with locked("mariadb"):
+        return _cached_database()
+
+
+def _cached_database() -> Path:
     made = cache_directory() / "mariadb" / package_key(["mariadb-server"])
     if made.is_dir():
         return made
@@ -71,10 +77,7 @@ def _empty_database() -> Path:
     )
     if result.returncode != 0:
         raise MiniclusterError(f"mariadb-install-db failed: {result.stderr[-1500:] or result.stdout[-1500:]}")
-    if made.is_dir():
-        shutil.rmtree(work)
-    else:
-        work.rename(made)
+    work.rename(made)
     return made
 
 

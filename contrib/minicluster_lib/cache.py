@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def cache_directory() -> Path:
     """Return the directory that holds made images and databases."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "/var/cache") / "rmsplugin"
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """While one minicluster makes the entry of this name, others that come up beside it wait, and find it made."""
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with (cache_directory() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # ends with the process, however that ends
+        yield
 
 
 def package_versions(packages: Iterable[str]) -> dict[str, str]:

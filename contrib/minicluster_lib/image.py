@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from minicluster_lib.cache import cache_directory
+from minicluster_lib.cache import cache_directory, locked
 from minicluster_lib.layout import REPOSITORY, MiniclusterError
 
 _BUILDER = REPOSITORY / "contrib" / "guest-image"
@@ -29,6 +29,11 @@ def domain_type(image_directory: Path, progress: Callable[[str], None]) -> str:
     """Return kvm when a guest really boots under it on this machine, else qemu; the answer is cached until reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "qemu"
+    with locked("domain-type"):
+        return _cached_domain_type(image_directory, progress)
+
+
+def _cached_domain_type(image_directory: Path, progress: Callable[[str], None]) -> str:
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     cached = cache_directory() / f"domain-type-{boot_id}"
     if cached.exists():
@@ -36,8 +41,10 @@ def domain_type(image_directory: Path, progress: Callable[[str], None]) -> str:
     progress("trying whether a guest boots under KVM")
     found = "kvm" if _boots_under_kvm(image_directory) else "qemu"
     for old in cache_directory().glob("domain-type-*"):
-        old.unlink(missing_ok=True)
-    cached.write_text(found + "\n")
+        old.unlink()
+    new = cached.with_suffix(".new")  # a minicluster that is killed here leaves no empty answer
+    new.write_text(found + "\n")
+    new.rename(cached)
     progress(f"guests run under {'KVM' if found == 'kvm' else 'TCG: no guest boots under KVM here'}")
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -271,3 +272,19 @@ def test_what_the_machine_lacks_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(requirements, "wanted_packages", lambda: ["bash", "no-such-package"])
     with pytest.raises(RefusedError, match=r"apt-get install .*no-such-package"):
         requirements.check()
+
+
+@needs_root
+def test_miniclusters_that_come_up_at_once_on_a_new_machine_make_one_database() -> None:
+    """Three workers of pytest do so, where nothing is in the cache yet."""
+    program = "from minicluster_lib import accounting; print(accounting.empty_database())"
+    # Not in pytest's own directory: MariaDB works as a user of its own, who may not enter that.
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="rmsplugin-cache-") as cache:
+        Path(cache).chmod(0o755)
+        surroundings = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONPATH": str(REPOSITORY / "contrib")}
+        outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        makers = [subprocess.Popen([sys.executable, "-c", program], env=surroundings, **outputs) for _ in range(3)]
+        told = [maker.communicate(timeout=120) for maker in makers]
+        assert [maker.returncode for maker in makers] == [0, 0, 0], told
+        [made] = {out for out, _ in told}
+        assert (Path(made.strip()) / "ibdata1").exists()
