@@ -250,7 +250,7 @@ class Cluster:
             f"nothing left of vjob {job}", lambda: not self.leftovers(job), timeout_s, lambda: self.leftovers(job)
         )
 
-    def wait_nodes(self, timeout_s: float = 60) -> None:
+    def wait_nodes(self, timeout_s: float = 120) -> None:
         """Wait until Slurm takes all nodes for able: on a loaded machine a slurmd may answer a ping too late."""
         self.wait("all nodes", lambda: not self.unable_nodes(), timeout_s, self.unable_nodes)
 

@@ -198,7 +198,7 @@ def test_a_silent_node_costs_nothing_and_a_dead_one_a_new_start_once_its_power_i
         wait_node(cluster, node, answers=True)
     wait_number(cluster, job, 1)
     finish(cluster, job, losses=1)
-    cluster.wait_nodes(120)
+    cluster.wait_nodes()
     wait_rooms(cluster)
     nothing_left(cluster, [job])
 
@@ -224,5 +224,5 @@ def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(clust
     finish(cluster, *low)
     told = ("sacct", "-X", "-n", "-j", str(high), "-o", "State")
     cluster.wait("accounting to catch up", lambda: "COMPLETED" in cluster.run(*told).out, 180)
-    cluster.wait_nodes(120)
+    cluster.wait_nodes()
     nothing_left(cluster, [*low, high])
