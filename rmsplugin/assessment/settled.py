@@ -203,7 +203,7 @@ class _Transits:
                 cpus = max(0.0, min(vm.demand.cpus, math.floor(round(left[node] * 100, 6)) / 100))
                 left[node] -= cpus
                 fitting.append(replace(vm, demand=replace(vm.demand, cpus=cpus)))
-            goes = _transit(vjob, f"{vjob.name}@{node}, until it has gone", node, fitting, _GOES_S)
+            goes = _transit(vjob, f"{vjob.name}@{node}, until it has gone", node, fitting, _GOES_S, leaves=True)
             found.setdefault(vjob.name, []).append(goes)
         return found
 
@@ -232,7 +232,14 @@ def _count(amounts: dict[str, Resources], node: str, demand: Resources) -> None:
 
 
 def _transit(
-    vjob: VJobFacts, name: str, node: str, vms: list[VM], left_s: float | None, *, yields_later: bool = False
+    vjob: VJobFacts,
+    name: str,
+    node: str,
+    vms: list[VM],
+    left_s: float | None,
+    *,
+    yields_later: bool = False,
+    leaves: bool = False,
 ) -> VJob:
     return VJob(
         name,
@@ -243,6 +250,7 @@ def _transit(
         time_limit_s=left_s,
         in_transit=True,
         yields_later=yields_later,
+        leaves=leaves,
         state_s=vjob.state_s if vjob.state_s is not None and 0 <= vjob.state_s < math.inf else None,
     )
 

@@ -1,8 +1,10 @@
-"""Awaiting: nobody is suspended instead of one behind it that makes way as soon as it has arrived.
+"""Awaiting: nobody is suspended for CPUs that are given back anyway once what is under way has ended.
 
-A vjob that is being migrated is not suspended before it has arrived. Whose turn it would be to make way is asked as if
-it had; those ahead of it that would stay then do stay, and share the CPUs of their nodes with it until it has gone.
-They share no memory: what runs has its memory where it is.
+- A vjob that is being migrated is not suspended before it has arrived.
+- A vjob that is being suspended, or migrated away, has its CPUs until it has gone.
+
+Whose turn it would be to make way is asked as if all had arrived, or gone; those that would stay then do stay, and
+share the CPUs of their nodes until it is so. They share no memory: what runs has its memory where it is.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import replace
 from rmsplugin.decision.admission import Draft, settle, where_it_is
 from rmsplugin.decision.keeping import Kept, keep_running
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import names, seconds
+from rmsplugin.decision.reasons import seconds
 from rmsplugin.decision.result import Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.decision.switching import exempt_for_s
@@ -33,26 +35,32 @@ def keep_or_await(
     if isinstance(kept, Infeasible):
         return draft, kept
     arriving = [vjob for vjob in draft.musts if vjob.yields_later and _stays(vjob, parameters) is None]
+    leaving = [vjob for vjob in draft.musts if vjob.leaves]
     going = _going(draft, kept)
-    if not arriving or not going:
+    if not going or not (arriving or leaving):
         return draft, kept
-    then = _settled(_arrived(configuration, arriving), parameters, effort)
+    then = _settled(_ended(configuration, arriving, leaving), parameters, effort)
     kept_then = keep_running(then, parameters)
     if isinstance(kept_then, Infeasible):
         return draft, kept
     going_then = _going(then, kept_then)
-    awaited = [vjob for vjob in arriving if vjob.name in going_then]
-    if not awaited or going <= going_then:
+    if going <= going_then:
         return draft, kept
     draft = _settled(configuration, parameters, effort)
-    words = f"runs on, and shares its CPUs until {names(awaited)}, on which something is under way, can make way"
-    reason = Reason(ReasonCode.AWAITS, words, {"awaited": names(awaited)})
+    reason = _awaits([*(vjob for vjob in arriving if vjob.name in going_then), *leaving])
     stay = [vjob for vjob in draft.others if draft.is_running(vjob) and vjob.name not in going_then]
     for vjob in stay:
         draft.runs(vjob, reason)
     draft.others = [vjob for vjob in draft.others if vjob not in stay]
     draft.musts += stay
     return draft, Kept(_where_all_are(draft))
+
+
+def _awaits(awaited: list[VJob]) -> Reason:
+    # A vjob in transit has a name for each of its nodes.
+    listed = " and ".join(dict.fromkeys(vjob.name.partition("@")[0] for vjob in awaited))
+    words = f"runs on, and shares its CPUs until {listed}, on which something is under way, has made way or can"
+    return Reason(ReasonCode.AWAITS, words, {"awaited": listed})
 
 
 def _settled(configuration: Configuration, parameters: Parameters, effort: Effort) -> Draft:
@@ -74,12 +82,13 @@ def _going(draft: Draft, kept: Kept) -> set[str]:
     return {vjob.name for vjob in draft.others if draft.is_running(vjob)} - staying
 
 
-def _arrived(configuration: Configuration, arriving: list[VJob]) -> Configuration:
-    """The configuration as if these had arrived, each where it is or will be."""
-    names_ = {vjob.name for vjob in arriving}
+def _ended(configuration: Configuration, arriving: list[VJob], leaving: list[VJob]) -> Configuration:
+    """The configuration as if these had arrived, each where it is or will be, and those had gone."""
+    arrived, gone = {vjob.name for vjob in arriving}, {vjob.name for vjob in leaving}
     vjobs = tuple(
-        replace(vjob, in_transit=False, preemptible=True) if vjob.name in names_ else vjob
+        replace(vjob, in_transit=False, preemptible=True) if vjob.name in arrived else vjob
         for vjob in configuration.vjobs
+        if vjob.name not in gone
     )
     return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
 

@@ -20,7 +20,7 @@ class ReasonCode(enum.StrEnum):
     NOT_PREEMPTIBLE = "not-preemptible"  # it runs, and stays running
     KEPT = "kept"  # it runs, and nothing that the policy allows takes its place
     IN_TRANSIT = "in-transit"  # something is under way on it: it keeps what it holds
-    AWAITS = "awaits"  # it shares its CPUs until one behind it has arrived and makes way
+    AWAITS = "awaits"  # it shares its CPUs until one behind it has arrived and makes way, or has gone
     EXEMPT = "exempt"  # it was started or resumed so recently that it is not suspended
     RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of those that must is found
     BACKFILLED = "backfilled"  # it does not delay the head of the queue

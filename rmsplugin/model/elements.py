@@ -92,6 +92,7 @@ class VJob:
     lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
     in_transit: bool = False  # something is under way, or planned: its VMs here stand for what it holds, and stay
     yields_later: bool = False  # in transit now, and preemptible once it has arrived
+    leaves: bool = False  # in transit, and its VMs are gone from here once that has ended
 
     def allows(self, node: str) -> bool:
         """Whether VMs of this vjob may be on ``node``."""

@@ -8,6 +8,7 @@ import pytest
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
 from rmsplugin.assessment.settled import Settled, Why, settled
+from rmsplugin.decision.result import ReasonCode
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
@@ -113,6 +114,19 @@ def test_who_came_before_another_one_has_gone_does_not_overload_the_node() -> No
     proposed = propose(found.configuration, ProposalParameters("mixed").without_solver())
     assert isinstance(proposed, Proposal)
     assert list(proposed.plan.actions()) == []
+
+
+def test_nobody_sleeps_because_one_that_is_being_suspended_has_not_gone_yet() -> None:
+    """Node n1 is overloaded by a CPU, and the CPUs that one of ``head`` can move to are those of ``goes``."""
+    goes = facts("goes", running_on("n2"), cpus=2, unsettled="is suspending")
+    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    head = facts("head", running_on("n1"), running_on("n1"), cpus=2.5)
+    second = facts("second", running_on("n2"), cpus=1.5)
+    found = settled([N1, N2], [head, second, goes])
+    proposed = propose(found.configuration, ProposalParameters("mixed").without_solver())
+    assert isinstance(proposed, Proposal)
+    assert list(proposed.plan.actions()) == []
+    assert proposed.decision.reasons["second"].code is ReasonCode.AWAITS
 
 
 def test_what_is_about_to_be_given_back_does_not_let_others_pass_the_head_of_the_queue() -> None:

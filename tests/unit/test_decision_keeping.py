@@ -95,7 +95,9 @@ def test_nobody_sleeps_instead_of_one_behind_it_that_is_being_migrated() -> None
     decision = queue.decide("mixed")
     assert running(decision) == {"head", "second", "third", "last"}
     assert decision.reasons["third"].code is ReasonCode.AWAITS
-    assert "shares its CPUs until last, on which something is under way, can make way" in str(decision.reasons["third"])
+    assert "shares its CPUs until last, on which something is under way, has made way or can" in str(
+        decision.reasons["third"]
+    )
     assert all(queue.locations[vm].node == node for vm, node in decision.placement.items())
 
 
@@ -117,3 +119,23 @@ def test_one_in_transit_ahead_of_all_is_not_awaited() -> None:
     queue.add("first", "n2", "n2", in_transit=True, yields_later=True, nodes=frozenset({"n2"}), preemptible=False)
     queue.add("second", "n1").add("third", "n1").add("last", "n2")
     assert running(queue.decide("mixed")) == {"first", "second", "third"}
+
+
+def test_nobody_sleeps_for_cpus_that_one_still_has_which_is_being_suspended() -> None:
+    """The head has two VMs on one CPU; the CPU that one of them would move to is not free yet."""
+    queue = Queue(Node("n1", Resources(1, 4096)), *nodes(3, cpus=1)[1:])
+    queue.add("head", "n1", "n1").add("second", "n2")
+    queue.add("last@n3", "n3", in_transit=True, leaves=True, nodes=frozenset({"n3"}), preemptible=False)
+    decision = queue.decide("mixed")
+    assert running(decision) == {"head", "second", "last@n3"}
+    assert decision.reasons["second"].code is ReasonCode.AWAITS
+    assert "until last, on which" in str(decision.reasons["second"])
+    assert all(queue.locations[vm].node == node for vm, node in decision.placement.items())
+
+
+def test_one_that_goes_is_not_awaited_by_whom_it_would_not_help() -> None:
+    queue = Queue(*nodes(2, cpus=1)).add("head", "n1").add("second", "n1").add("third", "n1")
+    queue.add("last@n2", "n2", in_transit=True, leaves=True, nodes=frozenset({"n2"}), preemptible=False)
+    decision = queue.decide("mixed")
+    assert running(decision) == {"head", "second", "last@n2"}
+    assert decision.reasons["third"].code is ReasonCode.NO_ROOM
