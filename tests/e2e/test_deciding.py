@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
 from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
-from e2e.rooms import count, explain, finish, wait_number
+from e2e.rooms import count, explain, finish, ledger, wait_number
 from e2e.slurm_conf import edited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
@@ -125,14 +125,16 @@ def signal(cluster: Cluster, *jobs: int) -> None:
 
 
 def without_room(cluster: Cluster, sizes: Mapping[int, int]) -> set[int]:
-    """Who finds too few CPUs left when the vjobs, in the order of Slurm's queue, take one for each VM.
+    """Who finds too few CPUs left when the vjobs, in the order of the queue, take one for each VM.
 
-    The order is not always that of the nice values: a vjob whose start failed went back to the queue, and has less of
-    a fair share then than those that began before.
+    The queue is that of the engine, which knows each priority as it was when the vjob began: that order is not always
+    that of the nice values. Who begins later, as after a start that failed, has less of a fair share than others had.
     """
     left = sum(int(line) for line in cluster.ok("sinfo", "-h", "-N", "-p", "plain", "-o", "%c").split())
+    order = ledger(cluster, "select job_id from vjobs where state = 'running' order by priority desc, job_id")
+    assert {job for (job,) in order} == set(sizes), order
     out = set()
-    for job in sorted(sizes, key=lambda job: (-int(cluster.job(job)["Priority"]), job)):
+    for (job,) in order:
         if sizes[job] <= left:
             left -= sizes[job]
         else:
