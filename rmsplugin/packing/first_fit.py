@@ -189,9 +189,13 @@ class FirstFit:
 
 def _equal(vms: Iterable[VM]) -> list[tuple[_Demand, list[str]]]:
     """VMs as first fit decreasing takes them: demands, each with the names of the VMs that have it."""
+    all_vms = list(vms)
+    first = all_vms[0].demand if all_vms else NOTHING
+    if all_vms and all(vm.demand is first for vm in all_vms):  # as of most vjobs
+        return [((first.centi_cpus, first.memory_mib), sorted([vm.name for vm in all_vms]))]
     runs: list[tuple[_Demand, list[str]]] = []
     known: Resources | None = None
-    for vm in sorted(vms, key=decreasing):
+    for vm in sorted(all_vms, key=decreasing):
         if vm.demand is not known:
             known = vm.demand
             demand = (known.centi_cpus, known.memory_mib)
