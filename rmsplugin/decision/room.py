@@ -182,8 +182,7 @@ class NodeRoom:
 
     def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
         """Take what a vjob's VMs demand where they are, whether or not there is room."""
-        for vm in vjob.vms:
-            self._packing.take(vm, placement[vm.name])
+        self._packing.take_all(vjob.vms, placement)
         self._bare = self._free = None
         self._changed()
         self.placement.update(placement)

@@ -92,7 +92,11 @@ class Configuration:
 
     def overloaded(self) -> list[str]:
         """Nodes whose VMs demand more than there is: empty if the configuration is viable."""
-        return [node.name for node in self.nodes if not node.capacity.holds(self.used[node.name])]
+        return list(self._overloaded)
+
+    @cached_property
+    def _overloaded(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes if not node.capacity.holds(self.used[node.name]))
 
     def state(self, vjob: VJob) -> VJobState:
         """The state of a vjob, also while its VMs differ (see ``state_of``)."""

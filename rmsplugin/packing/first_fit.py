@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 
@@ -92,6 +93,22 @@ class FirstFit:
             i = self._index[node]
             self._cpus[i] -= vm.demand.centi_cpus
             self._memory[i] -= vm.demand.memory_mib
+
+    def take_all(self, vms: Sequence[VM], placement: Mapping[str, str]) -> None:
+        """Reserve, as ``take`` does, what VMs demand that stay where they are: node by VM name.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        first = vms[0].demand
+        if not all(vm.demand is first for vm in vms):
+            for vm in vms:
+                self.take(vm, placement[vm.name])
+            return
+        demand = (first.centi_cpus, first.memory_mib)
+        for node, count in Counter([placement[vm.name] for vm in vms]).items():
+            if node not in self._others:
+                self._take(self._index[node], count, demand)
 
     def give_back(self, vm: VM, node: str) -> None:
         """Give back what was taken for a VM, before anything was placed.
