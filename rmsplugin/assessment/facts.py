@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from rmsplugin.model.elements import VM, WAITING, Location
+from rmsplugin.model.elements import SHARED, VM, WAITING, Location, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry
 
@@ -58,6 +60,53 @@ class VMFacts:
     will_hold: frozenset[str] | None = None
 
 
+class Members(tuple[VMFacts, ...]):
+    """The VMs of one vjob, and what every assessment asks of them: found once for as long as they stay as they are."""
+
+    @cached_property
+    def as_decided_about(self) -> tuple[VM, ...]:
+        """The VMs as a configuration has them."""
+        return tuple(each.vm for each in self)
+
+    @cached_property
+    def locations(self) -> Mapping[str, Location]:
+        """Where each is, by name."""
+        return {each.vm.name: each.location for each in self}
+
+    @cached_property
+    def states(self) -> frozenset[VMState]:
+        """In which they are."""
+        return frozenset(each.location.state for each in self)
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """Those that have anything of them: memory or a saved state, but for the storage that all nodes mount."""
+        places = {each.location.node for each in self}
+        return frozenset(place for place in places if place and place != SHARED).union(*(each.holds for each in self))
+
+    @cached_property
+    def computing(self) -> Mapping[str, Resources]:
+        """What those that run demand together, by node."""
+        found: dict[str, Resources] = {}
+        for each in self:
+            node = each.location.node
+            if each.location.state is VMState.RUNNING and node is not None:
+                found[node] = found.get(node, NOTHING) + each.vm.demand
+        return found
+
+    @cached_property
+    def hold_where_they_are(self) -> bool:
+        """Whether each that runs holds memory on its host, and nothing else is held: else they are not settled."""
+        return all(each.holds == _held_at(each.location) for each in self)
+
+
+def _held_at(location: Location) -> frozenset[str]:
+    """The nodes on which a settled VM holds memory."""
+    if location.state is VMState.RUNNING and location.node is not None:
+        return frozenset({location.node})
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class VJobFacts:
     """One vjob.
@@ -76,7 +125,7 @@ class VJobFacts:
     """
 
     name: str
-    vms: tuple[VMFacts, ...]
+    vms: Members
     nodes: frozenset[str]
     unsettled: str = ""
     preemptible: bool = True

@@ -14,9 +14,10 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
@@ -68,9 +69,10 @@ def settled(nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts]) -> Settled:
         InvalidConfigurationError: the facts about nodes contradict each other (two of one name, an amount below 0).
     """
     known = {node.name: node for node in nodes}
+    usable = {node.name for node in nodes if not node.out_of_reach and node.room is not RoomUse.NONE}
     left_out: dict[str, LeftOut] = {}
     for vjob in queue:
-        reason = _objection(vjob, known)
+        reason = _objection(vjob, known, usable)
         if reason is not None:
             left_out[vjob.name] = reason
     quarantined = {node.name: node.out_of_reach for node in nodes if node.out_of_reach}
@@ -87,11 +89,11 @@ def settled(nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts]) -> Settled:
             return Settled(configuration, left_out, quarantined)
 
 
-def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts]) -> LeftOut | None:
-    """Why nothing can be decided about a vjob; None if something can."""
+def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts], usable: AbstractSet[str]) -> LeftOut | None:
+    """Why nothing can be decided about a vjob; None if something can. On ``usable`` nodes VMs can be acted on."""
     if vjob.unsettled:
         return LeftOut(Why.UNSETTLED, vjob.unsettled)
-    for each in vjob.vms:
+    for each in () if vjob.vms.nodes <= usable else vjob.vms:
         place = each.location.node
         names = each.holds if not place or place == SHARED or place in each.holds else each.holds | {place}
         for name in sorted(names) if len(names) > 1 else names:
@@ -105,21 +107,13 @@ def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts]) -> LeftOut | Non
                 return LeftOut(Why.QUARANTINED, f"{what} is on {name}: {nodes[name].out_of_reach}")
             if name in each.holds and nodes[name].room is RoomUse.NONE:
                 return LeftOut(Why.ROOMLESS, f"{what} is on {name}, and stays while the engine has no room there")
-    states = {each.location.state for each in vjob.vms}
-    if len(states) > 1:
-        return LeftOut(Why.CONTRADICTION, f"its VMs are in different states: {', '.join(sorted(states))}")
-    if not all(_holds_where_it_is(each) for each in vjob.vms):
+    if len(vjob.vms.states) > 1:
+        return LeftOut(Why.CONTRADICTION, f"its VMs are in different states: {', '.join(sorted(vjob.vms.states))}")
+    if not vjob.vms.hold_where_they_are:
         return LeftOut(Why.CONTRADICTION, "its VMs hold memory elsewhere than where they are")
     if vjob.nodes.isdisjoint(nodes):
         return LeftOut(Why.NO_HOST, "no node that hosts VMs is left by its partition and its options")
     return None
-
-
-def _holds_where_it_is(vm: VMFacts) -> bool:
-    """Whether a VM holds memory on its host if it runs, and nowhere else: else it is not settled."""
-    if vm.location.state is VMState.RUNNING and vm.location.node is not None:
-        return len(vm.holds) == 1 and vm.location.node in vm.holds
-    return not vm.holds
 
 
 def _parts(
@@ -143,7 +137,7 @@ def _parts(
             locations |= {vm.name: running_on(node) for each in found for vm in each.vms for node in each.nodes or ()}
         else:
             vjobs.append(_vjob(vjob))
-            locations |= {each.vm.name: each.location for each in vjob.vms}
+            locations |= vjob.vms.locations
     return tuple(_node(node, sizes, transits) for node in nodes), tuple(vjobs), locations
 
 
@@ -192,11 +186,11 @@ class _Transits:
         """One for each vjob and node, by the vjob's name, once all were added."""
         found: dict[str, list[VJob]] = {}
         for vjob, node, vms in self._stay:
-            runs = all(each.location.state is VMState.RUNNING for each in vjob.vms)
+            runs = vjob.vms.states <= {VMState.RUNNING}
             yields_later = vjob.preemptible and runs
             stays = _transit(vjob, f"{vjob.name}@{node}", node, vms, _left_s(vjob), yields_later=yields_later)
             found.setdefault(vjob.name, []).append(stays)
-        left = self._left_cpus() if self._go else {}
+        left = self._left_cpus({node for _, node, _ in self._go}) if self._go else {}
         for vjob, node, vms in self._go:
             fitting = []
             for vm in vms:
@@ -207,16 +201,15 @@ class _Transits:
             found.setdefault(vjob.name, []).append(goes)
         return found
 
-    def _left_cpus(self) -> dict[str, float]:
-        """What CPUs whoever goes may have of each node meanwhile."""
+    def _left_cpus(self, nodes: AbstractSet[str]) -> dict[str, float]:
+        """What CPUs whoever goes may have of each of these nodes meanwhile."""
         here = dict(self._here)
         for vjob in self._settled:
-            for each in vjob.vms:
-                if each.location.state is VMState.RUNNING and each.location.node is not None:
-                    _count(here, each.location.node, each.vm.demand)
+            for node in nodes & vjob.vms.computing.keys():
+                _count(here, node, vjob.vms.computing[node])
         return {
-            name: size.cpus + self.counted_twice(name).cpus - here.get(name, NOTHING).cpus
-            for name, size in self._sizes.items()
+            name: self._sizes[name].cpus + self.counted_twice(name).cpus - here.get(name, NOTHING).cpus
+            for name in nodes
         }
 
     def counted_twice(self, node: str) -> Resources:
@@ -284,7 +277,7 @@ def _node(node: NodeFacts, sizes: Mapping[str, Resources], transits: _Transits) 
 def _vjob(vjob: VJobFacts) -> VJob:
     return VJob(
         vjob.name,
-        tuple(each.vm for each in vjob.vms),
+        vjob.vms.as_decided_about,
         preemptible=vjob.preemptible,
         nodes=vjob.nodes,
         priority=vjob.priority,

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.bar import Show, bar
-from rmsplugin.cli.simulate.options import COUNTING, POLICIES, SWITCHING, add_options, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.options import (
+    COUNTING,
+    POLICIES,
+    SWITCHING,
+    add_options,
+    page_of,
+    refuse_misuse,
+    refuse_page,
+)
 from rmsplugin.cli.simulating import warn
 from rmsplugin.cli.table import Field, Row, duration, plain_table, printable, text_of
 
@@ -126,13 +132,12 @@ def _policies(text: str) -> tuple[str, ...]:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from rmsplugin.cli.simulate import told
-    from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.cli.simulate.simulated import read_input
 
     refuse_misuse(arguments, arguments.policies)
     refuse_page(arguments)
     # Before anything is computed: nobody waits for a page that cannot be written.
-    page = PageFile(arguments.html) if arguments.html is not None else None
+    page = page_of(arguments)
     with bar() as show:
         given = read_input(arguments, show)
         if page is not None:
@@ -161,6 +166,9 @@ def _flat(row: Row) -> list[object]:
 
 def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Sequence[Simulated]:
     """Each policy; those that take long in processes of their own."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     from rmsplugin.cli.simulate.simulated import simulate
 
     slow = [policy for policy in arguments.policies if policy in SWITCHING]

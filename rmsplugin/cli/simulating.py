@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.bar import bar
-from rmsplugin.cli.simulate.options import POLICIES, add_options, refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.options import POLICIES, add_options, page_of, refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.table import printable
 
 if TYPE_CHECKING:
@@ -98,14 +98,13 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 def _simulate(arguments: argparse.Namespace) -> int:
     from rmsplugin.cli.output_file import OutputFile
     from rmsplugin.cli.simulate import told
-    from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.cli.simulate.simulated import counted_beside, read_input, simulate
 
     _refuse_misuse(arguments)
     # Before anything is computed: nobody waits for an answer that cannot be written.
     output = OutputFile("--jobs-out", arguments.jobs_out) if arguments.jobs_out not in (None, "-") else None
     events = OutputFile("--events", arguments.events) if arguments.events is not None else None
-    page = PageFile(arguments.html) if arguments.html is not None else None
+    page = page_of(arguments)
     with bar() as show:
         given = read_input(arguments, show)
         if page is not None:

@@ -65,6 +65,9 @@ def applied(configuration: Configuration, decision: Decision) -> Configuration:
     vjobs = []
     for vjob in configuration.vjobs:
         state = decision.states[vjob.name]
+        if state is VJobState.WAITING and all(configuration.locations[vm.name] is WAITING for vm in vjob.vms):
+            vjobs.append(vjob)  # most VMs may be of those that wait
+            continue
         if decision.reasons[vjob.name].code is not ReasonCode.LOST:
             for vm in vjob.vms:
                 now = configuration.locations[vm.name]

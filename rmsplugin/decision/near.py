@@ -46,6 +46,9 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     if not site.capacity.holds(sum((site.demands[vjob.name] for vjob in free), NOTHING)):
         return None
     effort.left -= sum(len(vjob.vms) for vjob in free)
+    in_place = _in_place(site, free)
+    if in_place is not None:
+        return Near(_room(site, in_place, members), 0)
     # Of a vjob that is in parts only (some of its VMs run, others wait) no place is worth keeping: it has to begin.
     locations, whole = site.configuration.locations, (VJobState.RUNNING, VJobState.SLEEPING)
     there = [vjob for vjob in free if site.configuration.state(vjob) in whole]
@@ -60,9 +63,39 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     if found is None:
         return None
     pinned = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
+    return Near(_room(site, pinned, members), found.moved_mib)
+
+
+def _room(site: Site, pinned: Mapping[str, Mapping[str, str]], members: Iterable[VJob]) -> NodeRoom:
+    """The room with these members, who are all pinned, some of them by the site."""
     room = site.with_pinned({**site.pinned, **pinned}).pack(members)
     assert room is not None, "what is pinned is not packed"
-    return Near(room, found.moved_mib)
+    return room
+
+
+def _in_place(site: Site, vjobs: Iterable[VJob]) -> dict[str, dict[str, str]] | None:
+    """Where these run, by vjob and VM, if nobody has to move for anybody; None if that is not plain at once.
+
+    Mostly it is, and nothing is to be repaired: all run, nobody is pinned elsewhere than where it runs, all nodes are
+    up and allowed, and none is overloaded.
+    """
+    configuration = site.configuration
+    locations, running = configuration.locations, VMState.RUNNING
+    for places in site.pinned.values():
+        if any(locations[vm].state is not running or locations[vm].node != node for vm, node in places.items()):
+            return None
+    found: dict[str, dict[str, str]] = {}
+    for vjob in vjobs:
+        here = {}
+        for vm in vjob.vms:
+            at = locations[vm.name]
+            if at.state is not running or at.node is None:
+                return None
+            here[vm.name] = at.node
+        if not all(node in site.up and vjob.allows(node) for node in set(here.values())):
+            return None
+        found[vjob.name] = here
+    return None if configuration.overloaded() else found
 
 
 def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:

@@ -50,7 +50,17 @@ def fits(vjob: VJob, code: ReasonCode = ReasonCode.FITS, how: str = "which fit b
 
 
 def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of it") -> Reason:
-    """It does not run, for ``room`` has no place for all its VMs; in fragments only, if the sums would do."""
+    """It does not run, for ``room`` has no place for all its VMs; in fragments only, if the sums would do.
+
+    Of many that wait most are alike: what is said of one is kept in the room for the others, until somebody comes.
+    """
+    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.nodes, vjob.exclude, room.site.effort.is_spent)
+    if alike not in room.refusals:
+        room.refusals[alike] = _no_room(vjob, room, where)
+    return room.refusals[alike]
+
+
+def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
     demand, free = vjob.demand, room.free_for(vjob)
     sentence = f"needs {needs(vjob)}; {free} are {where}"
     if not any(vjob.allows(name) for name in room.site.up):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from rmsplugin.decision.result import Reason
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
@@ -154,6 +155,7 @@ class NodeRoom:
         self._packing = FirstFit.on(site.configuration.nodes)
         self._free: Resources | None = None  # on all nodes together; None: not summed up yet
         self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
+        self.refusals: dict[Hashable, Reason] = {}  # what was said since then to those that find no room
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # so many packed members are in it
@@ -180,12 +182,15 @@ class NodeRoom:
 
     def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
         """Take what a vjob's VMs demand where they are, whether or not there is room."""
-        for vm in vjob.vms:
-            self._packing.take(vm, placement[vm.name])
+        self._packing.take_all(vjob.vms, placement)
         self._bare = self._free = None
-        self._free_on = {}
+        self._changed()
         self.placement.update(placement)
         self.pinned.append(vjob)
+
+    def _changed(self) -> None:
+        """Somebody has come or gone. What was found out is left to copies of this room as it was."""
+        self._free_on, self.refusals = {}, {}
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""
@@ -198,7 +203,7 @@ class NodeRoom:
         if placed is None:
             return False
         self._free = free - demand
-        self._free_on = {}
+        self._changed()
         self.placement.update(placed)
         self.packed.append(vjob)
         return True
@@ -244,7 +249,8 @@ class NodeRoom:
     def _only_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> NodeRoom:
         """The same nodes with only those members on them that are ``pinned``, there."""
         room = self._with_pinned_only()
-        room.site, room._free, room._free_on = self.site.with_pinned(pinned), None, {}
+        room.site, room._free = self.site.with_pinned(pinned), None
+        room._changed()
         room.pinned = [member for member in self.pinned if member.name in pinned]
         for member in self.pinned:
             if member.name not in pinned:

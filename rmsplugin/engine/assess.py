@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
+from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
 from rmsplugin.engine import site
@@ -142,7 +142,7 @@ class _Assessor:
         busy = row is not None and row.job_id in self._busy
         return VJobFacts(
             name=job.display_id,
-            vms=tuple(
+            vms=Members(
                 VMFacts(VM(name, demand), place, frozenset(), promise.will_hold(name, "") if promise else frozenset())
                 for name, place in places.items()
             ),
@@ -164,7 +164,7 @@ class _Assessor:
         ended = vjob.finished or (job is not None and job.state is JobState.ENDED)
         return VJobFacts(
             name=vjob.display_id,
-            vms=tuple(self._vm(vjob, vm, promise, preemptible, ended) for vm in vms),
+            vms=Members(self._vm(vjob, vm, promise, preemptible, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, promise),
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),

@@ -68,15 +68,22 @@ class Configuration:
         return {vm.name: vjob for vjob in self.vjobs for vm in vjob.vms}
 
     @cached_property
+    def _states(self) -> dict[str, VJobState]:
+        """What ``state`` has found, by vjob name: a decision asks for most of them several times."""
+        return {}
+
+    @cached_property
     def used(self) -> Mapping[str, Resources]:
         """What the running VMs of each node demand together, by node name."""
         cpus = {node.name: 0.0 for node in self.nodes}
         memory = {node.name: 0 for node in self.nodes}
-        for name, location in self.locations.items():
-            if location.state is VMState.RUNNING and location.node is not None:
-                demand = self.vm_by_name[name].demand
-                cpus[location.node] += demand.cpus
-                memory[location.node] += demand.memory_mib
+        running, locations = VMState.RUNNING, self.locations
+        for vjob in self.vjobs:
+            for vm in vjob.vms:
+                location = locations[vm.name]
+                if location.state is running and location.node is not None:
+                    cpus[location.node] += vm.demand.cpus
+                    memory[location.node] += vm.demand.memory_mib
         return {name: Resources(cpus[name], memory[name]) for name in cpus}
 
     def free(self, node: str) -> Resources:
@@ -85,11 +92,18 @@ class Configuration:
 
     def overloaded(self) -> list[str]:
         """Nodes whose VMs demand more than there is: empty if the configuration is viable."""
-        return [node.name for node in self.nodes if not node.capacity.holds(self.used[node.name])]
+        return list(self._overloaded)
+
+    @cached_property
+    def _overloaded(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes if not node.capacity.holds(self.used[node.name]))
 
     def state(self, vjob: VJob) -> VJobState:
         """The state of a vjob, also while its VMs differ (see ``state_of``)."""
-        return state_of(vjob, self.locations)
+        found = self._states.get(vjob.name)
+        if found is None:
+            found = self._states[vjob.name] = state_of(vjob, self.locations)
+        return found
 
     def with_locations(self, updates: Mapping[str, Location]) -> Configuration:
         """The same nodes and vjobs with some VMs elsewhere. Costs little more than ``updates`` is long.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -62,8 +63,9 @@ WAITING = Location(VMState.WAITING)
 TERMINATED = Location(VMState.TERMINATED)
 
 
+@cache
 def running_on(node: str) -> Location:
-    """The location of a VM that runs on ``node``."""
+    """The location of a VM that runs on ``node``: the same object for all of them, for there are many."""
     return Location(VMState.RUNNING, node)
 
 

@@ -73,20 +73,12 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
         yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
         vjobs.add(vjob.name)
         yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
-        for k, vm in enumerate(vjob.vms):
-            location = locations.get(vm.name)
-            sound_place = location is not None and _is_sound(location, there)
-            if vm.name and vm.name not in vms and id(vm.demand) in fine and sound_place:
-                vms.add(vm.name)
-                continue
-            place = ("vjobs", j, "vms", k)
-            yield from _name(vm.name, vms, (*place, "name"), "a VM")
-            vms.add(vm.name)
-            faults = list(_amounts(vm.demand, place))
-            if not faults:
-                fine.add(id(vm.demand))
-            yield from faults
-            yield from _location(location, nodes, place)
+        names = {vm.name for vm in vjob.vms}
+        is_new = len(names) == len(vjob.vms) and "" not in names and vms.isdisjoint(names)
+        if is_new and _are_sound(vjob, fine, locations, there):
+            vms |= names
+        else:
+            yield from _vms(vjob, vms, fine, locations, nodes, ("vjobs", j))
         if vjob.target is not None and vjob.vms and all(vm.name in locations for vm in vjob.vms):
             yield from _target(vjob, state_of(vjob, locations), ("vjobs", j))
     for name in locations:
@@ -141,9 +133,37 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
             yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
 
 
-def _is_sound(location: Location, there: Container[str]) -> bool:
-    """Whether a location needs no closer look, as most do not: it waits, or is on one of the nodes that are there."""
-    return location is WAITING or (location.state in _ON_NODES and location.node in there)
+def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], there: Container[str]) -> bool:
+    """Whether the VMs of a vjob need no closer look but at their names, as most do not; those that wait are alike."""
+    if not fine.issuperset([id(vm.demand) for vm in vjob.vms]):
+        return False
+    places = [locations.get(vm.name) for vm in vjob.vms]
+    return all(_is_sound(place, there) for place in {id(place): place for place in places}.values())
+
+
+def _is_sound(location: Location | None, there: Container[str]) -> bool:
+    """Whether a VM waits, or is on one of the nodes that are there."""
+    return location is WAITING or (location is not None and location.state in _ON_NODES and location.node in there)
+
+
+def _vms(
+    vjob: VJob,
+    known: set[str],
+    fine: set[int],
+    locations: Mapping[str, Location],
+    nodes: Mapping[str, Node],
+    place: Place,
+) -> Iterator[Problem]:
+    """Look at each VM of a vjob; its name is known then, and its amounts, if they are sound."""
+    for k, vm in enumerate(vjob.vms):
+        own = (*place, "vms", k)
+        yield from _name(vm.name, known, (*own, "name"), "a VM")
+        known.add(vm.name)
+        faults = list(_amounts(vm.demand, own))
+        if not faults:
+            fine.add(id(vm.demand))
+        yield from faults
+        yield from _location(locations.get(vm.name), nodes, own)
 
 
 def _location(location: Location | None, nodes: Mapping[str, Node], place: Place) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 
@@ -92,6 +93,22 @@ class FirstFit:
             i = self._index[node]
             self._cpus[i] -= vm.demand.centi_cpus
             self._memory[i] -= vm.demand.memory_mib
+
+    def take_all(self, vms: Sequence[VM], placement: Mapping[str, str]) -> None:
+        """Reserve, as ``take`` does, what VMs demand that stay where they are: node by VM name.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        first = vms[0].demand
+        if not all(vm.demand is first for vm in vms):
+            for vm in vms:
+                self.take(vm, placement[vm.name])
+            return
+        demand = (first.centi_cpus, first.memory_mib)
+        for node, count in Counter([placement[vm.name] for vm in vms]).items():
+            if node not in self._others:
+                self._take(self._index[node], count, demand)
 
     def give_back(self, vm: VM, node: str) -> None:
         """Give back what was taken for a VM, before anything was placed.
@@ -189,9 +206,13 @@ class FirstFit:
 
 def _equal(vms: Iterable[VM]) -> list[tuple[_Demand, list[str]]]:
     """VMs as first fit decreasing takes them: demands, each with the names of the VMs that have it."""
+    all_vms = list(vms)
+    first = all_vms[0].demand if all_vms else NOTHING
+    if all_vms and all(vm.demand is first for vm in all_vms):  # as of most vjobs
+        return [((first.centi_cpus, first.memory_mib), sorted([vm.name for vm in all_vms]))]
     runs: list[tuple[_Demand, list[str]]] = []
     known: Resources | None = None
-    for vm in sorted(vms, key=decreasing):
+    for vm in sorted(all_vms, key=decreasing):
         if vm.demand is not known:
             known = vm.demand
             demand = (known.centi_cpus, known.memory_mib)

@@ -261,8 +261,9 @@ def _wrong_detour(source: Configuration, before: Action | None, action: Action, 
 
 
 def _reached(location: Location, wanted: Location) -> bool:
-    ended_in_queue = location.state is VMState.WAITING and wanted.state is VMState.TERMINATED
-    return location == wanted or ended_in_queue
+    if location is wanted or location == wanted:
+        return True
+    return location.state is VMState.WAITING and wanted.state is VMState.TERMINATED
 
 
 def _ends(

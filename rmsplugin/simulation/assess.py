@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rmsplugin.assessment.facts import NodeFacts, VJobFacts, VMFacts
+from rmsplugin.assessment.facts import Members, NodeFacts, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
 from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
@@ -25,7 +25,7 @@ class Assessor:
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._nodes = nodes
         self._names = frozenset(node.name for node in nodes)
-        self._vms: dict[SimulatedVJob, tuple[VMFacts, ...]] = {}
+        self._vms: dict[SimulatedVJob, Members] = {}
 
     def changed(self, vjob: SimulatedVJob) -> None:
         """Something has changed about the VMs of a vjob."""
@@ -64,11 +64,11 @@ class Assessor:
             state_s=now - vjob.since_s,
         )
 
-    def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> tuple[VMFacts, ...]:
+    def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> Members:
         if promise is not None:
-            return tuple(_vm(vjob, index, promise) for index in range(len(vjob.names)))
+            return Members(_vm(vjob, index, promise) for index in range(len(vjob.names)))
         if vjob not in self._vms:
-            self._vms[vjob] = tuple(_vm(vjob, index, None) for index in range(len(vjob.names)))
+            self._vms[vjob] = Members(_vm(vjob, index, None) for index in range(len(vjob.names)))
         return self._vms[vjob]
 
 

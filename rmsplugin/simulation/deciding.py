@@ -9,6 +9,7 @@ from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -35,6 +36,8 @@ class Deciding:
         cheapest = self._parameters.objective == "cost"
         if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
             return None
+        if isinstance(decision, Decision):
+            source, decision = _without_waiting(source, decision)
         prepared = prepare(
             source,
             replace(self._parameters, previous=self._previous or None),
@@ -54,6 +57,15 @@ class Deciding:
         if parameters.policy == self._parameters.policy and parameters.heuristic == self._parameters.heuristic:
             return propose_for(source, decision, parameters)
         return propose(source, parameters)
+
+
+def _without_waiting(source: Configuration, decision: Decision) -> tuple[Configuration, Decision]:
+    """The same without those that wait and go on waiting: no plan is other for them, and they may have most VMs."""
+    waiting, states = VJobState.WAITING, decision.states
+    acts = tuple(v for v in source.vjobs if states[v.name] is not waiting or source.state(v) is not waiting)
+    locations = {vm.name: source.locations[vm.name] for vjob in acts for vm in vjob.vms}
+    left = {vjob.name: states[vjob.name] for vjob in acts}
+    return Configuration(source.nodes, acts, locations, checked=True), replace(decision, states=left)
 
 
 def _changes(source: Configuration, decision: Decision) -> bool:

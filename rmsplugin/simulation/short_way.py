@@ -41,31 +41,33 @@ def start_times(
     if any(job.processors > processors for job in jobs):
         raise ValueError("a job is larger than the cluster")
     cluster = _Cluster(jobs, processors, backfill)
+    submits_s = [*(job.submit_s for job in jobs), math.inf]
     submitted, ends = 0, cluster.ends
     instants = 0
-    while submitted < len(jobs) or ends:
-        now = ends[0][0] if ends else math.inf
-        if submitted < len(jobs):
-            now = min(now, jobs[submitted].submit_s)
-        freed = False
-        while ends and ends[0][0] == now:
-            cluster.end(heappop(ends)[1])
-            freed = True
+    while True:
+        now = submits_s[submitted]
+        if ends and ends[0][0] < now:
+            now = ends[0][0]
+        if now == math.inf:
+            return cluster.started
+        freed = cluster.end_until(now)
         first = submitted
-        while submitted < len(jobs) and jobs[submitted].submit_s == now:
+        while submits_s[submitted] == now:
             submitted += 1
         cluster.schedule(now, freed, range(first, submitted))
         instants += 1
         if instants % _TOLD_EVERY == 0:
             tell(submitted)
-    return cluster.started
 
 
 class _Cluster:
     """Who waits, who runs, and the passes."""
 
     def __init__(self, jobs: Sequence[Job], processors: int, backfill: bool) -> None:
-        self._jobs = jobs
+        # What a pass asks of each job, by its number: a look into a list is shorter than one into a job.
+        self._sizes = [job.processors for job in jobs]
+        self._runs_s = [job.run_s for job in jobs]
+        self._estimates_s = [job.estimate_s for job in jobs]
         self._free = processors
         self._backfill = backfill
         self._waiting = Waiting()
@@ -74,12 +76,18 @@ class _Cluster:
         self.started: list[float] = [math.nan] * len(jobs)
         self.ends: list[tuple[float, int]] = []  # a heap of ends and jobs
 
-    def end(self, number: int) -> None:
-        """A job ends."""
-        job = self._jobs[number]
-        self._free += job.processors
-        self._releases.remove(self.started[number] + job.estimate_s, number, job.processors)
-        self._reservation = None
+    def end_until(self, now: float) -> bool:
+        """End the jobs that end at an instant. Returns whether there are any."""
+        ends, sizes = self.ends, self._sizes
+        freed = False
+        while ends and ends[0][0] == now:
+            number = heappop(ends)[1]
+            self._free += sizes[number]
+            self._releases.remove(self.started[number] + self._estimates_s[number], number, sizes[number])
+            freed = True
+        if freed:
+            self._reservation = None
+        return freed
 
     def schedule(self, now: float, freed: bool, submitted: range) -> None:
         """One pass, after all ends and submissions of an instant.
@@ -89,45 +97,48 @@ class _Cluster:
             freed: whether jobs have ended.
             submitted: jobs that are new, and not in the queue yet.
         """
-        waiting = self._waiting
-        if freed:
-            while (head := waiting.head()) is not None and self._jobs[head].processors <= self._free:
-                waiting.remove(head, self._jobs[head].processors)
+        waiting, sizes = self._waiting, self._sizes
+        head = waiting.head()
+        if freed and head is not None:
+            while head is not None and sizes[head] <= self._free:
+                waiting.remove(head, sizes[head])
                 self._start(head, now)
+                head = waiting.head()
             if head is not None and self._backfill:
                 self._backfill_queue(now)
         for number in submitted:
-            if waiting.head() is None:
-                starts = self._jobs[number].processors <= self._free
-            else:
-                starts = self._backfill and self._may_pass(number, now)
-            if starts:
+            if head is None:
+                if sizes[number] <= self._free:
+                    self._start(number, now)
+                    continue
+                head = number
+            elif self._backfill and self._may_pass(number, now):
                 self._start(number, now)
-            else:
-                waiting.append(number, self._jobs[number].processors, self._jobs[number].estimate_s)
+                continue
+            waiting.append(number, sizes[number], self._estimates_s[number])
 
     def _start(self, number: int, now: float) -> None:
-        job = self._jobs[number]
-        self._free -= job.processors
+        size = self._sizes[number]
+        self._free -= size
         self.started[number] = now
-        self._releases.add(now + job.estimate_s, number, job.processors)
-        heappush(self.ends, (now + job.run_s, number))
+        self._releases.add(now + self._estimates_s[number], number, size)
+        heappush(self.ends, (now + self._runs_s[number], number))
 
     def _reserved(self) -> tuple[float, int]:
         """Shadow time and extra of the head, as ``rmsplugin.decision.easy`` has them."""
         if self._reservation is None:
             head = self._waiting.head()
             assert head is not None
-            self._reservation = self._releases.shadow(self._jobs[head].processors - self._free)
+            self._reservation = self._releases.shadow(self._sizes[head] - self._free)
         return self._reservation
 
     def _may_pass(self, number: int, now: float) -> bool:
         """Whether one behind the head fits now and does not delay it; it then has its part of the extra."""
-        size, estimate_s = self._jobs[number].processors, self._jobs[number].estimate_s
+        size = self._sizes[number]
         if size > self._free:
             return False
         shadow_s, extra = self._reserved()
-        if now + estimate_s <= shadow_s:
+        if now + self._estimates_s[number] <= shadow_s:
             return True
         if size > extra:
             return False

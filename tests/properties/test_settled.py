@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts
+from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts
 from rmsplugin.assessment.settled import settled
 from rmsplugin.model.elements import SHARED, TERMINATED, VM, WAITING, Location, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
@@ -44,7 +44,7 @@ def queues(draw: st.DrawFn) -> list[VJobFacts]:
     return [
         VJobFacts(
             f"v{number}",
-            tuple(draw(vm_facts(f"v{number}-{index}")) for index in range(draw(st.integers(0, 2)))),
+            Members(draw(vm_facts(f"v{number}-{index}")) for index in range(draw(st.integers(0, 2)))),
             frozenset(draw(st.sets(st.sampled_from((*NAMES, "n9"))))),
             draw(st.sampled_from(["", "", "is starting"])),
             ran_s=draw(st.sampled_from([0.0, 1.0, -1.0])),

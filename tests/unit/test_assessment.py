@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
+from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
 from rmsplugin.assessment.settled import Settled, Why, settled
 from rmsplugin.decision.result import ReasonCode
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
@@ -29,7 +29,7 @@ def facts(name: str, *places: Location, holds: str = "", cpus: float = 1, **fiel
         host = {place.node} if place.state is VMState.RUNNING and place.node else set()
         held = frozenset(holds.split()) if holds else frozenset(host)
         vms.append(VMFacts(VM(f"{name}-{index}", Resources(cpus, 1024)), place, held))
-    return VJobFacts(name, tuple(vms), **{"nodes": BOTH, **fields})  # type: ignore[arg-type]
+    return VJobFacts(name, Members(vms), **{"nodes": BOTH, **fields})  # type: ignore[arg-type]
 
 
 def left(found: Settled, node: str) -> tuple[float, int]:
@@ -96,9 +96,9 @@ def test_where_more_is_held_than_there_is_nothing_is_left() -> None:
 
 def test_room_that_one_gives_back_and_another_is_promised_counts_once() -> None:
     goes = facts("g", running_on("n1"), cpus=2, unsettled="is suspending")
-    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     comes = facts("c", WAITING, cpus=3, unsettled="its turn comes")
-    comes = replace(comes, vms=(replace(comes.vms[0], will_hold=frozenset({"n1"})),))
+    comes = replace(comes, vms=Members([replace(comes.vms[0], will_hold=frozenset({"n1"}))]))
     assert left(settled([N1, N2], [goes, comes]), "n1") == (1, 7168)
     assert left(settled([N1, N2], [goes]), "n1") == (2, 7168), "until it has gone"
     assert left(settled([N1, N2], [comes]), "n1") == (1, 7168), "although nobody is there yet"
@@ -106,7 +106,7 @@ def test_room_that_one_gives_back_and_another_is_promised_counts_once() -> None:
 
 def test_who_came_before_another_one_has_gone_does_not_overload_the_node() -> None:
     goes = facts("g", running_on("n1"), cpus=3, unsettled="is suspending")
-    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     came = facts("came", running_on("n1"), cpus=4)
     found = settled([N1, N2], [came, goes])
     assert found.configuration.overloaded() == []
@@ -131,7 +131,7 @@ def test_nobody_sleeps_because_one_that_is_being_suspended_has_not_gone_yet() ->
 
 def test_what_is_about_to_be_given_back_does_not_let_others_pass_the_head_of_the_queue() -> None:
     goes = facts("g", running_on("n1"), cpus=1, unsettled="is stopping", preemptible=False)
-    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     head = facts("head", WAITING, WAITING, cpus=4, preemptible=False, time_limit_s=600.0)
     small = facts("small", WAITING, preemptible=False, time_limit_s=3600.0)
     found = settled([N1, N2], [head, small, goes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -71,6 +72,23 @@ def test_the_jobs_are_written_in_the_order_of_the_queue(capsys: pytest.CaptureFi
     assert Path("easy.csv").read_text() == EASY
     simulated(capsys, "--jobs-out", "fcfs.csv", policy="fcfs")
     assert "\n3,20,100,140,1,50\n" in Path("fcfs.csv").read_text()
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_where_processors_are_counted_nobody_waits_for_solvers_and_libraries_of_pages(policy: str) -> None:
+    words = ["simulate", "--workload", "t.swf", *CLUSTER, "--policy", policy, "--jobs-out", "jobs.csv"]
+    code = f"import sys; from rmsplugin.cli.main import main; main({words!r}); print('loaded', *sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = found.stdout.rpartition("loaded ")[2].split()
+    assert "rmsplugin.simulation.short_way" in loaded
+    assert not {"ortools", "pandas", "sqlite_utils", "rmsplugin.report"}.intersection(loaded)
+
+
+def test_whether_cycles_of_objects_are_looked_for_is_afterwards_as_before() -> None:
+    for enabled in (False, True):
+        (gc.enable if enabled else gc.disable)()
+        trace_file.read("t.swf")
+        assert gc.isenabled() is enabled
 
 
 def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:

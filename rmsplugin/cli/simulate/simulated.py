@@ -16,7 +16,6 @@ from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.metrics import Metrics, measure
 from rmsplugin.simulation.outcome import Outcome, of_schedule
-from rmsplugin.simulation.replay import replay
 from rmsplugin.simulation.short_way import start_times
 from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
@@ -122,6 +121,8 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
         started = start_times(sized, vms, backfill=policy == "easy", tell=tell)
         metrics = measure(jobs, started, cluster.cpus, cpu_s=given.cpu_s)
         return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
+    from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
+
     outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity), tell)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
