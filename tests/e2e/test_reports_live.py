@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from e2e.cluster import Cluster
+from e2e.cluster import PROGRAM, Cluster
 from e2e.queued import LOOP, SMALL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -61,6 +61,20 @@ def test_a_job_that_slept_has_the_times_that_slurm_has(cluster: Cluster) -> None
     assert document["costs"]["suspend"]["actions"] == document["costs"]["resume"]["actions"] == 1
 
 
-def test_a_user_is_told_that_the_report_is_not_for_them(cluster: Cluster) -> None:
-    result = cluster.plugin("report", user="alice")
-    assert (result.code, result.out) == (2, "") and "Permission denied" in result.err
+def test_a_user_is_told_of_their_own_jobs_wherever_they_ask(cluster: Cluster) -> None:
+    jobs = {user: cluster.sbatch("#!/bin/sh\nhostname\n", *SMALL, user=user) for user in ("alice", "bob")}
+    for job in jobs.values():
+        cluster.wait_gone(job)
+    words = ("report", "--job", str(jobs["bob"]), "--json")
+    at_head = cluster.plugin(*words, user="bob")
+    assert at_head.code == 0, at_head.err
+    own, whole = json.loads(at_head.out), report(cluster, "--job", str(jobs["bob"]))
+    assert own["jobs"] == whole["jobs"] and own["jobs"][0]["account"] and own["jobs"][0]["without"]["easy"]
+    assert own["totals"] == whole["totals"] and own["switches"] == []
+    on_a_front = cluster.run(str(PROGRAM), *words, user="bob", host="front1")
+    assert on_a_front.code == 0 and json.loads(on_a_front.out)["jobs"] == own["jobs"], on_a_front.err
+    everything = cluster.plugin("report", "--json", user="bob")
+    assert {job["user"] for job in json.loads(everything.out)["jobs"]} == {"bob"} and "alice" not in everything.out
+    for asked in (("--job", str(jobs["alice"])), ("--user", "alice")):
+        refused = cluster.plugin("report", *asked, user="bob")
+        assert (refused.code, refused.out) == (2, "") and "your" in refused.err, refused
