@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -61,17 +62,25 @@ def test_a_job_that_slept_has_the_times_that_slurm_has(cluster: Cluster) -> None
     assert document["costs"]["suspend"]["actions"] == document["costs"]["resume"]["actions"] == 1
 
 
+def _is_told_as_ended(cluster: Cluster, job: int) -> bool:
+    [told] = report(cluster, "--job", str(job))["jobs"]
+    return told["state"] == "ended" and told["slurm"] is not None and told["slurm"]["state"] == "COMPLETED"
+
+
 def test_a_user_is_told_of_their_own_jobs_wherever_they_ask(cluster: Cluster) -> None:
     jobs = {user: cluster.sbatch("#!/bin/sh\nhostname\n", *SMALL, user=user) for user in ("alice", "bob")}
     for job in jobs.values():
         cluster.wait_gone(job)
-    words = ("report", "--job", str(jobs["bob"]), "--json")
-    at_head = cluster.plugin(*words, user="bob")
+        cluster.wait("the end in accounting", lambda job=job: _is_told_as_ended(cluster, job), 60)
+    time.sleep(1)
+    # All reports are of the same time, so that they have the same replays.
+    words = ("--job", str(jobs["bob"]), "--until", datetime.now().isoformat(timespec="seconds"))
+    at_head = cluster.plugin("report", "--json", *words, user="bob")
     assert at_head.code == 0, at_head.err
-    own, whole = json.loads(at_head.out), report(cluster, "--job", str(jobs["bob"]))
+    own, whole = json.loads(at_head.out), report(cluster, *words)
     assert own["jobs"] == whole["jobs"] and own["jobs"][0]["account"] and own["jobs"][0]["without"]["easy"]
     assert own["totals"] == whole["totals"] and own["switches"] == []
-    on_a_front = cluster.run(str(PROGRAM), *words, user="bob", host="front1")
+    on_a_front = cluster.run(str(PROGRAM), "report", "--json", *words, user="bob", host="front1")
     assert on_a_front.code == 0 and json.loads(on_a_front.out)["jobs"] == own["jobs"], on_a_front.err
     everything = cluster.plugin("report", "--json", user="bob")
     assert {job["user"] for job in json.loads(everything.out)["jobs"]} == {"bob"} and "alice" not in everything.out
