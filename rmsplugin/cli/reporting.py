@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
-from rmsplugin.cli.bar import bar
-from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.bar import Show, bar
+from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.report.fields import JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
 from rmsplugin.cli.table import Row, Table, add_table_options, described, parse_format, printable
-from rmsplugin.errors import SettingsError
+from rmsplugin.errors import ReportError, SettingsError
 
 if TYPE_CHECKING:
     from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.cli.report.own import OwnReport
     from rmsplugin.report.build import Report
     from rmsplugin.settings import Settings
 
@@ -33,15 +36,16 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "report",
-        "tell what became of jobs, next to what had become of them without context switches, on the controller",
+        "tell what became of jobs, next to what had become of them without context switches",
         _report,
         """
         fields of totals (--by user, account, ...), by default {columns}:
         {fields}
 
-        For root and engine.user, on the engine's host, whether or not the engine runs, or wherever there is a copy of
-        the ledger; it only reads. The jobs are those that were there in the time asked for. What is read besides the
-        ledger: `sacct -D` (accounts, time limits) and the nodes of Slurm. Without them it goes on, and says so.
+        Everybody is told of their own jobs, by the engine; operators (engine.operators) of all. Root and engine.user
+        need no engine where the ledger is, and nobody does where there is a copy of it (--ledger). It only reads. The
+        jobs are those that were there in the time asked for. What is read besides the ledger: `sacct -D` (accounts,
+        time limits) and the nodes of Slurm. Without them it goes on, and says so.
 
         FCFS and EASY: the same jobs replayed on the same nodes without context switches, each for as long as it really
         ran. The operator guide, section 'Reports', has the rules. What the report cannot know is said on standard
@@ -133,13 +137,6 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    # No other command waits for what these import.
-    from rmsplugin.cli.report.sources import site
-    from rmsplugin.engine.history import reading
-    from rmsplugin.engine.ledger_file import LEDGER_NAME
-    from rmsplugin.report.build import Question, build
-    from rmsplugin.report.ledger import LedgerReader
-
     now = time.time()
     arguments.until = now if arguments.until is None else arguments.until
     _refuse_misuse(arguments)
@@ -148,8 +145,44 @@ def _report(arguments: argparse.Namespace) -> int:
     fields, default = (JOB_FIELDS, JOB_COLUMNS) if arguments.by == "job" else (TOTAL_FIELDS, TOTAL_COLUMNS)
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
     settings = _settings(arguments)
-    path = arguments.ledger or settings.engine.state_dir / LEDGER_NAME  # type: ignore[union-attr]
-    with bar() as show, reading(path) as connection:
+    path = _ledger(arguments, settings)
+    hosts = arguments.json or page is not None
+    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    with ExitStack() as stack:
+        report: Report | OwnReport
+        with bar() as show:
+            if path is not None:
+                report = _read(arguments, settings, path, now, hosts, show)
+            else:
+                report = stack.enter_context(_asked(arguments, settings, hosts, show))
+        if page is not None:
+            _write_page(page, report)
+        _print(arguments, report, table)
+    return 0
+
+
+def _ledger(arguments: argparse.Namespace, settings: Settings | None) -> Path | None:
+    """The ledger to read; None for those who may not, whom the engine tells of their own jobs."""
+    from rmsplugin.engine.ledger_file import LEDGER_NAME
+
+    chosen: Path | None = arguments.ledger
+    if chosen is not None or settings is None:
+        return chosen
+    path = settings.engine.state_dir / LEDGER_NAME
+    return path if os.access(path, os.R_OK, effective_ids=True) else None
+
+
+def _read(
+    arguments: argparse.Namespace, settings: Settings | None, path: Path, now: float, hosts: bool, show: Show
+) -> Report:
+    """The report of a ledger. Raises RmspluginError."""
+    # No other command waits for what these import.
+    from rmsplugin.cli.report.sources import site
+    from rmsplugin.engine.history import reading
+    from rmsplugin.report.build import Question, build
+    from rmsplugin.report.ledger import LedgerReader
+
+    with reading(path) as connection:
         reader = LedgerReader(connection, arguments.until)
         since = arguments.since
         question = Question(
@@ -160,13 +193,23 @@ def _report(arguments: argparse.Namespace) -> int:
             accounts=arguments.account,
             partitions=arguments.partition,
             jobs=arguments.job,
-            with_hosts=arguments.json or page is not None,
+            with_hosts=hosts,
         )
-        report = build(reader, question, site(arguments, settings, show), show)
-    if page is not None:
-        _write_page(page, report)
-    _print(arguments, report, Table(columns, header=not arguments.noheader, parsable=arguments.parsable2))
-    return 0
+        return build(reader, question, site(arguments, settings, show), show)
+
+
+def _asked(
+    arguments: argparse.Namespace, settings: Settings | None, hosts: bool, show: Show
+) -> AbstractContextManager[OwnReport]:
+    """The report that the engine makes. Raises RmspluginError."""
+    from rmsplugin.cli.report.own import own_report
+
+    assert settings is not None
+    for option in ("without_slurm", "nodes"):
+        if getattr(arguments, option):
+            where = f"in {settings.engine.state_dir}"
+            raise ReportError(f"--{option.replace('_', '-')} is for who may read the ledger ({where}), or a copy of it")
+    return own_report(connect(settings), arguments, hosts=hosts, show=show)
 
 
 def _page_file(name: str) -> OutputFile:
@@ -178,13 +221,13 @@ def _page_file(name: str) -> OutputFile:
     return OutputFile("--html", name)
 
 
-def _write_page(output: OutputFile, report: Report) -> None:
+def _write_page(output: OutputFile, report: Report | OwnReport) -> None:
     """Raises ReportError, RefusedError."""
     from rmsplugin.report.page.html import check_size, page_text
     from rmsplugin.report.writing import whole
 
-    check_size(report.head.totals["all"][0].jobs)
-    output.write(page_text(whole(report.head, report.jobs())))
+    check_size(sum(total.jobs for total in report.head.totals["all"]))
+    output.write(page_text(whole(report.head, report.rows())))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings | None:
@@ -197,17 +240,15 @@ def _settings(arguments: argparse.Namespace) -> Settings | None:
         return None
 
 
-def _print(arguments: argparse.Namespace, report: Report, table: Table) -> None:
+def _print(arguments: argparse.Namespace, report: Report | OwnReport, table: Table) -> None:
     from rmsplugin.cli.report import chart_form, csv_form, mail_form
     from rmsplugin.report import writing
 
     rows: Iterable[Row] = (
-        map(writing.job_json, report.jobs())
-        if arguments.by == "job"
-        else [asdict(total) for total in report.head.totals[arguments.by]]
+        report.rows() if arguments.by == "job" else [asdict(total) for total in report.head.totals[arguments.by]]
     )
     if arguments.json:
-        sys.stdout.writelines(writing.json_text(report.head, report.jobs()))
+        sys.stdout.writelines(writing.json_text(report.head, report.rows()))
         return
     if arguments.email_format:
         print("\n".join(mail_form.mail_lines(report.head)))

@@ -128,8 +128,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def warn(arguments: argparse.Namespace, given: Input) -> None:
-    """Name the lines of the trace, or the jobs of the ledger, that are not simulated."""
-    from rmsplugin.cli.simulate.simulated import faulty_lines
+    """Name the lines of the trace, or the jobs of the ledger, that are not simulated, or not believed."""
+    from rmsplugin.cli.simulate.simulated import warnings
 
-    for line in faulty_lines(given.name, given.workload):
+    for line in warnings(given.name, given.workload):
         print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)

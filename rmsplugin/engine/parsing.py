@@ -62,6 +62,11 @@ def node(text: str) -> str:
     return _matching(_HOST_NAME, text, "the name of a node")
 
 
+def report_number(text: str) -> int:
+    """The number of a report. Raises BadRequestError."""
+    return int(_matching(_OPERATION_ID, text, "the number of a report"))
+
+
 def cycle_number(text: str) -> int:
     """The number of a cycle that decided something. Raises BadRequestError."""
     return int(_matching(_OPERATION_ID, text, "the number of a cycle"))
@@ -172,6 +177,29 @@ class Body:
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) and _DISPLAY_ID.fullmatch(one) for one in value):
             raise BadRequestError(f"{key} has to be a list of job ids or array elements, for example 12 or 12_3")
+        return tuple(value)
+
+    def moment(self, key: str) -> float | None:
+        """A time in seconds since the epoch; None if none was given. Raises BadRequestError."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if type(value) not in (int, float) or not 0 <= value <= _MAX_EVENT_ID:
+            raise BadRequestError(f"{key} has to be a number of seconds since the epoch")
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it was not given. Raises BadRequestError."""
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise BadRequestError(f"{key} has to be true or false")
+        return value
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of names of whatever kind; an empty one if none was given. Raises BadRequestError."""
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) and _SENTENCE.fullmatch(one) for one in value):
+            raise BadRequestError(f"{key} has to be a list of names, each of one line and at most 1000 characters")
         return tuple(value)
 
     def choice(self, key: str, choices: Collection[str]) -> str:

@@ -240,6 +240,16 @@ class Requests:
         self._wake()
         return [held.vjob for held in confirmed]
 
+    def report_owner(self, uid: int, users: Sequence[str]) -> int | None:
+        """Whose jobs a report may tell of that this caller asks for, of these users: a uid, or None for everybody's."""
+        if self._is_operator(uid):
+            return None
+        if any(user != _user_name(uid) for user in users):
+            raise ForbiddenError(
+                "you are told of your own jobs only; reports of other users' are for operators (engine.operators)"
+            )
+        return uid
+
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def node_gone(self, uid: int, node: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rmsplugin.engine.previews import Previews
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import Operation, RoomReport
 from rmsplugin.engine.turns import Turns
+from rmsplugin.engine.user_reports import UserReports
 from rmsplugin.engine.waits import Waits
 from rmsplugin.model.vjob import VJobState
 
@@ -63,6 +64,7 @@ class Routes:
         self._turns = turns
         self._waits = waits
         self._previews = Previews(context, cycle, turns)
+        self._reports = UserReports(context.settings, waits.changed)
         self._started = context.clock.now()
 
     def table(self) -> list[Route]:
@@ -99,8 +101,14 @@ class Routes:
             Route("GET", "/v1/vms", self._vms, long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
             Route("GET", "/v1/events", self._events, frozenset({"since", "limit", "vjob"}), long=True),
+            Route("POST", "/v1/reports", self._begin_report, body=_REPORT_KEYS),
+            Route("GET", "/v1/reports/{number}", self._report, wait | {"from"}, long=True),
             Route("GET", "/v1/status", self._status),
         ]
+
+    def close(self) -> None:
+        """Make no more reports."""
+        self._reports.close()
 
     async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
         # A line of its own for what wrappers say: whatever else their user asks, they are heard.
@@ -260,6 +268,40 @@ class Routes:
         name = asked.vjob
         return {"decisions": await self._do(asked, lambda: plan_views.decision_views(self._context, name))}
 
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    async def _begin_report(self, asked: Asked) -> Reply:
+        body = asked.body
+        since, until, users = body.moment("since"), body.moment("until"), body.words("users")
+        if since is not None and until is not None and since >= until:
+            raise parsing.BadRequestError("since has to be before until")
+        owner = await self._do(asked, lambda: self._requests.report_owner(asked.uid, users))
+        question = {
+            "since": since,
+            "until": until,
+            "users": users if owner is None else (),
+            "accounts": body.words("accounts"),
+            "partitions": body.words("partitions"),
+            "jobs": body.vjobs("jobs"),
+            "hosts": body.flag("hosts"),
+        }
+        return {"report": self._reports.begin(asked.uid, owner, question).number}
+
+    async def _report(self, asked: Asked) -> Reply:
+        number, begin = parsing.report_number(asked.path["number"]), asked.query.number("from", 0)
+        seconds = asked.query.seconds("wait")
+
+        async def look() -> Reply:
+            report = self._reports.look(asked.uid, number, seconds)
+            if report.size < 0:
+                return {"made": False, "doing": report.doing, "part": report.part}
+            text = await self._do(asked, lambda: self._reports.piece(report, begin))
+            return {"made": True, "bytes": report.size, "text": text}
+
+        return await self._waits.until(
+            ("report", number), (asked.uid, "report"), seconds, look, lambda answer: bool(answer["made"])
+        )
+
     # -- lists ---------------------------------------------------------------------------------------------------
 
     async def _vjobs(self, asked: Asked) -> Reply:
@@ -299,6 +341,7 @@ class Routes:
         }
 
 
+_REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.
 _COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})
 

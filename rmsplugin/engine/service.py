@@ -74,7 +74,8 @@ class Service:
         self._turns = Turns("service")
         self._sealing = Turns("munge")
         self._waits = Waits()
-        self._routes = Routes(context, requests, cycle, self._turns, self._waits).table()
+        self._answers = Routes(context, requests, cycle, self._turns, self._waits)
+        self._routes = self._answers.table()
         self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
@@ -101,6 +102,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop listening and drop what is open."""
+        self._answers.close()
         for server in self._servers:
             server.close()
         for runner in self._runners:

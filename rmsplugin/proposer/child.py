@@ -6,12 +6,9 @@ ends this process when the engine's end of the lifeline closes, also while C cod
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import importlib
 import os
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import rmsplugin
+from rmsplugin.child_process import end_with, limit
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -34,9 +32,9 @@ def main(words: list[str]) -> int:
             and what to call, as ``module:function``.
     """
     lifeline, memory_mib, nice, entry = int(words[0]), int(words[1]), int(words[2]), words[3]
-    _end_with(lifeline)
+    end_with(lifeline)
     requests, answers = _keep_to_ourselves()
-    _limit(memory_mib, nice)
+    limit(memory_mib, nice)
     module, _, function = entry.partition(":")
     propose: Propose = getattr(importlib.import_module(module), function)
     _write(answers, wire.encode(wire.Ready(rmsplugin.__version__)))
@@ -52,24 +50,6 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _end_with(lifeline: int) -> None:
-    """Have the kernel kill this process as soon as nobody holds the other end of the lifeline.
-
-    Nothing is ever written to it, so that its end is all that can happen there. PR_SET_PDEATHSIG would do it when the
-    *thread* that started this process ends, which in an engine of many threads is another thing. SIGKILL reaches code
-    that holds the interpreter or blocks signals.
-    """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
-    with contextlib.suppress(BlockingIOError):
-        if os.read(lifeline, 1) == b"":  # the engine had ended before
-            os._exit(0)
-    # A service manager sends these to all processes of a service: the engine decides when it is over.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-
-
 def _keep_to_ourselves() -> tuple[int, int]:
     """Move the pipes to descriptors that no library knows: HiGHS prints a line on standard output now and then."""
     requests, answers = os.dup(0), os.dup(1)
@@ -78,18 +58,6 @@ def _keep_to_ourselves() -> tuple[int, int]:
     os.dup2(nowhere, 1)
     os.close(nowhere)
     return requests, answers
-
-
-def _limit(memory_mib: int, nice: int) -> None:
-    """Bound what this process can take from its neighbours, slurmctld among them."""
-    # Not RLIMIT_AS: solvers reserve address space that they never use.
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own, which nobody can raise
-    limit = memory_mib << 20 if hard == resource.RLIM_INFINITY else min(memory_mib << 20, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(nice)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # where the machine runs out of memory, nothing can be spared more easily
 
 
 def _answer(propose: Propose, request: wire.Request, answers: int, memory_mib: int) -> wire.Answer | wire.Failure:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 
 import rmsplugin
+from rmsplugin.child_process import environment
 from rmsplugin.proposer import wire
 from rmsplugin.proposing.proposal import Proposal
 
@@ -21,9 +22,6 @@ _SHOWN_CHARACTERS = 200
 
 #: So long a process that was killed may take to be gone; the kernel holds one only while a disk does not answer.
 _REAP_S = 5.0
-
-#: Solvers have threads of their own; the libraries below them would reserve memory for one on each CPU.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class ProcessFailedError(Exception):
@@ -91,7 +89,7 @@ class Process:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 pass_fds=(theirs,),
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=environment(),
                 cwd="/",
                 start_new_session=True,  # Ctrl-C on the engine's terminal is for the engine
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +11,17 @@ from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.report import utilisation
 from rmsplugin.report.columns import Actions, Flags, Ints, Jobs
-from rmsplugin.report.document import Accounted, Cost, Head, Job, Node, Point, Schedule
+from rmsplugin.report.document import Cost, Head, Job, Node, Point
 from rmsplugin.report.hosts import ARRIVALS, Hosts
+from rmsplugin.report.jobs import jobs_of
 from rmsplugin.report.ledger import LedgerReader
-from rmsplugin.report.lives import SLEEPING, WAITING, Lives, lives_of
+from rmsplugin.report.lives import lives_of
 from rmsplugin.report.notes import Circumstances, notes
 from rmsplugin.report.replay import replay
+from rmsplugin.report.sharing import slowed_s
 from rmsplugin.report.splice import Accounts, nothing, splice
-from rmsplugin.report.totals import Facts, slowdown, totals
+from rmsplugin.report.totals import Facts, totals
+from rmsplugin.report.writing import Row, job_json
 
 #: What switches cost is told of these kinds of actions.
 _COSTLY = ("suspend", "resume", "migrate", "copy")
@@ -54,12 +57,14 @@ class Site:
     Attributes:
         nodes: what VMs may take of each; empty where that is not known, for the reason ``no_nodes``.
         overhead_mib: what a VM takes besides its memory.
+        host_cpus: how many CPUs the nodes have on which VMs ran, by name; empty where that is not known.
         runs: asks accounting for the runs since then; raises RmspluginError where that cannot be done.
     """
 
     nodes: Sequence[Node]
     no_nodes: str
     overhead_mib: int
+    host_cpus: Mapping[str, int]
     runs: Callable[[float], Iterable[Run]]
 
 
@@ -78,47 +83,11 @@ class Report:
 
     def jobs(self) -> Iterator[Job]:
         """The jobs, in order of their first submission."""
-        for row in self._rows.tolist():
-            yield self._job(row)
+        return jobs_of(self._facts, self._hosts, self._rows)
 
-    def _job(self, row: int) -> Job:
-        jobs, lives, accounts = self._facts.jobs, self._facts.lives, self._facts.accounts
-        code = int(accounts.account[row])
-        ended = bool(lives.ended[row])
-        completion_s = _number(lives.completion_s[row])
-        limit_s = float(accounts.limit_s[row])
-        return Job(
-            id=jobs.name(row),
-            user=jobs.users.words[jobs.user[row]],
-            account="" if code < 0 else accounts.accounts.words[code],
-            partition=jobs.partitions.words[jobs.partition[row]],
-            state=_state(lives, row),  # type: ignore[arg-type]
-            vms=int(jobs.vms[row]),
-            cpus=int(jobs.cpus[row]),
-            memory_mib=int(jobs.memory_mib[row]),
-            submit=round(float(jobs.submit[row]), 1),
-            start=_number(lives.start[row]),
-            end=_number(lives.end[row]),
-            wait_s=round(float(lives.wait_s[row]), 1),
-            run_s=round(float(lives.run_s[row]), 1),
-            asleep_s=round(float(lives.asleep_s[row]), 1),
-            completion_s=completion_s,
-            slowdown=round(float(slowdown(lives.completion_s[row], lives.run_s[row])), 3) if ended else None,
-            suspends=int(lives.suspends[row]),
-            resumes=int(lives.resumes[row]),
-            migrations=int(self._facts.migrations[row]),
-            limit_s=limit_s if np.isfinite(limit_s) else None,
-            slurm=_accounted(accounts, row),
-            intervals=tuple(self._hosts.intervals(row)),
-            without={policy: self._schedule(policy, row) for policy in self.head.others},
-        )
-
-    def _schedule(self, policy: str, row: int) -> Schedule | None:
-        replays = self._facts.replays
-        if not (replays.replayed[row] and self._facts.lives.ended[row]):
-            return None
-        start, end = _number(replays.starts[policy][row]), _number(replays.ends[policy][row])
-        return None if start is None or end is None else Schedule(start, end)
+    def rows(self) -> Iterator[Row]:
+        """The jobs as the document has them."""
+        return map(job_json, self.jobs())
 
 
 def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lambda _doing, _part: None) -> Report:
@@ -135,12 +104,24 @@ def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lam
     begins = reader.begins()
     jobs = reader.jobs(question.since)
     lives = lives_of(jobs, reader.operations(jobs), question.until)
-    actions = reader.actions(jobs, tuple(dict.fromkeys((*_COSTLY, *(ARRIVALS if question.with_hosts else ())))))
+    where = question.with_hosts or bool(site.host_cpus)
+    actions = reader.actions(jobs, tuple(dict.fromkeys((*_COSTLY, *(ARRIVALS if where else ())))))
+    slowed = slowed_s(jobs, lives, actions, reader.samples(jobs.begins(question.until)), site.host_cpus)
     accounts, no_accounting = _accounts(jobs, site, question)
-    replays = replay(jobs, lives, accounts.limit_s, site.nodes, site.overhead_mib, tell)
-    facts = Facts(jobs, lives, accounts, replays, _count(actions, "migrate", len(jobs)))
-    chosen = _chosen(facts, question, no_accounting)
-    about = Circumstances(question.since, begins, reader.node_changes(question.since), no_accounting, site.no_nodes)
+    replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, site.overhead_mib, tell)
+    facts = Facts(jobs, lives, accounts, replays, _count(actions, "migrate", len(jobs)), slowed)
+    told = reader.may_be_told(jobs)
+    chosen = _chosen(facts, question, no_accounting, told, reader.of_yours)
+    everything = reader.owner is None
+    about = Circumstances(
+        since=question.since,
+        begins=begins,
+        node_changes=reader.node_changes(question.since),
+        no_accounting=no_accounting,
+        no_nodes=site.no_nodes,
+        knows_hosts=bool(site.host_cpus),
+        own_only=not everything,
+    )
     tell("putting the report together", 0.0)
     head = Head(
         kind="report",
@@ -153,17 +134,17 @@ def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lam
         nodes=tuple(site.nodes),
         totals=totals(facts, chosen),
         utilisation_step_s=float(utilisation.step_s(question.since, question.until)),
-        utilisation=tuple(_points(reader, facts, site, question)),
-        switches=tuple(reader.switches(question.since)),
+        utilisation=tuple(_points(reader, facts, site, question, told)),
+        switches=tuple(reader.switches(question.since)) if everything else (),
         costs=_costs(actions, chosen),
-        notes=tuple(notes(facts, about)),
+        notes=tuple(notes(facts, about, told)),
     )
     return Report(head, facts, chosen, actions)
 
 
-def _points(reader: LedgerReader, facts: Facts, site: Site, question: Question) -> Iterator[Point]:
+def _points(reader: LedgerReader, facts: Facts, site: Site, question: Question, told: Flags) -> Iterator[Point]:
     span = (question.since, question.until)
-    return utilisation.points(facts.jobs, facts.lives, facts.replays, reader.samples(question.since), site.nodes, span)
+    return utilisation.points(facts, told, reader.samples(question.since), site.nodes, span)
 
 
 def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str]:
@@ -176,10 +157,10 @@ def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str
         return nothing(len(jobs)), str(error)
 
 
-def _chosen(facts: Facts, question: Question, no_accounting: str) -> Flags:
-    """The jobs that were asked for. Raises ReportError."""
+def _chosen(facts: Facts, question: Question, no_accounting: str, told: Flags, of_yours: str) -> Flags:
+    """The jobs that were asked for, of those that may be told. Raises ReportError."""
     jobs, accounts = facts.jobs, facts.accounts
-    chosen = np.ones(len(jobs), dtype=bool)
+    chosen = told.copy()
     if question.users:
         chosen &= np.isin(jobs.user, [code for code, word in enumerate(jobs.users.words) if word in question.users])
     if question.partitions:
@@ -188,11 +169,10 @@ def _chosen(facts: Facts, question: Question, no_accounting: str) -> Flags:
     if question.accounts:
         if no_accounting:
             raise ReportError(f"--account: accounts are in Slurm's accounting only, and {no_accounting}")
-        words = accounts.accounts.words
         for account in question.accounts:
-            if account not in words:
-                raise ReportError(f"accounting has no job of account {account!r} in this time")
-        chosen &= np.isin(accounts.account, [words.index(account) for account in question.accounts])
+            if not (told & accounts.is_of(account)).any():
+                raise ReportError(f"accounting has no job{of_yours} of account {account!r} in this time")
+        chosen &= np.any([accounts.is_of(account) for account in question.accounts], axis=0)
     if question.jobs:
         wanted = set(question.jobs)
         named = np.isin(jobs.job_id, [int(name) for name in wanted if name.isdecimal()])
@@ -215,22 +195,3 @@ def _costs(actions: Actions, chosen: Flags) -> dict[str, Cost]:
         seconds = float((actions.ended[of] - actions.created[of]).sum())
         found[kind] = Cost(int(of.sum()), round(seconds, 1), int(actions.bytes[of].sum()))
     return found
-
-
-def _state(lives: Lives, row: int) -> str:
-    if not np.isnan(lives.end[row]):
-        return "ended" if lives.ran[row] else "never-ran"
-    return {WAITING: "waiting", SLEEPING: "sleeping"}.get(int(lives.state[row]), "running")
-
-
-def _accounted(accounts: Accounts, row: int) -> Accounted | None:
-    runs = int(accounts.runs[row])
-    if not runs:
-        return None
-    state = accounts.states.words[accounts.state[row]]
-    return Accounted(runs, float(accounts.run_s[row]), float(accounts.asleep_s[row]), state)
-
-
-def _number(value: float) -> float | None:
-    """A time for the document; None for NaN."""
-    return None if np.isnan(value) else round(float(value), 1)

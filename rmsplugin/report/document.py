@@ -11,7 +11,8 @@ The keys of the JSON are the names of the fields below::
                "vms": 2, "cpus": 1, "memory_mib": 512,
                "submit": 1763700100.0, "start": 1763700160.0, "end": 1763703000.0,
                "wait_s": 60.0, "run_s": 1840.0, "asleep_s": 1000.0, "completion_s": 2900.0, "slowdown": 1.58,
-               "suspends": 1, "resumes": 1, "migrations": 0, "limit_s": 3600.0, "slurm": {"runs": 1, ...} or null,
+               "slowed_s": 0.0, "suspends": 1, "resumes": 1, "migrations": 0, "limit_s": 3600.0,
+               "slurm": {"runs": 1, ...} or null,
                "intervals": [{"state": "waiting", "from": 1763700100.0, "until": 1763700160.0, "nodes": []},
                              {"state": "running", "from": 1763700160.0, "until": 1763701000.0, "nodes": ["n1", "n1"]},
                              {"state": "sleeping", "from": 1763701000.0, "until": 1763702000.0, "nodes": []},
@@ -35,9 +36,10 @@ policy as ``policy``, the rest as others. Both have no ``totals``, and no names 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["report", "simulation", "comparison"]
+JobState = Literal["ended", "never-ran", "running", "sleeping", "waiting"]
 
 #: What totals are by.
 GROUPS = ("user", "account", "partition", "week")
@@ -52,8 +54,7 @@ class Node:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """A part of a job's life; a job's intervals follow each other without gaps.
 
     Attributes:
@@ -70,16 +71,14 @@ class Interval:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """When a job would have started and ended."""
 
     start: float
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accounted:
+class Accounted(NamedTuple):
     """What Slurm's accounting has of a job, all its runs together."""
 
     runs: int  # 1 + requeues
@@ -88,8 +87,7 @@ class Accounted:
     state: str  # of the last run, e.g. COMPLETED
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One job.
 
     Attributes:
@@ -103,6 +101,7 @@ class Job:
         wait_s: time in which it neither ran nor slept; run_s: ran; asleep_s: slept. Together its completion.
         completion_s: from submit to end; null if it has not ended, or never ran.
         slowdown: bounded slowdown: completion to run time, of which 10 s are counted at least; at least 1.
+        slowed_s: so much less it would have run on CPUs of its own, as far as is known; the replays take it off.
         limit_s: the time limit that its user gave; null where it is not known.
         slurm: null where accounting does not know the job.
         without: by other schedule; null where nothing can be said of the job.
@@ -112,7 +111,7 @@ class Job:
     user: str
     account: str
     partition: str
-    state: Literal["ended", "never-ran", "running", "sleeping", "waiting"]
+    state: JobState
     vms: int
     cpus: int
     memory_mib: int
@@ -124,6 +123,7 @@ class Job:
     asleep_s: float
     completion_s: float | None
     slowdown: float | None
+    slowed_s: float
     suspends: int
     resumes: int
     migrations: int

@@ -20,30 +20,26 @@ class Hosts:
     def __init__(self, actions: Actions, lives: Lives, vms: Ints) -> None:
         """Take the actions of ARRIVALS at least, and how many VMs each job has."""
         arrivals = [code for code, kind in enumerate(actions.kinds.words) if kind in ARRIVALS]
-        kept = np.isin(actions.kind, arrivals)
-        self._row, self._vm = actions.row[kept], actions.vm[kept]
-        self._node, self._at = actions.destination[kept], actions.ended[kept]
+        kept = np.flatnonzero(np.isin(actions.kind, arrivals))
+        kept = kept[np.lexsort((actions.ended[kept], actions.row[kept]))]
+        self._vm, self._node, self._at = actions.vm[kept], actions.destination[kept], actions.ended[kept]
         self._names = actions.nodes.words
-        self._first = np.searchsorted(self._row, np.arange(len(vms) + 1))
+        self._first = np.searchsorted(actions.row[kept], np.arange(len(vms) + 1))
         self._lives = lives
         self._vms = vms
 
     def intervals(self, row: int) -> Iterator[Interval]:
         """The life of one job, until its end or that of the report's time."""
-        lives, places = self._lives, slice(self._first[row], self._first[row + 1])
-        order = np.argsort(self._at[places], kind="stable")
-        arrivals = [
-            (float(at), int(vm), self._names[node])
-            for at, vm, node in zip(*(each[places][order] for each in (self._at, self._vm, self._node)), strict=True)
-        ]
+        lives = self._lives
+        places, spans = (slice(each[row], each[row + 1]) for each in (self._first, lives.first))
+        times, vms, codes = (each[places].tolist() for each in (self._at, self._vm, self._node))
         hosts = [""] * int(self._vms[row])
         seen = 0
-        for span in range(lives.first[row], lives.first[row + 1]):
-            state = int(lives.span_state[span])
-            begin, until = float(lives.begin[span]), float(lives.until[span])
-            moves = arrivals[seen:]
-            while state == RUNNING and moves and moves[0][0] < until:
-                at, vm, node = moves.pop(0)
+        for state, begin, until in zip(
+            *(each[spans].tolist() for each in (lives.span_state, lives.begin, lives.until)), strict=True
+        ):
+            while state == RUNNING and seen < len(times) and times[seen] < until:
+                at, vm, node = times[seen], vms[seen], self._names[codes[seen]]
                 seen += 1
                 if at > begin and hosts[vm : vm + 1] not in ([node], []):
                     yield Interval("running", round(begin, 1), round(at, 1), tuple(hosts))

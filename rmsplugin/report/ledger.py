@@ -16,6 +16,7 @@ from rmsplugin.report.columns import (
     OUTCOMES,
     Actions,
     Codes,
+    Flags,
     Floats,
     Ints,
     Jobs,
@@ -48,10 +49,17 @@ _NODE_EVENTS = "('room-gone', 'room-given-back', 'room-requested', 'node-gone', 
 class LedgerReader:
     """Reads one ledger, all of it as it was at one moment."""
 
-    def __init__(self, connection: sqlite3.Connection, until: float) -> None:
-        """Take a connection of ``rmsplugin.engine.history.reading``; what came after ``until`` is not read."""
+    def __init__(self, connection: sqlite3.Connection, until: float, owner: int | None = None) -> None:
+        """Take a connection of ``rmsplugin.engine.history.reading``.
+
+        Args:
+            connection: to the ledger.
+            until: what came later is not read.
+            owner: the uid of the user whose jobs may be asked for; None: everybody's may.
+        """
         self._connection = connection
         self._until = until
+        self.owner = owner
 
     def jobs(self, since: float) -> Jobs:
         """The jobs that were there then, or later."""
@@ -81,6 +89,13 @@ class LedgerReader:
                     repeated,
                 ),
             )
+
+    def may_be_told(self, jobs: Jobs) -> Flags:
+        """Which of these jobs are the owner's; all, if everybody's may be asked for."""
+        if self.owner is None:
+            return np.ones(len(jobs), dtype=bool)
+        found = self._connection.execute("select job_id from vjobs where uid = ?", [self.owner])
+        return np.isin(jobs.job_id, np.array([job_id for (job_id,) in found], dtype=np.int64))
 
     def operations(self, jobs: Jobs) -> Operations:
         """What was done to these jobs since their first submission."""
@@ -114,7 +129,7 @@ class LedgerReader:
 
     def _span(self, jobs: Jobs) -> tuple[float, float]:
         """From the first submission of these jobs to the end of the report's time."""
-        return (float(jobs.submit.min()) if len(jobs) else self._until, self._until)
+        return (jobs.begins(self._until), self._until)
 
     def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Floats]]:
         """Demands that were observed, in pieces: job id, number of the VM, time, CPUs; ordered by VM and time."""
@@ -151,18 +166,26 @@ class LedgerReader:
         return int(self._connection.execute(sql, [since, self._until]).fetchone()[0])
 
     def require(self, column: str, values: list[str]) -> None:
-        """Raise ReportError unless the ledger knows each of these users or partitions, at whatever time."""
+        """Raise ReportError unless the ledger knows jobs of each of these users or partitions, at whatever time."""
         for value in values:
-            sql = f"select 1 from vjobs where {column} = ? limit 1"
-            if self._connection.execute(sql, [value]).fetchone() is None:
-                raise ReportError(f"the ledger has no job of {column} {value!r}")
+            if not self._has(f"{column} = ?", value):
+                raise ReportError(f"the ledger has no job{self.of_yours} of {column} {value!r}")
 
     def require_jobs(self, names: list[str]) -> None:
         """Raise ReportError unless the ledger knows each of these jobs, by its name or that of its array."""
-        sql = "select 1 from vjobs where display_id = ? or display_id glob ? or job_id = ? limit 1"
         for name in names:
-            if self._connection.execute(sql, [name, f"{name}_*", name]).fetchone() is None:
-                raise ReportError(f"the ledger has no job {name}")
+            if not self._has("(display_id = ? or display_id glob ? or job_id = ?)", name, f"{name}_*", name):
+                raise ReportError(f"the ledger has no job{self.of_yours} {name}")
+
+    def _has(self, condition: str, *values: str) -> bool:
+        """Whether there is such a job that may be asked for: others are not even known to exist."""
+        sql = f"select 1 from vjobs where {condition} and ifnull(uid = ?, 1) limit 1"
+        return self._connection.execute(sql, [*values, self.owner]).fetchone() is not None
+
+    @property
+    def of_yours(self) -> str:
+        """What a sentence on jobs says after that word."""
+        return "" if self.owner is None else " of yours"
 
 
 def _of_jobs(jobs: Jobs, job_id: Ints, created: Floats) -> tuple[Ints, Ints]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rmsplugin.report.columns import Flags
 from rmsplugin.report.document import Note
 from rmsplugin.report.lives import SLEEPING, WAITING
 from rmsplugin.report.totals import Facts
 
 #: Of each code what a person reads, in the order in which it is said.
 SENTENCES = {
+    "own-only": "this is of {count} {jobs} of yours: the replays have those of all users, who are not told of;"
+    " utilisation and costs are those of your jobs, and the cluster's context switches are left out",
     "ledger-begins": "the ledger has nothing of the first {count} seconds of this time: it was made, or pruned, later",
     "earlier": "{count} {jobs} were submitted before this time: the replays have them, and none of those that had"
     " ended by then, so they begin with more room than there was",
@@ -35,6 +38,12 @@ SENTENCES = {
     "no-replay": "{count} {jobs} are not compared with other schedules: {why}",
     "replayed": "the replays give each of {count} {jobs} the CPUs and memory that it requested, from its start to its"
     " end, for as long as it really ran; VMs are counted in equal processors, as if all nodes were one",
+    "shared": "{count} {jobs} of these shared CPUs with VMs that together demanded more than their node has: what that"
+    " cost by the demands that were seen is taken off their run times",
+    "slowed": "what else slowed {count} {jobs} of these is not known, and not taken off: neighbours that were saved or"
+    " moved, disks and memory, a rise of demand before it was seen",
+    "hosts-unknown": "nor is it known how many CPUs the nodes had on which {count} {jobs} of these ran: what sharing"
+    " them cost is not taken off",
     "too-large": "{count} {jobs} that ran are larger than all nodes together: the replays are without them",
     "by-memory": "the VMs of {count} {jobs} need more memory than their CPUs' share of the nodes, and count for more"
     " processors",
@@ -55,6 +64,8 @@ class Circumstances:
         node_changes: how often nodes came and went.
         no_accounting: why accounting was not asked, or did not answer; empty if it did.
         no_nodes: why the nodes are not known; empty if they are.
+        knows_hosts: whether it is known how many CPUs the nodes have on which VMs ran.
+        own_only: whether it tells of the jobs of one user only, who is told nothing of others'.
     """
 
     since: float
@@ -62,58 +73,63 @@ class Circumstances:
     node_changes: int
     no_accounting: str
     no_nodes: str
+    knows_hosts: bool
+    own_only: bool
 
 
-def notes(facts: Facts, about: Circumstances) -> Iterator[Note]:
-    """All that is to be said of a report."""
-    counts = {**_of_time(facts, about), **_of_jobs(facts), **_of_accounting(facts, about), **_of_replays(facts, about)}
+def notes(facts: Facts, about: Circumstances, told: Flags) -> Iterator[Note]:
+    """All that is to be said of a report, of those of its jobs that may be told."""
+    flags = {**_of_jobs(facts, about), **_of_accounting(facts, about), **_of_replays(facts, about)}
+    counts = {**_of_circumstances(facts, about), **{code: (of & told).sum() for code, of in flags.items()}}
     for code, sentence in SENTENCES.items():
         if count := int(counts.get(code, 0)):
             why = about.no_accounting if code == "no-accounting" else about.no_nodes
             yield Note(code, count, sentence.format(count=count, jobs="job" if count == 1 else "jobs", why=why))
 
 
-def _of_time(facts: Facts, about: Circumstances) -> dict[str, int]:
+def _of_circumstances(facts: Facts, about: Circumstances) -> dict[str, int]:
     return {
         "ledger-begins": int(max(0.0, about.begins - about.since)),
-        "earlier": int((facts.jobs.submit < about.since).sum()),
         "node-changes": about.node_changes,
+        # Whose these are is not looked at.
+        "unknown-to-ledger": 0 if about.own_only else facts.accounts.others,
     }
 
 
-def _of_jobs(facts: Facts) -> dict[str, int]:
+def _of_jobs(facts: Facts, about: Circumstances) -> dict[str, Flags]:
     lives = facts.lives
     still = np.isnan(lives.end)
     return {
-        "not-ended": int((still & lives.ran).sum()),
-        "asleep": int((still & (lives.state == SLEEPING)).sum()),
-        "waiting": int((still & ~lives.ran & (lives.state == WAITING)).sum()),
-        "never-ran": int((~still & ~lives.ran).sum()),
-        "repeated": int(facts.jobs.repeated.sum()),
+        "own-only": np.full(len(facts.jobs), about.own_only),
+        "earlier": facts.jobs.submit < about.since,
+        "not-ended": still & lives.ran,
+        "asleep": still & (lives.state == SLEEPING),
+        "waiting": still & ~lives.ran & (lives.state == WAITING),
+        "never-ran": ~still & ~lives.ran,
+        "repeated": facts.jobs.repeated,
     }
 
 
-def _of_accounting(facts: Facts, about: Circumstances) -> dict[str, int]:
+def _of_accounting(facts: Facts, about: Circumstances) -> dict[str, Flags]:
     if about.no_accounting:
-        return {"no-accounting": len(facts.jobs)}
+        return {"no-accounting": np.ones(len(facts.jobs), dtype=bool)}
     accounts, lives = facts.accounts, facts.lives
     known = accounts.runs > 0
     differ_s = np.abs(accounts.run_s - lives.run_s)
     differ = known & lives.ended & (differ_s > _DIFFER_S) & (differ_s > _DIFFER_PART * lives.run_s)
-    return {
-        "unknown-to-accounting": int((~known).sum()),
-        "unknown-to-ledger": accounts.others,
-        "differs": int(differ.sum()),
-    }
+    return {"unknown-to-accounting": ~known, "differs": differ}
 
 
-def _of_replays(facts: Facts, about: Circumstances) -> dict[str, int]:
+def _of_replays(facts: Facts, about: Circumstances) -> dict[str, Flags]:
     if about.no_nodes:
-        return {"no-replay": len(facts.jobs)}
+        return {"no-replay": np.ones(len(facts.jobs), dtype=bool)}
     replays = facts.replays
     return {
-        "replayed": int(replays.replayed.sum()),
+        "replayed": replays.replayed,
+        "shared": replays.replayed & (facts.slowed_s > 0),
+        "slowed": replays.replayed,
+        "hosts-unknown": replays.replayed & (not about.knows_hosts),
         "too-large": replays.too_large,
         "by-memory": replays.by_memory,
-        "no-limit": int((replays.replayed & np.isnan(facts.accounts.limit_s)).sum()),
+        "no-limit": replays.replayed & np.isnan(facts.accounts.limit_s),
     }

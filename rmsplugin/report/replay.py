@@ -1,8 +1,9 @@
 """Replay: the same jobs under FCFS and EASY, without context switches, on nodes that are there all the time.
 
-A cluster that suspends nothing cannot take back what it gave, so each job has what it requested from start to end, and
-runs for as long as it really ran, without its sleeps. VMs are counted in equal processors: one for each CPU, or more
-where their memory is more than the share of these CPUs in the memory of the nodes.
+A cluster that suspends nothing cannot take back what it gave, so each job has what it requested from start to end. It
+runs for as long as it really ran, without its sleeps, and less what it cost that its VMs shared CPUs (sharing.py): for
+the work that it was seen to do. VMs are counted in equal processors: one for each CPU, or more where their memory is
+more than the share of these CPUs in the memory of the nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 
 from rmsplugin.report.columns import Flags, Floats, Ints, Jobs
 from rmsplugin.report.document import Node
-from rmsplugin.report.lives import Lives
 from rmsplugin.simulation.short_way import start_times
 from rmsplugin.workload.jobs import Job
 
@@ -31,21 +31,21 @@ class Replays:
 
     Attributes:
         starts, ends: seconds since the epoch.
-        replayed: the jobs that are.
-        too_large: jobs that ran, and which these nodes could not host at once.
-        by_memory: replayed jobs that count for more processors than they have CPUs.
+        replayed: which jobs are.
+        too_large: which ran, and these nodes could not host them at once.
+        by_memory: which of those that are replayed count for more processors than they have CPUs.
     """
 
     starts: dict[str, Floats]
     ends: dict[str, Floats]
     replayed: Flags
-    too_large: int = 0
-    by_memory: int = 0
+    too_large: Flags
+    by_memory: Flags
 
 
 def replay(
     jobs: Jobs,
-    lives: Lives,
+    work_s: Floats,
     limits_s: Floats,
     nodes: Sequence[Node],
     overhead_mib: int,
@@ -55,7 +55,7 @@ def replay(
 
     Args:
         jobs: of the report.
-        lives: of these.
+        work_s: how long each has to run; 0 for one that is left out.
         limits_s: time limits of their users; NaN where they are not known: the run time then stands for the limit.
         nodes: what VMs may take of each; none: nothing is replayed.
         overhead_mib: what a VM takes besides its memory.
@@ -63,14 +63,14 @@ def replay(
     """
     processors = sum(node.cpus for node in nodes)
     sizes, by_memory = _sizes(jobs, nodes, overhead_mib)
-    ran = lives.ran & (lives.work_s > 0)
+    ran = work_s > 0
     rows = np.flatnonzero(ran & (sizes <= processors))
     replayed = np.zeros(len(jobs), dtype=bool)
     if not len(rows):
-        return Replays({}, {}, replayed)
+        return Replays({}, {}, replayed, ran & (sizes > processors), replayed)
     rows = rows[np.argsort(jobs.submit[rows], kind="stable")]
     replayed[rows] = True
-    work_s = lives.work_s[rows]
+    work_s = work_s[rows]
     limits_s = limits_s[rows]
     estimates_s = np.minimum(np.where(np.isnan(limits_s), work_s, limits_s), UNLIMITED_S)
     columns = (jobs.job_id[rows], jobs.submit[rows], work_s, sizes[rows], np.maximum(estimates_s, 1.0))
@@ -89,7 +89,7 @@ def replay(
         starts[policy], ends[policy] = np.full(len(jobs), np.nan), np.full(len(jobs), np.nan)
         starts[policy][rows] = begun
         ends[policy][rows] = starts[policy][rows] + work_s
-    return Replays(starts, ends, replayed, int((ran & (sizes > processors)).sum()), int((by_memory & replayed).sum()))
+    return Replays(starts, ends, replayed, ran & (sizes > processors), by_memory & replayed)
 
 
 def _sizes(jobs: Jobs, nodes: Sequence[Node], overhead_mib: int) -> tuple[Ints, Flags]:

@@ -17,7 +17,7 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.report.columns import Floats
 from rmsplugin.report.document import Cost, Head, Interval, Job, Kind, Node, Note, Point, Schedule, Switch
 from rmsplugin.report.utilisation import edges_of, means, step_s
-from rmsplugin.report.writing import whole
+from rmsplugin.report.writing import job_json, whole
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S
 from rmsplugin.simulation.outcome import Interval as SimulatedInterval
@@ -75,7 +75,7 @@ def document(kind: Kind, schedules: Schedules, notes: Iterable[Note], made: floa
         costs=_costs(own, cluster) if own.switches else {},
         notes=tuple(notes),
     )
-    return whole(head, _jobs(schedules))
+    return whole(head, map(job_json, _jobs(schedules)))
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -114,6 +114,7 @@ def _job(run: JobRun, cluster: Cluster, without: dict[str, Schedule | None]) -> 
         asleep_s=_rounded(spent["sleeping"]),
         completion_s=_rounded(completion_s),
         slowdown=_rounded(max(1.0, completion_s / max(job.run_s, SLOWDOWN_THRESHOLD_S))),
+        slowed_s=0.0,
         suspends=run.suspends,
         resumes=sum(each.state is VJobState.RESUMING and not each.failed for each in run.intervals),
         migrations=sum(len(move.moves) for move in run.moves if not move.failed),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
-from rmsplugin.report.columns import Codes, Floats, Ints, Jobs, Words, arrays, last_of_each
+from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, Words, arrays, last_of_each
 
 #: Slurm's time of a submission is in whole seconds; a run that was submitted earlier is of another job with that id.
 _EARLIER_S = 2.0
@@ -35,6 +35,10 @@ class Accounts:
     asleep_s: Floats
     limit_s: Floats
     others: int = 0
+
+    def is_of(self, account: str) -> Flags:
+        """Which jobs are of that account."""
+        return np.isin(self.account, [code for code, word in enumerate(self.accounts.words) if word == account])
 
 
 def nothing(count: int) -> Accounts:

@@ -21,13 +21,18 @@ _SAME_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of the jobs of a report, by row."""
+    """All that is known of the jobs of a report, by row.
+
+    Attributes:
+        slowed_s: what it cost each job that its VMs shared CPUs, see sharing.py.
+    """
 
     jobs: Jobs
     lives: Lives
     accounts: Accounts
     replays: Replays
     migrations: Ints
+    slowed_s: Floats
 
 
 def slowdown(completion_s: Floats, run_s: Floats) -> Floats:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from rmsplugin.engine.samples import MINUTE_S
-from rmsplugin.report.columns import Codes, Floats, Ints, Jobs
+from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, time_key
 from rmsplugin.report.document import Node, Point
 from rmsplugin.report.lives import RUNNING, Lives
-from rmsplugin.report.replay import Replays
+from rmsplugin.report.totals import Facts
 
 #: Lengths of a step in seconds: the first that makes no more than MOST_STEPS of the report's time.
 STEPS_S = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400)
@@ -29,9 +29,8 @@ def edges_of(since: float, until: float) -> Floats:
 
 
 def points(
-    jobs: Jobs,
-    lives: Lives,
-    replays: Replays,
+    facts: Facts,
+    counted: Flags,
     samples: Iterable[tuple[Ints, Codes, Floats, Floats]],
     nodes: Iterable[Node],
     span: tuple[float, float],
@@ -39,22 +38,22 @@ def points(
     """CPUs in use in the time ``span``.
 
     Args:
-        jobs: of the report.
-        lives: of these.
-        replays: of these.
+        facts: of the jobs of the report.
+        counted: the jobs whose CPUs count.
         samples: demands that were observed, see ``LedgerReader.samples``.
         nodes: of the cluster.
         span: since when, and until when.
     """
+    jobs, lives, replays = facts.jobs, facts.lives, facts.replays
     edges = edges_of(*span)
     runs = lives.span_state == RUNNING
-    weights = jobs.booked[lives.row].astype(np.float64)
+    weights = np.where(counted, jobs.booked, 0)[lives.row].astype(np.float64)
     booked = means(edges, lives.begin[runs], lives.until[runs], weights[runs])
     demanded = means(edges, lives.begin, lives.until, weights)
-    used = booked + _corrections(edges, jobs, lives, samples)
+    used = booked + _corrections(edges, jobs, lives, samples, counted)
     others = {}
     for policy, starts in replays.starts.items():
-        there = ~np.isnan(starts)
+        there = ~np.isnan(starts) & counted
         others[policy] = means(edges, starts[there], replays.ends[policy][there], jobs.booked[there].astype(np.float64))
     total = float(sum(node.cpus for node in nodes))
     for index, begin in enumerate(edges[:-1].tolist()):
@@ -82,7 +81,7 @@ def _integral(edges: Floats, since: Floats, weight: Floats) -> Floats:
 
 
 def _corrections(
-    edges: Floats, jobs: Jobs, lives: Lives, samples: Iterable[tuple[Ints, Codes, Floats, Floats]]
+    edges: Floats, jobs: Jobs, lives: Lives, samples: Iterable[tuple[Ints, Codes, Floats, Floats]], counted: Flags
 ) -> Floats:
     """By how much what was observed differs from what was requested, as means over each step.
 
@@ -94,20 +93,15 @@ def _corrections(
         return found
     # A sample may be older than the run that it is of, by less than a minute.
     origin = min(float(lives.begin.min()), float(edges[0])) - MINUTE_S
-    keys = _key(lives.row[runs], lives.begin[runs] - origin)
+    keys = time_key(lives.row[runs], lives.begin[runs] - origin)
     for job_id, vm, time, cpus in samples:
         row = jobs.rows_of(job_id)
-        place = np.searchsorted(keys, _key(row, time + MINUTE_S - origin), side="right") - 1
+        place = np.searchsorted(keys, time_key(row, time + MINUTE_S - origin), side="right") - 1
         run = runs[np.maximum(place, 0)]
         following = np.append(time[1:], np.inf)
         following[np.append((job_id[1:] != job_id[:-1]) | (vm[1:] != vm[:-1]), True)] = np.inf
         begin = np.maximum(time, lives.begin[run])
         until = np.minimum(following, lives.until[run])
-        kept = (row >= 0) & (place >= 0) & (lives.row[run] == row) & (until > begin)
+        kept = (row >= 0) & (place >= 0) & (lives.row[run] == row) & (until > begin) & counted[row]
         found += means(edges, begin[kept], until[kept], (cpus - jobs.cpus[row])[kept])
     return found
-
-
-def _key(row: Ints, seconds: Floats) -> Ints:
-    """A number that sorts by row and then by time, in tenths of a second for a thousand years."""
-    return np.asarray((row << 39) + np.clip(seconds * 10, 0, (1 << 39) - 1).astype(np.int64))

@@ -63,13 +63,13 @@ def history_of(
     rows = [row for row in range(len(jobs)) if _ran(jobs, lives, row, faults)]
     rows.sort(key=lambda row: float(jobs.submit[row]))
     if not rows:
-        return History(Workload([], {}, faults, len(jobs), 0, 0, 0, "jobs"), {})
+        return History(Workload([], {}, faults, len(jobs), 0, 0, 0, records="jobs"), {})
     begin = float(jobs.submit[rows[0]])
     limits = np.full(len(jobs), np.nan) if limits_s is None else limits_s(jobs)
     pinned = [word in unpreemptible for word in jobs.partitions.words]
     found = [_job(jobs, lives, row, begin, float(limits[row]), not pinned[jobs.partition[row]]) for row in rows]
     header = {"UnixStartTime": [str(int(begin))]}
-    workload = Workload(found, header, faults, len(jobs), 0, 0, int(np.isnan(limits[rows]).sum()), "jobs")
+    workload = Workload(found, header, faults, len(jobs), 0, 0, int(np.isnan(limits[rows]).sum()), records="jobs")
     return History(workload, _activity(reader, jobs, lives, rows, window_s))
 
 

@@ -7,36 +7,51 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from rmsplugin.report.document import Head, Job
 
+#: One job of the document, as a value.
+Row = dict[str, Any]
 
-def job_json(job: Job) -> dict[str, Any]:
+
+def job_json(job: Job) -> Row:
     """One job of the document."""
-    values = {name: getattr(job, name) for name in Job.__slots__}
+    values = job._asdict()
     values["intervals"] = [
-        {"state": each.state, "from": each.begin, "until": each.until, "nodes": list(each.nodes)}
-        for each in job.intervals
+        {"state": state, "from": begin, "until": until, "nodes": list(nodes)}
+        for state, begin, until, nodes in job.intervals
     ]
-    values["slurm"] = None if job.slurm is None else asdict(job.slurm)
-    values["without"] = {
-        name: None if there is None else {"start": there.start, "end": there.end} for name, there in job.without.items()
-    }
+    values["slurm"] = None if job.slurm is None else job.slurm._asdict()
+    values["without"] = {name: None if there is None else there._asdict() for name, there in job.without.items()}
     return values
 
 
-def whole(head: Head, jobs: Iterable[Job]) -> dict[str, Any]:
+def whole(head: Head, rows: Iterable[Row]) -> dict[str, Any]:
     """The document as a value, for the page: of as many jobs as fit into the memory."""
-    return {**_first(head), "jobs": [job_json(job) for job in jobs], **_last(head)}
+    return {**_first(head), "jobs": list(rows), **_last(head)}
 
 
-def json_text(head: Head, jobs: Iterable[Job]) -> Iterator[str]:
+def json_text(head: Head, rows: Iterable[Row]) -> Iterator[str]:
     """The document as text, in pieces; a line for each job."""
     yield json.dumps(_first(head), indent=1, allow_nan=False)[:-2] + ',\n "jobs": ['
     separator = "\n  "
-    for job in jobs:
-        yield separator + json.dumps(job_json(job), allow_nan=False)
+    for row in rows:
+        yield separator + json.dumps(row, allow_nan=False)
         separator = ",\n  "
     yield "\n ],\n" + json.dumps(_last(head), indent=1, allow_nan=False)[2:] + "\n"
+
+
+def lines(head: Head, rows: Iterable[Row]) -> Iterator[str]:
+    """The document as it goes from the engine to a user: a line of all but the jobs, and a line for each job."""
+    yield json.dumps(asdict(head), allow_nan=False) + "\n"
+    for row in rows:
+        yield json.dumps(row, allow_nan=False) + "\n"
+
+
+def head_of(line: str) -> Head:
+    """The first of these lines. Raises ValueError where it is none."""
+    return TypeAdapter(Head).validate_json(line)
 
 
 def _first(head: Head) -> dict[str, Any]:

@@ -29,7 +29,9 @@ class Engine(Section):
     listen: str = Field("", description="ADDRESS:PORT for wrappers on batch hosts, authenticated by munge; empty: none")
     url: str = Field("", description="how batch hosts reach `listen`: http://ADDRESS:PORT")
     user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
-    operators: tuple[str, ...] = Field((), description="users who may act on any vjob, besides root and engine.user")
+    operators: tuple[str, ...] = Field(
+        (), description="users who may act on any vjob and have reports of all, besides root and engine.user"
+    )
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     watch_s: Seconds = Field(
         2.0, description="seconds between two looks at Slurm's queue; a job that arrives or ends starts a cycle at once"

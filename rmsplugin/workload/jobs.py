@@ -6,6 +6,8 @@ The rules by which a record becomes a job:
 - estimate: the requested time; where it is not known (or 0), the run time itself, as if the user had known it;
 - the run time stays as it is, also where it is longer than the estimate: the work of a job is never cut;
 - memory: what was requested for each processor, else what was used, else not known;
+- the average CPU time is not believed where it is the same for all jobs, however long they ran: some sites fill the
+  field with a constant (MetaCentrum: 1 s). Then it is not known for any job;
 - a job that was checkpointed is told as a whole by one line and then by a line for each partial execution (status 2, 3,
   4), which are counted and not simulated;
 - the queue is in the order of the submit times, then of the file.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +43,10 @@ class Job(NamedTuple):
     preemptible: bool = True  # whether it may be suspended and moved
 
 
+#: Of fewer jobs that have an average CPU time it may be the same by chance.
+_FEW = 10
+
+
 class MemoryUnit(enum.StrEnum):
     """What the fields of a trace that tell memory are in."""
 
@@ -60,6 +66,8 @@ class Workload:
         partial: lines that tell of a partial execution, of jobs that another line tells the whole of.
         extended: lines with more than 18 fields, whose further ones were not read.
         unestimated: jobs without a requested time.
+        disbelieved: jobs whose average CPU time was not believed, and is not known.
+        disbelieved_cpu_s: what it was.
         records: what ``lines`` counts: those of a trace, or jobs of a ledger.
     """
 
@@ -70,6 +78,8 @@ class Workload:
     partial: int
     extended: int
     unestimated: int
+    disbelieved: int = 0
+    disbelieved_cpu_s: float = 0.0
     records: str = "lines"
 
 
@@ -118,8 +128,20 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
     for line, job_id in alone:
         faults.add(line, FaultCode.PARTIAL, f"is a partial execution of job {job_id}, of which no line tells the whole")
     jobs.sort(key=lambda job: job.submit_s)  # stable: then the order of the file
-    counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated)
+    disbelieved = _filled_in(jobs)
+    if disbelieved:
+        jobs = [job._replace(average_cpu_s=None) for job in jobs]
+    counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated, *disbelieved)
     return Workload(jobs, reader.header, faults, *counted)
+
+
+def _filled_in(jobs: Sequence[Job]) -> tuple[int, float] | tuple[()]:
+    """How many jobs have an average CPU time that is a mere constant, and which; nothing where it can be believed."""
+    known = [job for job in jobs if job.average_cpu_s is not None]
+    values = {job.average_cpu_s for job in known}
+    if len(known) < _FEW or len(values) > 1 or len({job.run_s for job in known}) == 1:
+        return ()
+    return len(known), values.pop() or 0.0
 
 
 def _fault(record: Record, processors: int) -> tuple[FaultCode, str] | None:

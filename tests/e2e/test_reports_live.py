@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
-from e2e.cluster import Cluster
+from e2e.cluster import PROGRAM, Cluster
 from e2e.queued import LOOP, SMALL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -61,6 +62,28 @@ def test_a_job_that_slept_has_the_times_that_slurm_has(cluster: Cluster) -> None
     assert document["costs"]["suspend"]["actions"] == document["costs"]["resume"]["actions"] == 1
 
 
-def test_a_user_is_told_that_the_report_is_not_for_them(cluster: Cluster) -> None:
-    result = cluster.plugin("report", user="alice")
-    assert (result.code, result.out) == (2, "") and "Permission denied" in result.err
+def _is_told_as_ended(cluster: Cluster, job: int) -> bool:
+    [told] = report(cluster, "--job", str(job))["jobs"]
+    return told["state"] == "ended" and told["slurm"] is not None and told["slurm"]["state"] == "COMPLETED"
+
+
+def test_a_user_is_told_of_their_own_jobs_wherever_they_ask(cluster: Cluster) -> None:
+    jobs = {user: cluster.sbatch("#!/bin/sh\nhostname\n", *SMALL, user=user) for user in ("alice", "bob")}
+    for job in jobs.values():
+        cluster.wait_gone(job)
+        cluster.wait("the end in accounting", lambda job=job: _is_told_as_ended(cluster, job), 60)
+    time.sleep(1)
+    # All reports are of the same time, so that they have the same replays.
+    words = ("--job", str(jobs["bob"]), "--until", datetime.now().isoformat(timespec="seconds"))
+    at_head = cluster.plugin("report", "--json", *words, user="bob")
+    assert at_head.code == 0, at_head.err
+    own, whole = json.loads(at_head.out), report(cluster, *words)
+    assert own["jobs"] == whole["jobs"] and own["jobs"][0]["account"] and own["jobs"][0]["without"]["easy"]
+    assert own["totals"] == whole["totals"] and own["switches"] == []
+    on_a_front = cluster.run(str(PROGRAM), "report", "--json", *words, user="bob", host="front1")
+    assert on_a_front.code == 0 and json.loads(on_a_front.out)["jobs"] == own["jobs"], on_a_front.err
+    everything = cluster.plugin("report", "--json", user="bob")
+    assert {job["user"] for job in json.loads(everything.out)["jobs"]} == {"bob"} and "alice" not in everything.out
+    for asked in (("--job", str(jobs["alice"])), ("--user", "alice")):
+        refused = cluster.plugin("report", *asked, user="bob")
+        assert (refused.code, refused.out) == (2, "") and "your" in refused.err, refused

@@ -35,6 +35,8 @@ initrd = "/i"
 
 K, S = OperationKind, VJobState
 
+UIDS = {"alice": 2001, "bob": 2002}
+
 
 class Told:
     """A ledger whose clock stands at ``now`` until it is moved."""
@@ -56,7 +58,10 @@ class Told:
         """A job is submitted now, and seen at once."""
         geometry = Geometry(vms, cpus, memory_mib)
         self.ledger.add_vjob(
-            VJobRow(job_id, name or str(job_id), user, 2001, partition, geometry, S.WAITING, "new", self.now, self.now)
+            VJobRow(
+                *(job_id, name or str(job_id), user, UIDS.get(user, 2099), partition, geometry, S.WAITING, "new"),
+                *(self.now, self.now),
+            )
         )
         rows = [VMRow(vm_name(job_id, index), job_id, index, f"u{index}", "m", "a", "") for index in range(vms)]
         self.ledger.set_vms(job_id, rows)

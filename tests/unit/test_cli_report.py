@@ -66,7 +66,7 @@ def test_a_line_is_a_job_with_its_completion_without_context_switches(
         "1|alice|physics|ended|0:10|16:30|16:40|16:30|16:30|-0:10|1.01|20:00",
         "2|bob|maths|ended|0:10|8:10|8:20|24:40|24:40|16:20|1.02|10:00",
     ]
-    assert "note: the replays give each of 2 jobs" in err and "not known" not in err
+    assert "note: the replays give each of 2 jobs" in err and "accounts and time limits" not in err
 
 
 def test_a_line_is_a_total_where_it_is_asked_for(told: Told, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,28 @@ def test_whether_cycles_of_objects_are_looked_for_is_afterwards_as_before() -> N
         assert gc.isenabled() is enabled
 
 
+def test_a_cpu_time_that_says_nothing_is_told_once_and_all_that_was_requested_is_used(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def write(cpu_s: int) -> None:
+        lines = (line(job_id=number, submit_s=0, run_s=100 + number, average_cpu_s=cpu_s) for number in range(1, 12))
+        Path("t.swf").write_text("\n".join([*lines, ""]))
+
+    write(1)
+    words = ("--workload", "t.swf", *CLUSTER, "--memory-per-node", "4096", "--policy", "rjsp", "--json")
+    status, out, err = call(capsys, *words)
+    assert (status, err.count("\n")) == (0, 1)
+    assert "t.swf: field 6 (average CPU time) is 1 s for all 11 jobs that have one" in err
+    doubted = json.loads(out)
+    assert doubted["trace"]["cpu_time_not_believed"] == 11
+    write(-1)
+    status, out, err = call(capsys, *words)
+    assert (status, err) == (0, "")
+    unknown = json.loads(out)
+    for measure in ("makespan_s", "utilisation", "completion_s"):
+        assert doubted[measure] == unknown[measure], measure
+
+
 def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     found = simulated(capsys)
     seconds = found.pop("seconds")
@@ -122,6 +144,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
             "partial_executions": 0,
             "with_further_fields": 0,
             "without_requested_time": 0,
+            "cpu_time_not_believed": 0,
             "not_simulated": 0,
             "reasons": {},
             "named": [],

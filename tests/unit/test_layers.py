@@ -23,13 +23,14 @@ ALLOWED = {
     "workload": {"model"},
     "simulation": {"model", "workload", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning"},
-    "proposer": {"model", "proposing", "latency"},
+    "proposer": {"model", "proposing", "latency", "child_process"},
     "adapters": {"model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("adapters", "settings", "client", "calibration", "latency"),
+        *("adapters", "settings", "client", "calibration", "latency", "child_process"),
     },
-    "report": {"model", "workload", "simulation", "engine", "adapters"},
+    "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
+    "reporter": {"report", "engine", "settings", "child_process"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {
@@ -55,6 +56,7 @@ ALLOWED = {
     "instance": {"model", "input_file"},
     "input_file": set(),
     "settings": {"model"},
+    "child_process": set(),
     "latency": set(),
     "errors": set(),
 }

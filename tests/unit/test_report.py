@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.reported import NOON, K, Told
+from unit.reported import NOON, UIDS, K, Told
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.engine.history import reading
@@ -45,6 +45,8 @@ def report(
     runs: Iterable[Run] | Exception = (),
     nodes: tuple[Node, ...] = NODES,
     overhead_mib: int = 0,
+    owner: int | None = None,
+    host_cpus: dict[str, int] | None = None,
     **more: object,
 ) -> Report:
     """The report of the time from ``since`` to ``until``, in seconds after NOON."""
@@ -55,9 +57,9 @@ def report(
         return runs
 
     question = Question(NOON + since, NOON + until, NOON + until, with_hosts=True, **more)  # type: ignore[arg-type]
-    site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, ask)
+    site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, host_cpus or {}, ask)
     with reading(told.path) as connection:
-        return build(LedgerReader(connection, question.until), question, site)
+        return build(LedgerReader(connection, question.until, owner), question, site)
 
 
 def jobs_of(made: Report) -> dict[str, Job]:
@@ -153,9 +155,10 @@ def test_jobs_that_never_ran_or_have_not_ended_are_compared_with_nothing_and_cou
     found = jobs_of(made)
     assert [found[name].state for name in "1234"] == ["never-ran", "waiting", "running", "sleeping"]
     assert all(job.completion_s is None and set(job.without.values()) == {None} for job in found.values())
-    assert counts(made) | {"replayed": 0, "no-limit": 0, "unknown-to-accounting": 0} == {
-        "never-ran": 1, "waiting": 1, "not-ended": 2, "asleep": 1, "replayed": 0, "no-limit": 0,
-        "unknown-to-accounting": 0,
+    taken_for_granted = ("replayed", "slowed", "hosts-unknown", "no-limit", "unknown-to-accounting")
+    assert counts(made) | dict.fromkeys(taken_for_granted, 0) == {
+        "never-ran": 1, "waiting": 1, "not-ended": 2, "asleep": 1, "replayed": 0, "slowed": 0, "hosts-unknown": 0,
+        "no-limit": 0, "unknown-to-accounting": 0,
     }  # fmt: skip
     assert made.head.totals["all"][0].worth.jobs == 0
 
@@ -282,6 +285,98 @@ def test_without_nodes_nothing_is_replayed_and_the_report_says_why(queue: Told) 
     assert "nobody knows the nodes" in next(note.sentence for note in made.head.notes if note.code == "no-replay")
 
 
+# -- what sharing CPUs cost --------------------------------------------------------------------------------------------
+
+
+def crowd(told: Told) -> None:
+    """Three VMs of 1 CPU each on n1 from 0 to 1000, of two jobs; the first job's second VM demands half a CPU."""
+    told.at(0).submit(1, vms=2)
+    told.at(0).submit(2)
+    told.at(0).start(1, "n1", "n1", seconds=0.0)
+    told.at(0).start(2, "n1", seconds=0.0)
+    told.at(0).demand(1, 1, 50)
+
+
+def test_a_job_that_shared_cpus_runs_shorter_in_the_replays(told: Told) -> None:
+    crowd(told)
+    told.at(600).end(2)  # from here on n1 has 1.5 CPUs to give for 1.5
+    told.at(1000).end(1)
+    made = report(told, HOUR, host_cpus={"n1": 2, "n2": 2})
+    found = jobs_of(made)
+    # 2.5 are demanded of 2 CPUs, so everything takes a quarter longer: of 600 s 480 are work.
+    assert (found["1"].run_s, found["1"].slowed_s) == (1000, 120)
+    assert (found["2"].run_s, found["2"].slowed_s) == (600, 120)
+    for policy in ("fcfs", "easy"):
+        alone = {name: job.without[policy] for name, job in found.items()}
+        assert [there.end - there.start for there in alone.values() if there] == [880, 480]
+    assert counts(made)["shared"] == 2 and "hosts-unknown" not in counts(made)
+    unknown = report(told, HOUR)
+    assert [job.slowed_s for job in unknown.jobs()] == [0, 0] and counts(unknown)["hosts-unknown"] == 2
+
+
+def test_a_job_is_slowed_where_its_vms_are_while_they_are_there_and_before_its_last_loss_for_nothing(
+    told: Told,
+) -> None:
+    crowd(told)
+    told.submit(3)
+    told.at(100).lose(1, seconds=0.0)  # what it lost by sharing before that is of no work that was kept
+    told.at(200).start(1, "n1", "n2", seconds=0.0)  # now 2 CPUs are demanded of n1's 2, and 1 of n2's 1
+    told.at(300).start(3, "n2", seconds=0.0)  # 2 of 1: twice as long
+    told.at(400).migrate(3, 0, "n1", seconds=0.0)  # 3 of 2
+    told.at(700).suspend(3, seconds=0.0)
+    told.at(800).resume(3, "n3", seconds=0.0)  # whose CPUs nobody knows
+    for job in (1, 2, 3):
+        told.at(1000).end(job)
+    found = jobs_of(report(told, HOUR, host_cpus={"n1": 2, "n2": 1}))
+    assert found["3"].slowed_s == pytest.approx(100 / 2 + 300 / 3, abs=0.1)
+    assert found["2"].slowed_s == pytest.approx(100 / 5 + 300 / 3, abs=0.1)
+    # On n1 its first VM lost 100 s, on n2 its second one 50: it was as slow as the slower.
+    assert found["1"].slowed_s == pytest.approx(100, abs=0.1)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lives=st.lists(
+        st.tuples(st.integers(0, 500), st.integers(1, 500), st.integers(1, 3), st.sampled_from(("n1", "n2")),
+                  st.lists(st.tuples(st.integers(0, 500), st.integers(0, 300)), max_size=3)),
+        min_size=1, max_size=8,
+    )
+)  # fmt: skip
+def test_what_sharing_cost_is_what_second_by_second_was_not_got(
+    lives: list[tuple[int, int, int, str, list[tuple[int, int]]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    told = Told(tmp_path_factory.mktemp("shared"))
+    has = {"n1": 2, "n2": 3}
+    events: list[tuple[int, int, str, int]] = []
+    for job, (begin, runs, _, _, demands) in enumerate(lives, start=1):
+        events += [(60 * begin, job, "start", 0), (60 * (begin + runs), job, "end", 0)]
+        events += [(60 * (begin + after), job, "demand", much) for after, much in demands if after < runs]
+    wants: list[dict[int, float]] = [{} for _ in range(1100)]  # by minute
+    last: dict[int, dict[int, float]] = {job: {} for job in range(1, len(lives) + 1)}
+    for at, job, what, much in sorted(events, key=lambda event: (event[0], event[2] != "start")):
+        begin, runs, cpus, node, _ = lives[job - 1]
+        if what == "start":
+            told.at(at).start(told.submit(job, cpus=cpus), node, seconds=0.0)
+            last[job][begin] = cpus
+        elif what == "demand":
+            told.at(at).demand(job, 0, much)
+            last[job][at // 60] = min(much / 100, cpus)
+        else:
+            told.at(at).end(job, seconds=0.0)
+    for job, (begin, runs, _, _, _) in enumerate(lives, start=1):
+        for minute in range(begin, begin + runs):
+            wants[minute][job] = last[job][max(since for since in last[job] if since <= minute)]
+    lost = dict.fromkeys(last, 0.0)
+    for wanted in wants:
+        for node, cpus in has.items():
+            there = {job: want for job, want in wanted.items() if lives[job - 1][3] == node}
+            share = min(1.0, cpus / (sum(there.values()) or 1.0))
+            for job, want in there.items():
+                lost[job] += 60 * (1 - share) * want / lives[job - 1][2]
+    made = jobs_of(report(told, 1200 * 60, host_cpus=has))
+    assert {job: made[str(job)].slowed_s for job in lost} == pytest.approx(lost, abs=0.2)
+
+
 # -- accounting --------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +411,73 @@ def test_accounting_that_does_not_answer_is_said_and_the_report_goes_on(queue: T
     assert any("slurmdbd is down" in note.sentence for note in made.head.notes)
     with pytest.raises(ReportError, match="slurmdbd is down"):
         report(queue, HOUR, runs=UnavailableError("slurmdbd is down"), accounts=("physics",))
+
+
+# -- reports of one user's jobs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(told: Told) -> Told:
+    """Alice's job of 2 CPUs, then bob's of 4 on a node and in a partition of his own, and one of his that waits."""
+    told.at(0).start(told.submit(1, user="alice", vms=2), "n1", "n1", seconds=0.0)
+    told.at(10).start(told.submit(2, user="bob", vms=4, partition="bobs"), *["bobnode"] * 4, seconds=0.0)
+    told.demand(2, 0, 50)
+    told.at(20).start(told.submit(3, user="alice", vms=3), *["n2"] * 3, seconds=0.0)
+    told.at(100).switch([2], K.SUSPEND, 1024, 40)
+    told.suspend(2)
+    told.at(200).resume(2, *["bobnode"] * 4)
+    for job in (1, 2, 3):
+        told.at(1000).end(job)
+    told.at(1500).submit(4, user="bob")
+    return told
+
+
+BOBS_RUN = run_of(2, 10, 5000, account="bobsaccount")
+
+
+def test_an_owner_is_told_of_their_jobs_as_in_the_report_of_all(shared: Told) -> None:
+    runs = [run_of(1, 0, 1000), BOBS_RUN]
+    own, whole = report(shared, HOUR, runs=runs, owner=UIDS["alice"]), report(shared, HOUR, runs=runs)
+    assert jobs_of(own) == {name: whole_job for name, whole_job in jobs_of(whole).items() if name in "13"}
+    late = jobs_of(own)["3"].without["fcfs"]
+    assert late is not None and late.start == NOON + 1000 + jobs_of(whole)["2"].run_s  # bob's is before it there
+    assert own.head.totals["all"] == report(shared, HOUR, runs=runs, users=("alice",)).head.totals["all"]
+
+
+def test_an_owner_is_told_nothing_of_others(shared: Told) -> None:
+    runs = [run_of(1, 0, 1000), BOBS_RUN, run_of(9, 10, 5)]
+    own = report(shared, HOUR, runs=runs, owner=UIDS["alice"])
+    text = "".join(writing.json_text(own.head, own.rows()))
+    assert "bob" in "".join(writing.json_text((whole := report(shared, HOUR, runs=runs)).head, whole.rows()))
+    assert "bob" not in text
+    assert own.head.switches == () and all(cost.actions == 0 for cost in own.head.costs.values())
+    assert counts(own) == {
+        "own-only": 2, "unknown-to-accounting": 1, "replayed": 2, "slowed": 2, "hosts-unknown": 2, "no-limit": 2,
+    }  # fmt: skip
+    for policy in ("fcfs", "easy"):
+        used = sum(point.without[policy] for point in own.head.utilisation) * own.head.utilisation_step_s
+        assert used == pytest.approx(2 * 1000 + 3 * 980, rel=0.01)
+    for of in ("cpu_used", "cpu_booked", "cpu_demanded"):
+        used = sum(getattr(point, of) for point in own.head.utilisation) * own.head.utilisation_step_s
+        assert used == pytest.approx(2 * 1000 + 3 * 980, rel=0.01), of
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"jobs": ("2",)}, {"jobs": ("1", "4")}, {"partitions": ("bobs",)}, {"accounts": ("bobsaccount",)},
+     {"users": ("bob",)}, {"users": ("alice", "bob")}],
+)  # fmt: skip
+def test_an_owner_who_asks_for_others_jobs_is_told_what_they_were_told_if_there_were_none(
+    shared: Told, asked: dict[str, tuple[str, ...]]
+) -> None:
+    with pytest.raises(ReportError) as refused:
+        report(shared, HOUR, runs=[run_of(1, 0, 1000), BOBS_RUN], owner=UIDS["alice"], **asked)
+    unheard_of = {kind: tuple("99" if kind == "jobs" else "x" for _ in names) for kind, names in asked.items()}
+    with pytest.raises(ReportError) as unknown:
+        report(shared, HOUR, runs=[run_of(1, 0, 1000), BOBS_RUN], owner=UIDS["alice"], **unheard_of)
+    assert "of yours" in str(refused.value)
+    own, name = str(refused.value).split(" ")[:5], str(unknown.value).split(" ")[:5]
+    assert own == name
 
 
 # -- totals and utilisation --------------------------------------------------------------------------------------------
@@ -412,9 +574,9 @@ def test_an_empty_ledger_makes_an_empty_report(told: Told) -> None:
 
 def test_the_json_is_the_same_in_pieces_and_as_a_whole(queue: Told) -> None:
     made = report(queue, HOUR)
-    text = "".join(writing.json_text(made.head, made.jobs()))
-    whole = writing.whole(made.head, made.jobs())
+    text = "".join(writing.json_text(made.head, made.rows()))
+    whole = writing.whole(made.head, made.rows())
     assert json.loads(text) == json.loads(json.dumps(whole)) and list(json.loads(text)) == list(whole)
     assert whole["jobs"][0]["intervals"][0].keys() == {"state", "from", "until", "nodes"}
     empty = report(queue, HOUR, since=HOUR - 1)
-    assert json.loads("".join(writing.json_text(empty.head, empty.jobs())))["jobs"] == []
+    assert json.loads("".join(writing.json_text(empty.head, empty.rows())))["jobs"] == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from unit.replayed import DATA, needs_data
 
 from rmsplugin.errors import WorkloadError
@@ -230,8 +232,53 @@ def test_a_job_of_p_processors_is_p_vms_of_one_cpu() -> None:
     assert {vm.demand.memory_mib for vm in known.vms} == {2}
 
 
+# -- what is not believed ----------------------------------------------------------------------------------------------
+
+
+def cpu_times(runs: list[int], cpu_s: list[float]) -> Workload:
+    """A trace of jobs that ran so long, and used their CPUs for so long on average."""
+    pairs = enumerate(zip(runs, cpu_s, strict=True), start=1)
+    return read(*(line(job_id=number, run_s=run_s, average_cpu_s=used_s) for number, (run_s, used_s) in pairs))
+
+
+@pytest.mark.parametrize(
+    ("runs", "cpu_s", "disbelieved"),
+    [
+        (list(range(100, 110)), [1] * 10, 10),  # as a site fills in what it does not know
+        (list(range(100, 112)), [1] * 10 + [-1, 0], 10),  # whatever is not known says nothing
+        (list(range(100, 109)), [1] * 9, 0),  # too few
+        (list(range(100, 110)), [1] * 9 + [2], 0),  # somebody measured
+        ([100] * 10, [1] * 10, 0),  # the same job again and again
+        (list(range(100, 110)), [-1] * 10, 0),
+    ],
+)
+def test_a_cpu_time_that_is_the_same_for_jobs_of_all_lengths_is_not_believed(
+    runs: list[int], cpu_s: list[float], disbelieved: int
+) -> None:
+    found = cpu_times(runs, cpu_s)
+    assert found.disbelieved == disbelieved
+    believed = [None if disbelieved or used_s <= 0 else used_s for used_s in cpu_s]
+    assert [job.average_cpu_s for job in found.jobs] == believed
+    assert [job.run_s for job in found.jobs] == runs and not found.faults
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from((-1, 0, 1, 1, 1, 1, 2))), min_size=9, max_size=14))
+def test_cpu_times_are_all_believed_or_none_and_nothing_else_is_changed(jobs: list[tuple[int, float]]) -> None:
+    runs, cpu_s = [run_s for run_s, _ in jobs], [used_s for _, used_s in jobs]
+    found, without = cpu_times(runs, cpu_s), cpu_times(runs, [-1] * len(jobs))
+    assert [job._replace(average_cpu_s=None) for job in found.jobs] == without.jobs
+    known = {(run_s, used_s) for run_s, used_s in jobs if used_s > 0}
+    alike = len({used_s for _, used_s in known}) == 1 and len({run_s for run_s, _ in known}) > 1
+    doubted = sum(used_s > 0 for used_s in cpu_s) if alike else 0
+    assert found.disbelieved == (doubted if doubted >= 10 else 0)
+    assert sum(job.average_cpu_s is not None for job in found.jobs) == (
+        0 if found.disbelieved else sum(used_s > 0 for used_s in cpu_s)
+    )
+
+
 @needs_data
 def test_a_trace_that_is_not_normalised_is_read() -> None:
     found = read_workload([gzip.decompress((DATA / "swf" / "metacentrum-wagap-2013.swf.gz").read_bytes())])
     assert (len(found.jobs), found.lines, found.extended) == (17898, 17900, 17898)
     assert [(fault.line, fault.code) for fault in found.faults] == [(4186, FaultCode.RANGE), (4200, FaultCode.RANGE)]
+    assert (found.disbelieved, found.disbelieved_cpu_s) == (17898, 1)  # whatever they ran

@@ -10,7 +10,7 @@ from rmsplugin.cli.table import Row
 
 _JOB = (
     *("id", "user", "account", "partition", "state", "vms", "cpus", "memory_mib", "submit", "start", "end", "wait_s"),
-    *("run_s", "asleep_s", "completion_s", "slowdown", "suspends", "resumes", "migrations", "limit_s"),
+    *("run_s", "asleep_s", "completion_s", "slowdown", "suspends", "resumes", "migrations", "limit_s", "slowed_s"),
 )
 _TOTAL = ("name", "jobs", "ended", "cpu_s", "wait_s", "run_s", "asleep_s", "suspends", "resumes", "migrations")
 _MEASURES = ("wait_s", "completion_s", "slowdown")

@@ -67,6 +67,9 @@ JOB_FIELDS = (
     Field("asleep", "how long it slept, suspends and resumes included", _span("asleep_s"), right=True),
     Field("completion", "from its first submission to its end", _span("completion_s"), right=True),
     Field("slowdown", "bounded slowdown: completion to run time", lambda row: _number(row["slowdown"]), right=True),
+    Field(
+        "slowed", "how much less it would have run on CPUs of its own, as far as known", _span("slowed_s"), right=True
+    ),
     Field("suspends", "how often it was suspended", text_of("suspends"), right=True),
     Field("resumes", "how often it was resumed", text_of("resumes"), right=True),
     Field("migrations", "how many live migrations its VMs made", text_of("migrations"), right=True),

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from rmsplugin.cli.output_file import OutputFile
 from rmsplugin.cli.simulate.options import COUNTING
-from rmsplugin.cli.simulate.simulated import Input, Simulated
+from rmsplugin.cli.simulate.simulated import Input, Simulated, disbelieved
 from rmsplugin.model.wording import counted
 from rmsplugin.report import schedules
 from rmsplugin.report.document import Kind, Note
 from rmsplugin.report.page.html import check_size, library, page_text
 from rmsplugin.report.placing import placed
+from rmsplugin.workload.jobs import Workload
 
 
 class PageFile:
@@ -49,17 +50,22 @@ class PageFile:
         self._output.write(page_text(told))
 
 
+def _source(workload: Workload) -> str:
+    return "trace" if workload.records == "lines" else "ledger"
+
+
 def _notes(kind: Kind, own: Simulated, others: Sequence[Simulated]) -> Iterator[Note]:
     workload = own.input.workload
     faults = workload.faults
     if faults:
-        of = f"{len(faults)} of {counted(workload.lines, 'line')} of the trace"
+        of = f"{len(faults)} of {workload.lines} {workload.records} of the {_source(workload)}"
         yield Note("not-simulated", len(faults), f"{of} are not simulated: {faults.reasons}")
+    if workload.disbelieved:
+        yield Note("cpu-time", workload.disbelieved, disbelieved(workload))
     if workload.unestimated:
         jobs = counted(workload.unestimated, "job")
-        yield Note(
-            "no-limit", workload.unestimated, f"the run time of {jobs} stands for the limit, which the trace has not"
-        )
+        words = f"the run time of {jobs} stands for the limit, which the {_source(workload)} has not"
+        yield Note("no-limit", workload.unestimated, words)
     if own.replayed is None:
         words = (
             "counts processors: it leaves open on which nodes VMs run, and they are shown on the first that are free"

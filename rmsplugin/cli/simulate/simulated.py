@@ -138,6 +138,22 @@ def counted_beside(arguments: argparse.Namespace, simulated: Simulated, show: Sh
     return [simulate(arguments, given, policy, show) for policy in COUNTING]
 
 
+def warnings(file: str, workload: Workload) -> list[str]:
+    """What of a trace, or of the jobs of a ledger, is not simulated, or not believed."""
+    found = faulty_lines(file, workload)
+    if workload.disbelieved:
+        found.append(f"{file}: {disbelieved(workload)}")
+    return found
+
+
+def disbelieved(workload: Workload) -> str:
+    """That the average CPU time of a trace says nothing, in a sentence."""
+    return (
+        f"field 6 (average CPU time) is {workload.disbelieved_cpu_s:g} s for all {workload.disbelieved} jobs that have "
+        "one, however long they ran: it is not believed, and VMs use all CPUs that were requested"
+    )
+
+
 def faulty_lines(file: str, workload: Workload) -> list[str]:
     """The first lines of a trace, or jobs of a ledger, that are not simulated, and how many for each reason."""
     faults = workload.faults

@@ -41,6 +41,7 @@ def trace(given: Input) -> dict[str, Any]:
         "partial_executions": workload.partial,
         "with_further_fields": workload.extended,
         "without_requested_time": workload.unestimated,
+        "cpu_time_not_believed": workload.disbelieved,
         "not_simulated": len(faults),
         "reasons": {code.value: count for code, count in faults.counts.most_common()},
         "named": [{"line": fault.line, "reason": fault.code, "message": fault.message} for fault in faults],

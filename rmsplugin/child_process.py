@@ -1,0 +1,48 @@
+"""Child process: what one of the engine's does first, so that it ends with the engine and takes no more than it may."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+
+#: Libraries would start a thread for each CPU, and reserve memory for each thread.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def environment() -> dict[str, str]:
+    """The environment in which to start such a process: it finds the modules that this one does."""
+    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def end_with(lifeline: int) -> None:
+    """Have the kernel kill this process as soon as nobody holds the other end of the lifeline.
+
+    Nothing is ever written to it, so that its end is all that can happen there. PR_SET_PDEATHSIG would do it when the
+    *thread* that started this process ends, which in an engine of many threads is another thing. SIGKILL reaches code
+    that holds the interpreter or blocks signals.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        if os.read(lifeline, 1) == b"":  # the engine had ended before
+            os._exit(0)
+    # A service manager sends these to all processes of a service: the engine decides when it is over.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def limit(memory_mib: int, nice: int) -> None:
+    """Bound what this process can take from its neighbours, slurmctld among them."""
+    # Not RLIMIT_AS: libraries reserve address space that they never use.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own, which nobody can raise
+    most = memory_mib << 20 if hard == resource.RLIM_INFINITY else min(memory_mib << 20, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # where the machine runs out of memory, nothing can be spared more easily
