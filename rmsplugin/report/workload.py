@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmsplugin.engine.samples import MINUTE_S
 from rmsplugin.report.columns import Floats, Jobs
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.lives import ENDED, RUNNING, WAITING, Lives, lives_of
@@ -156,8 +155,7 @@ def _changes(
         now, after_s = cpus, done_s
         yield after_s, vm, now
         for time, demand in samples:
-            # The first sample of a run may be older than the run.
-            if begin // MINUTE_S * MINUTE_S <= time < until:
+            if begin <= time < until:
                 since = time - window_s if demand < now else time
                 now, after_s = min(demand, cpus), max(after_s, done_s + since - begin)
                 yield after_s, vm, now

@@ -74,11 +74,11 @@ def test_demands_that_were_observed_are_what_a_job_does_and_a_fall_was_a_window_
     again.at(400).suspend(1)
     again.at(420).resume(1, "n1", "n2")
     again.at(500).end(1)
-    whole, idle, busy = Phase(110.0, (1.0, 1.0)), Phase(180.0, (0.2, 1.0)), Phase(100.0, (0.9, 1.0))
+    whole, idle, busy = Phase(120.0, (1.0, 1.0)), Phase(170.0, (0.2, 1.0)), Phase(100.0, (0.9, 1.0))
     found = history(again).activity[1]
-    # Samples are of the minutes 180 and 300: what led to the first began a window before, at 120, after 110 s of work.
+    # What led to the first sample began a window before, at 130, after 120 s of work.
     assert found == (whole, idle, busy, Phase(50.0, (1.0, 1.0)))
-    assert history(again, window_s=6).activity[1][0].work_s == 164
+    assert history(again, window_s=6).activity[1][0].work_s == 174
 
 
 def test_jobs_that_still_run_or_never_ran_are_left_out_and_said(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
