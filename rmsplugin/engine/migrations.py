@@ -172,3 +172,9 @@ def m008_checkpoints(db: Database) -> None:
     db.execute("alter table vjobs add column returns integer not null default 0")
     db.execute("alter table vjobs add column returned text not null default ''")
     db.execute("alter table vjobs add column repeated_s real not null default 0")
+
+
+@migrations()
+def m009_samples_to_the_second(db: Database) -> None:
+    """Samples are kept to the second. Those by the minute in which they were seen get its end: none is too early."""
+    db.execute("update samples set time = time + 59")

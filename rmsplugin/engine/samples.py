@@ -1,15 +1,18 @@
-"""Samples: what running VMs demand and hold, kept in the ledger as it changes; a row for each VM and minute at most."""
+"""Samples: what running VMs demand and hold, kept in the ledger as it changes, to the second.
+
+A replay of the ledger sees what the engine saw, and when (``rmsplugin simulate --ledger``). There are few rows all the
+same: a demand falls only after a window in which nothing more was seen, and grows only above all that was seen in it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rmsplugin.engine.chapter import Chapter
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
-
-MINUTE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Sample:
 
     Attributes:
         vm: its name.
-        time: when it was seen, seconds since the epoch; in the ledger the minute in which it was seen.
+        time: when it was seen, seconds since the epoch; in the ledger rounded up, so that none is older than its run.
         centi_cpus: its demand, in hundredths of a CPU.
         memory_rss_kib: memory of the host that its hypervisor process held; None where the hypervisor cannot tell.
     """
@@ -46,10 +49,9 @@ class Samples(Chapter):
                     [sample.centi_cpus, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
                 ).rowcount
                 if changed:
-                    # The last of a minute stays, so that the newest row is what counts now.
                     db.execute(
                         "insert or replace into samples (vm, time, centi_cpus, memory_rss_kib) values (?,?,?,?)",
-                        [vm.name, sample.time // MINUTE_S * MINUTE_S, sample.centi_cpus, sample.memory_rss_kib],
+                        [vm.name, math.ceil(sample.time), sample.centi_cpus, sample.memory_rss_kib],
                     )
 
     def of(self, vm: str) -> list[Sample]:

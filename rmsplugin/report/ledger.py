@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rmsplugin.errors import ReportError
+from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.report.columns import (
     KINDS,
@@ -25,6 +26,11 @@ from rmsplugin.report.columns import (
     arrays,
 )
 from rmsplugin.report.document import Switch
+from rmsplugin.simulation.measured import Went
+
+_K = OperationKind
+#: What takes time on a cluster, and what makes what was done before void.
+_TIMED = (_K.START, _K.STOP, _K.SUSPEND, _K.RESUME, _K.MIGRATE, _K.RESTART)
 
 _JOBS = """
     select job_id, display_id, user, partition, geometry, submitted, state, state_since, losses + returns from vjobs
@@ -37,6 +43,10 @@ _ACTIONS = """
     from actions join operations on operations.id = operation_id
     where actions.state = 'done' and actions.created >= ? and actions.created < ? and actions.kind in ({kinds})
     order by actions.id"""
+_DURATIONS = f"""
+    select job_id, kind, created, ended, operations.state = 'failed' from operations join vjobs using (job_id)
+    where operations.state != 'running' and created >= submitted and ended >= created and ended < ?
+        and kind in ({", ".join(f"'{kind}'" for kind in _TIMED)}) order by id"""
 _SAMPLES = "select vm, time, centi_cpus from samples where time >= ? and time < ? order by vm, time"
 _SWITCHES = """
     select plans.id, time, plans.state, cost_mib, plans.ended, sum(kind = 'start'), sum(kind = 'suspend'),
@@ -130,6 +140,11 @@ class LedgerReader:
     def _span(self, jobs: Jobs) -> tuple[float, float]:
         """From the first submission of these jobs to the end of the report's time."""
         return (jobs.begins(self._until), self._until)
+
+    def durations(self) -> Iterator[tuple[int, OperationKind, Went]]:
+        """How operations on vjobs went, in their order, by job id and kind; and who began anew (restarts)."""
+        for job_id, kind, created, ended, failed in self._connection.execute(_DURATIONS, [self._until]):
+            yield job_id, OperationKind(kind), Went(ended - created, bool(failed))
 
     def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Floats]]:
         """Demands that were observed, in pieces: job id, number of the VM, time, CPUs; ordered by VM and time."""

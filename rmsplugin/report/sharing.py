@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmsplugin.engine.samples import MINUTE_S
 from rmsplugin.report.columns import Actions, Codes, Flags, Floats, Ints, Jobs, time_key
 from rmsplugin.report.lives import RUNNING, WAITING, Lives
 
@@ -137,17 +136,13 @@ def _demands(jobs: Jobs, runs: _Runs, first: Ints, piece: tuple[Ints, Codes, Flo
     """Demands that were seen while their job ran."""
     job_id, index, time, cpus = piece
     row = jobs.rows_of(job_id)
-    within, inside = runs.at(row, time)
-    # A sample has the time of its minute, in which its run may have begun.
-    following, early = runs.at(row, time + MINUTE_S)
-    begin = runs.begin[following]
-    early &= (begin // MINUTE_S * MINUTE_S <= time) & (time < begin)
-    known = (row >= 0) & (early | inside) & (index < jobs.vms[row])
-    run = np.where(early, following, within)[known]
+    run, inside = runs.at(row, time)
+    known = (row >= 0) & inside & (index < jobs.vms[row])
+    run = run[known]
     vm = first[row[known]] + index[known]
     unchanged = np.full(len(vm), _SAME, dtype=np.int32)
     seen = np.rint(100 * np.minimum(cpus, jobs.cpus[row]))[known].astype(np.int32)
-    return _Changes(vm, run, np.maximum(time[known], runs.begin[run]), unchanged, seen)
+    return _Changes(vm, run, time[known], unchanged, seen)
 
 
 def _joined(*parts: _Changes) -> _Changes:

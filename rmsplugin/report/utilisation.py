@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rmsplugin.engine.samples import MINUTE_S
 from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, time_key
 from rmsplugin.report.document import Node, Point
 from rmsplugin.report.lives import RUNNING, Lives
@@ -91,12 +90,11 @@ def _corrections(
     runs = np.flatnonzero(lives.span_state == RUNNING)
     if not len(runs):
         return found
-    # A sample may be older than the run that it is of, by less than a minute.
-    origin = min(float(lives.begin.min()), float(edges[0])) - MINUTE_S
+    origin = min(float(lives.begin.min()), float(edges[0]))
     keys = time_key(lives.row[runs], lives.begin[runs] - origin)
     for job_id, vm, time, cpus in samples:
         row = jobs.rows_of(job_id)
-        place = np.searchsorted(keys, time_key(row, time + MINUTE_S - origin), side="right") - 1
+        place = np.searchsorted(keys, time_key(row, time - origin), side="right") - 1
         run = runs[np.maximum(place, 0)]
         following = np.append(time[1:], np.inf)
         following[np.append((job_id[1:] != job_id[:-1]) | (vm[1:] != vm[:-1]), True)] = np.inf

@@ -12,27 +12,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmsplugin.engine.samples import MINUTE_S
+from rmsplugin.model.operation import OperationKind
 from rmsplugin.report.columns import Floats, Jobs
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.lives import ENDED, RUNNING, WAITING, Lives, lives_of
 from rmsplugin.report.replay import UNLIMITED_S
+from rmsplugin.simulation.measured import Measured, Went
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.jobs import Job, Workload
 
 #: The samples of one VM: when (seconds since the epoch), and the CPUs that it demanded from then on.
 _Seen = list[tuple[float, float]]
+
 #: What is shorter is no phase of its own.
 _LEAST_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a ledger tells of a workload; ``activity`` of those jobs of which demands were observed, by job id."""
+    """What a ledger tells of a workload.
+
+    Attributes:
+        workload: its jobs.
+        activity: of those jobs of which demands were observed, by job id.
+        measured: how what was done to them went; None where it was not asked for.
+    """
 
     workload: Workload
     activity: Mapping[int, Activity]
+    measured: Measured | None = None
 
 
 def history_of(
@@ -40,6 +49,7 @@ def history_of(
     until: float,
     *,
     window_s: float,
+    measured: bool = False,
     limits_s: Callable[[Jobs], Floats] | None = None,
     unpreemptible: Collection[str] = (),
 ) -> History:
@@ -49,6 +59,7 @@ def history_of(
         reader: of the ledger, until then.
         until: when it is read, seconds since the epoch.
         window_s: a demand fell so long after the VM had done so.
+        measured: whether how operations went is read, too; activity is then the demand that was seen, when it was.
         limits_s: tells the time limits of jobs, NaN where one is not known; None: nobody knows any.
         unpreemptible: partitions whose jobs may not be suspended.
 
@@ -63,14 +74,27 @@ def history_of(
     rows = [row for row in range(len(jobs)) if _ran(jobs, lives, row, faults)]
     rows.sort(key=lambda row: float(jobs.submit[row]))
     if not rows:
-        return History(Workload([], {}, faults, len(jobs), 0, 0, 0, records="jobs"), {})
+        nothing = Workload([], {}, faults, len(jobs), 0, 0, 0, records="jobs")
+        return History(nothing, {}, Measured() if measured else None)
     begin = float(jobs.submit[rows[0]])
     limits = np.full(len(jobs), np.nan) if limits_s is None else limits_s(jobs)
     pinned = [word in unpreemptible for word in jobs.partitions.words]
     found = [_job(jobs, lives, row, begin, float(limits[row]), not pinned[jobs.partition[row]]) for row in rows]
     header = {"UnixStartTime": [str(int(begin))]}
     workload = Workload(found, header, faults, len(jobs), 0, 0, int(np.isnan(limits[rows]).sum()), records="jobs")
-    return History(workload, _activity(reader, jobs, lives, rows, window_s))
+    activity = _activity(reader, jobs, lives, rows, 0.0 if measured else window_s)
+    return History(workload, activity, _measured(reader) if measured else None)
+
+
+def _measured(reader: LedgerReader) -> Measured:
+    """How operations on vjobs went, of each vjob since it last began anew, or went back to a checkpoint."""
+    found: dict[int, dict[OperationKind, list[Went]]] = defaultdict(lambda: defaultdict(list))
+    for job_id, kind, went in reader.durations():
+        if kind is OperationKind.RESTART:
+            found.pop(job_id, None)
+        else:
+            found[job_id][kind].append(went)
+    return Measured({(job_id, kind): each for job_id, kinds in found.items() for kind, each in kinds.items()})
 
 
 def _ran(jobs: Jobs, lives: Lives, row: int, faults: Faults) -> bool:
@@ -156,8 +180,7 @@ def _changes(
         now, after_s = cpus, done_s
         yield after_s, vm, now
         for time, demand in samples:
-            # The first sample of a run may be older than the run.
-            if begin // MINUTE_S * MINUTE_S <= time < until:
+            if begin <= time < until:
                 since = time - window_s if demand < now else time
                 now, after_s = min(demand, cpus), max(after_s, done_s + since - begin)
                 yield after_s, vm, now

@@ -11,10 +11,15 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """How much longer a computation takes beside an action on the same node (RR-6929 section 2.3)."""
+    """How much longer a computation takes beside an action on its node (RR-6929 section 2.3), and on a full one."""
 
     local: float = 1.3  # a suspend, or a local resume
     remote: float = 1.5  # one that copies memory over the network: a remote resume, or a migration
+    crowds: bool = True  # VMs that use more CPUs than their node has share these
+
+
+#: For work that was measured on a cluster: whatever has slowed it down there is in it.
+NO_SLOWDOWN = Slowdown(1.0, 1.0, crowds=False)
 
 
 @dataclass(slots=True)
@@ -30,7 +35,8 @@ class _Host:
     def speed(self, slowdown: Slowdown) -> float:
         """Of the VMs that compute here, at most 1."""
         beside = slowdown.remote if self.remote else slowdown.local if self.local else 1.0
-        return min(1.0, self.centi_cpus / self.demanded if self.demanded else 1.0) / beside
+        shares = slowdown.crowds and self.demanded > self.centi_cpus
+        return (self.centi_cpus / self.demanded if shares else 1.0) / beside
 
 
 class OvercommittedError(AssertionError):

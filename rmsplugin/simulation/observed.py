@@ -1,12 +1,38 @@
-"""Observed: what a monitor that looks once a cycle knows of the CPU demand of a vjob's VMs."""
+"""Observed: what is known of the CPU demand of a vjob's VMs: by a monitor that looks once a cycle, or beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rmsplugin.decision.cpu_demand import WINDOW_S, CpuDemand, CpuSample
 from rmsplugin.workload.activity import Phase
+
+
+class Monitor(Protocol):
+    """Knows demands; ``steady_from_s``: what it knows does not change from then on, unless what the VMs do does."""
+
+    steady_from_s: float
+
+    def anew(self) -> None:
+        """The VMs boot, or resume."""
+
+    def moved(self, vms: Collection[int]) -> None:
+        """VMs, by their indices, have migrated."""
+
+    def changes(self, now: float, cycle_s: float) -> None:
+        """What the VMs do has changed."""
+
+    def count(self, elapsed_s: float, phase: Phase) -> None:
+        """The VMs were busy, or ready for it, for a while."""
+
+    def look(self, now: float) -> bool:
+        """Look at the VMs. Returns whether a demand may have changed."""
+
+    def cpus(self, vm: int) -> float:
+        """The demand of a VM, by its index."""
 
 
 @dataclass(slots=True)
@@ -62,3 +88,29 @@ class Observed:
     def cpus(self, vm: int) -> float:
         """The demand of a VM, by its index."""
         return self.demands[vm if self.columns > 1 else 0].cpus
+
+
+class Known:
+    """Demands that were observed before: VMs demand what their activity says, from the instant on at which it does."""
+
+    steady_from_s = -math.inf
+
+    def __init__(self, uses: Callable[[int], float]) -> None:
+        """Take what tells the CPUs that a VM uses now, by its index."""
+        self.cpus = uses
+
+    def anew(self) -> None:
+        """Nothing is forgotten."""
+
+    def moved(self, vms: Collection[int]) -> None:
+        """Nothing is counted, so that nothing begins anew."""
+
+    def changes(self, now: float, cycle_s: float) -> None:
+        """It is known at once."""
+
+    def count(self, elapsed_s: float, phase: Phase) -> None:
+        """Nothing is counted."""
+
+    def look(self, now: float) -> bool:
+        """Whoever looks does so because the VMs do something else."""
+        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.order.transfers import Durations, Transfers
 from rmsplugin.simulation.hosts import Hosts
+from rmsplugin.simulation.measured import Measured, Went
 from rmsplugin.simulation.outcome import Move
 from rmsplugin.simulation.vjob import SimulatedVJob
 
@@ -47,6 +49,7 @@ class Operations:
         self,
         durations: Durations,
         hosts: Hosts,
+        measured: Measured,
         *,
         failure_rate: float,
         seed: int,
@@ -55,6 +58,7 @@ class Operations:
         """Begin with none; ``ended`` is told of each that ends, once the vjob is as it leaves it."""
         self._durations = durations
         self._hosts = hosts
+        self._measured = measured
         self._failure_rate = failure_rate
         self._seed = seed
         self._ended = ended
@@ -62,7 +66,8 @@ class Operations:
         self._of_action: dict[int, Operation] = {}
         self._actions = 0
         self._count = 0
-        self._timed: list[tuple[float, int, Operation]] = []  # those whose actions all take the same time
+        self._timed: list[tuple[float, int, Operation]] = []  # those of which is known how long they take
+        self._begun: Counter[tuple[SimulatedVJob, OperationKind]] = Counter()
         self.by_vjob: dict[SimulatedVJob, Operation] = {}
 
     @property
@@ -81,14 +86,18 @@ class Operations:
         """
         self._count += 1
         to = {name: hosts[name] for name in vjob.names if name in hosts}
-        operation = Operation(self._count, vjob, kind, to, now, self._fails(vjob, kind))
+        went = self._measured.went(vjob.job.job_id, kind, self._begun[vjob, kind])
+        self._begun[vjob, kind] += 1
+        fails = (went is not None and went.failed) or self._fails(vjob, kind)
+        operation = Operation(self._count, vjob, kind, to, now, fails)
         self.by_vjob[vjob] = operation
         actions = self._actions_of(operation)
         self._slow_down(operation, actions)
         self._enter(operation, now)
-        if kind in (K.START, K.STOP):
-            duration_s = self._durations.of(actions[0]).constant_s
-            heapq.heappush(self._timed, (now + duration_s, self._count, operation))
+        if went is None and kind in (K.START, K.STOP):  # all actions of which take the same time
+            went = Went(self._durations.of(actions[0]).constant_s)
+        if went is not None:
+            heapq.heappush(self._timed, (now + went.seconds, self._count, operation))
             return
         operation.left = len(actions)
         gap_s = 0.0 if kind is K.MIGRATE else self._durations.pipeline_s

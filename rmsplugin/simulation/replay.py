@@ -21,7 +21,8 @@ from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.hosts import Hosts, Slowdown
-from rmsplugin.simulation.observed import Observed
+from rmsplugin.simulation.measured import Measured
+from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome, Usage
 from rmsplugin.simulation.switches import Switches
@@ -50,20 +51,26 @@ class ReplayParameters:
     Attributes:
         proposal: how the engine decides and plans; no search of it may look at a clock.
         cycle_s: so long lies between two decisions at least.
+        look_s: so long it takes to look at the cluster: a decision comes so long after what called for it.
         failure_rate: the part of all operations that fail, from 0 to below 1.
         seed: which ones.
         slowdown: of those that compute beside an action.
         activity: what the VMs of a job do, by job id; of others what the trace says, or all that they requested.
         window_s: so long nothing more has to be seen of a VM before its demand falls.
+        measured: how what was done to vjobs really went; what it does not know takes what ``proposal`` expects.
+        known: whether ``activity`` is the demand that an engine has seen, so that it is not to be observed once more.
     """
 
     proposal: ProposalParameters
     cycle_s: float = 30.0
+    look_s: float = 0.0
     failure_rate: float = 0.0
     seed: int = 0
     slowdown: Slowdown = field(default_factory=Slowdown)
     activity: Mapping[int, Activity] = field(default_factory=dict)
     window_s: float = WINDOW_S
+    measured: Measured = field(default_factory=Measured)
+    known: bool = False
 
 
 def replay(
@@ -92,6 +99,7 @@ class _Replay:
         self._operations = Operations(
             parameters.proposal.durations,
             self._hosts,
+            parameters.measured,
             failure_rate=parameters.failure_rate,
             seed=parameters.seed,
             ended=self._ended,
@@ -111,6 +119,7 @@ class _Replay:
         self._count = 0
         self._due = False  # something happened that a decision may depend on
         self._decided_s = -math.inf
+        self._called_s: float | None = None  # when the next decision was called for
         self._usage: list[Usage] = []
         self._used = self._demanded = 0.0
         self._share: dict[SimulatedVJob, tuple[float, float]] = {}  # CPUs of each that computes: used, demanded
@@ -158,12 +167,14 @@ class _Replay:
 
     def _decide(self, now: float) -> None:
         """One decision, or a word to make it when the cycle is over."""
-        next_s = self._decided_s + self._parameters.cycle_s
+        if self._called_s is None:
+            self._called_s = now
+        next_s = max(self._decided_s + self._parameters.cycle_s, self._called_s + self._parameters.look_s)
         if now < next_s:
             self._due = False
             self._at(next_s, self._wake)
             return
-        self._due, self._decided_s = False, now
+        self._due, self._decided_s, self._called_s = False, now, None
         if self._all_stays:
             return
         settled = self._assessor.assess(self._live.values(), self._switches.open_steps(), now)
@@ -197,7 +208,9 @@ class _Replay:
         vjob = SimulatedVJob(len(self._vjobs), job, names, requested, activity, since_s=now)
         varies = any(cpus != vcpus for phase in activity for cpus in phase.cpus)
         if varies and job.preemptible and not self._static:
-            vjob.observed = Observed(vcpus, max(len(phase.cpus) for phase in activity), self._parameters.window_s)
+            columns = max(len(phase.cpus) for phase in activity)
+            window_s = self._parameters.window_s
+            vjob.observed = Known(vjob.cpus) if self._parameters.known else Observed(vcpus, columns, window_s)
         self._vjobs.append(vjob)
         self._live[vjob.name] = vjob
         self._due = True

@@ -8,7 +8,7 @@ from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState, check_transition
-from rmsplugin.simulation.observed import Observed
+from rmsplugin.simulation.observed import Monitor
 from rmsplugin.simulation.outcome import Interval, JobRun, Move
 from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job
@@ -51,7 +51,7 @@ class SimulatedVJob:
     end_s: float | None = None
     run_s: float = 0.0
     failures: dict[OperationKind, tuple[int, float]] = field(default_factory=dict)
-    observed: Observed | None = None
+    observed: Monitor | None = None
     intervals: list[Interval] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
 

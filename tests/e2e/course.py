@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-#: The ledger keeps samples by the minute.
-_MINUTE_S = 60
 #: What is drawn is the mean of what was so many seconds apart.
 _STEP_S = 5.0
 #: So many CPUs a column of signs shows at most; more are not drawn, but told.
@@ -34,14 +32,14 @@ class _VM:
     """One VM: when it ran (``math.inf`` is not yet over), and its samples; seconds since the epoch."""
 
     runs: list[tuple[float, float]] = field(default_factory=list)
-    samples: list[tuple[float, float]] = field(default_factory=list)  # minute in which it was seen, CPUs
+    samples: list[tuple[float, float]] = field(default_factory=list)  # when it was seen, CPUs
 
     def cpus(self, now: float) -> float | None:
         """What it demanded; None while it did not run. One of which nothing is known yet demands its one CPU."""
         began = next((begin for begin, end in self.runs if begin <= now < end), None)
         if began is None:
             return None
-        known = [cpus for minute, cpus in self.samples if minute <= now and minute + _MINUTE_S > began]
+        known = [cpus for time, cpus in self.samples if began <= time <= now]
         return known[-1] if known else 1.0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.agreement import the_simulator_agrees
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
 from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
@@ -177,3 +178,4 @@ def test_vjobs_that_idle_are_packed_together_and_the_last_sleeps_when_all_comput
     assert slept == last, f"others than the last in the queue made way: {why(cluster)}"
     assert any(re.search(r"suspend", each["sentence"]) for each in plans(cluster))
     nothing_left(cluster, jobs)
+    the_simulator_agrees(cluster, jobs)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -12,10 +12,12 @@ from random import Random
 import pytest
 
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.capacity import Cluster, fitting
+from rmsplugin.simulation.measured import Measured, Went
 from rmsplugin.simulation.outcome import JobRun, Outcome, events_of
 from rmsplugin.simulation.replay import ReplayParameters, _Replay, replay
 from rmsplugin.workload.activity import Activity, Phase
@@ -219,3 +221,33 @@ def test_a_decision_that_is_left_out_would_have_changed_nothing(policy: str, mon
     full = replay(jobs, CLUSTER, parameters)
     assert full.decisions > found.decisions
     assert (full.jobs, full.switches) == (found.jobs, found.switches)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replay_with_the_durations_that_were_measured_of_it_is_the_same_once_more(seed: int) -> None:
+    case = case_of(seed)
+    smooth = replace(case.parameters, failure_rate=0.0)
+    once = replay(case.jobs, CLUSTER, smooth)
+    again = replay(case.jobs, CLUSTER, replace(smooth, measured=measured(once)))
+    assert [run.suspends for run in again.jobs] == [run.suspends for run in once.jobs]
+    assert [run.end_s for run in again.jobs] == pytest.approx([run.end_s for run in once.jobs])
+
+
+def measured(outcome: Outcome) -> Measured:
+    """How what was done to each vjob went."""
+    found: dict[tuple[int, OperationKind], list[Went]] = defaultdict(list)
+    for run in outcome.jobs:
+        for each in run.intervals:
+            if each.state in DURING:
+                found[run.job.job_id, DURING[each.state]].append(Went(each.end_s - each.begin_s, each.failed))
+        for move in run.moves:
+            found[run.job.job_id, OperationKind.MIGRATE].append(Went(move.end_s - move.begin_s, move.failed))
+    return Measured(found)
+
+
+DURING = {
+    S.STARTING: OperationKind.START,
+    S.SUSPENDING: OperationKind.SUSPEND,
+    S.RESUMING: OperationKind.RESUME,
+    S.STOPPING: OperationKind.STOP,
+}

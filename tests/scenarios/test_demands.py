@@ -414,18 +414,21 @@ def test_a_change_that_is_of_another_run_by_now_is_not_written(world: World, dem
     assert demands.cpus(vm) == 1.5, "the ledger is what counts"
 
 
-def test_figures_are_kept_once_a_minute_and_pruned(world: World, demands: Demands) -> None:
+def test_figures_are_kept_to_the_second_and_pruned(world: World, demands: Demands) -> None:
     _, (vm,) = running(world)
     ledger = world.context.ledger
-    world.time += -world.time % 60
-    minute = world.time
+    world.time += (
+        -world.time % 1 + 0.25
+    )  # what was seen in between is of the next second: no sample is older than its run
+    begin = world.time + 0.75
     look(world, demands, 3)
-    for cpus in (0.5, 1.0, 1.5):  # which is its demand 102, 120 and 138 s after the first look
+    for cpus in (0.5, 1.0, 1.5):
         world.hypervisor.set_demand(vm, cpus)
         look(world, demands, 3, step_s=6)
     kept = ledger.samples.of(vm)
     held_kib = 256 * 1024
-    assert kept == [Sample(vm, minute + 60, 50, held_kib), Sample(vm, minute + 120, 150, held_kib)]
+    seen = [(90, 0), (102, 50), (120, 100), (138, 150)]
+    assert kept == [Sample(vm, begin + after_s, centi_cpus, held_kib) for after_s, centi_cpus in seen]
     ledger.prune(kept[0].time + 1)
     assert ledger.samples.of(vm) == kept[1:]
 

@@ -67,9 +67,10 @@ class Told:
         self.ledger.set_vms(job_id, rows)
         return job_id
 
-    def start(self, job_id: int, *nodes: str, seconds: float = 10) -> None:
+    def start(self, job_id: int, *nodes: str, seconds: float = 10, error: str = "") -> None:
         """It is started, which takes so long; its VMs are on these nodes."""
-        self._operation(job_id, K.START, S.STARTING, S.RUNNING, "run", seconds, nodes)
+        after = S.WAITING if error else S.RUNNING
+        self._operation(job_id, K.START, S.STARTING, after, "run", seconds, nodes, error)
 
     def suspend(self, job_id: int, seconds: float = 20, error: str = "") -> None:
         self._operation(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -291,6 +293,19 @@ def test_every_older_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path, versi
         upgraded.close()
         fresh.close()
     assert columns_of(old) == columns_of(new)
+
+
+def test_samples_by_the_minute_are_of_its_end_after_an_upgrade(tmp_path: Path) -> None:
+    """They were seen in that minute: none becomes older than the run that it is of."""
+    path = tmp_path / "old.sqlite"
+    old_ledger(path, 8)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("insert into samples values ('vjob12-0', ?, 50, null)", [(120,), (180,)])
+    upgraded = Ledger(path)
+    try:
+        assert [sample.time for sample in upgraded.samples.of("vjob12-0")] == [179, 239]
+    finally:
+        upgraded.close()
 
 
 def columns_of(path: Path) -> dict[str, list[str]]:

@@ -11,11 +11,14 @@ from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.history import reading
+from rmsplugin.model.operation import OperationKind
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.workload import History, history_of
+from rmsplugin.simulation.measured import Went
 from rmsplugin.workload.activity import Phase
 from rmsplugin.workload.faults import FaultCode
 
+K = OperationKind
 UNTIL = NOON + 10_000
 CLUSTER = ("--nodes", "2", "--cpus-per-node", "4", "--memory-per-node", "4096")
 
@@ -29,7 +32,7 @@ def told(tmp_path: Path) -> Told:
     told.at(0).start(1, "n1", "n2")
     told.at(110).suspend(1)
     told.at(300).resume(1, "n1", "n1")
-    told.at(20).start(2, "n2")
+    told.at(20).start(2, "n2", seconds=25)
     told.at(200).lose(2)
     told.at(400).start(2, "n1")
     told.at(530).end(1)
@@ -74,11 +77,94 @@ def test_demands_that_were_observed_are_what_a_job_does_and_a_fall_was_a_window_
     again.at(400).suspend(1)
     again.at(420).resume(1, "n1", "n2")
     again.at(500).end(1)
-    whole, idle, busy = Phase(110.0, (1.0, 1.0)), Phase(180.0, (0.2, 1.0)), Phase(100.0, (0.9, 1.0))
+    whole, idle, busy = Phase(120.0, (1.0, 1.0)), Phase(170.0, (0.2, 1.0)), Phase(100.0, (0.9, 1.0))
     found = history(again).activity[1]
-    # Samples are of the minutes 180 and 300: what led to the first began a window before, at 120, after 110 s of work.
+    # What led to the first sample began a window before, at 130, after 120 s of work.
     assert found == (whole, idle, busy, Phase(50.0, (1.0, 1.0)))
-    assert history(again, window_s=6).activity[1][0].work_s == 164
+    assert history(again, window_s=6).activity[1][0].work_s == 174
+
+
+def test_how_operations_went_is_read_since_a_vjob_last_began_anew(told: Told) -> None:
+    told.at(850).submit(3)
+    told.at(860).start(3, "n1", seconds=129, error="no answer")
+    told.at(1000).start(3, "n1", seconds=37)
+    told.at(1100).suspend(3, seconds=8)
+    assert history(told).measured is None
+    measured = history(told, measured=True).measured
+    assert measured is not None
+    assert [measured.went(3, K.START, number) for number in range(2)] == [Went(129, failed=True), Went(37)]
+    assert measured.went(2, K.START, 0) == Went(10), "its second start, for what was before the loss is void"
+    assert [measured.went(1, kind, 0) for kind in (K.SUSPEND, K.RESUME, K.STOP)] == [Went(20), Went(30), Went(3)]
+    assert measured.went(1, K.SUSPEND, 1) == Went(14), "the median of those that went well"
+    assert measured.went(2, K.MIGRATE, 0) is None
+
+
+def test_measured_operations_take_what_they_took_and_fail_if_they_did(
+    told: Told, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told.at(1000).submit(3)
+    told.at(1000).start(3, "n1", seconds=129, error="no answer")
+    told.at(1130).start(3, "n1", seconds=37)
+    told.at(1300).end(3)
+    # Job 3 begins at 1000, fails at 1129, and is begun again 1 s later.
+    assert starts(told, capsys, "--measured") == {1: 10, 2: 15, 3: 1130 + 37}
+    assert starts(told, capsys) == {1: 6, 2: 5 + 6, 3: 1000 + 6}
+
+
+def test_a_decision_comes_a_look_after_what_calls_for_it_and_sees_what_happened_meanwhile(
+    told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Job 2 is submitted while the engine looks because of job 1; nobody looks for job 3 before it is there.
+    told.at(1000).submit(3)
+    told.start(3, "n1", seconds=37)
+    told.at(1300).end(3)
+    assert starts(told, capsys, "--measured", "--look", "7") == {1: 7 + 10, 2: 7 + 10, 3: 1000 + 7 + 37}
+
+
+def starts(told: Told, capsys: pytest.CaptureFixture[str], *words: str) -> dict[int, float]:
+    """When each job begins to run under mixed."""
+    status, out, err = simulate(told, capsys, "--policy", "mixed", "--cycle", "1", "--jobs-out", "-", *words)
+    assert status == 0, err
+    rows = [line.split(",") for line in out.splitlines()[1:]]
+    return {int(row[0]): float(row[2]) for row in rows}
+
+
+def test_measured_demands_are_known_when_they_were_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Job 2 fits beside job 1 from the moment on at which that was seen to idle, which it had begun to do before."""
+    told = Told(tmp_path)
+    told.submit(1, vms=2)
+    told.submit(2, vms=2)
+    told.start(1, "n1", "n1", seconds=10)
+    told.at(100).demand(1, 0, 10)
+    told.demand(1, 1, 10)
+    told.start(2, "n1", "n1", seconds=20)
+    told.at(300).end(1)
+    told.at(400).end(2)
+    small = ("--nodes", "1", "--cpus-per-node", "3")
+    assert starts(told, capsys, *small, "--measured") == {1: 10, 2: 100 + 20}
+    # Without: from 40 on it idles, after 30 s of work; boots of 6 s, and the window in which nothing more is seen.
+    late = starts(told, capsys, *small)[2]
+    assert 6 + 30 + 60 + 6 <= late <= 6 + 30 + 60 + 6 + 3
+
+
+def test_what_was_measured_is_not_slowed_down_once_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both compute on the one node, which has CPUs for one of them, until the later one is suspended."""
+    told = Told(tmp_path)
+    told.submit(1)
+    told.submit(2)
+    told.start(1, "n1", seconds=10)
+    told.at(20).demand(1, 0, 0)
+    told.start(2, "n1", seconds=10)
+    told.at(60).demand(1, 0, 100)
+    told.suspend(2, seconds=20)
+    told.at(110).end(1)
+    told.at(115).resume(2, "n1", seconds=10)
+    told.at(175).end(2)
+    words = ("--nodes", "1", "--cpus-per-node", "1", "--policy", "mixed", "--cycle", "1", "--exempt", "10")
+    status, out, err = simulate(told, capsys, *words, "--jobs-out", "-", "--measured")
+    assert status == 0, err
+    ends = {row[0]: (float(row[3]), row[7]) for row in (line.split(",") for line in out.splitlines()[1:])}
+    assert ends == {"1": (110, "0"), "2": (pytest.approx(113 + 10 + 50, abs=1), "1")}
 
 
 def test_jobs_that_still_run_or_never_ran_are_left_out_and_said(told: Told, capsys: pytest.CaptureFixture[str]) -> None:

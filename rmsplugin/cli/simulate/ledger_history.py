@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.connection import read_settings
-from rmsplugin.workload.activity import Activity
-from rmsplugin.workload.jobs import Workload
 
 if TYPE_CHECKING:
     from rmsplugin.report.columns import Floats, Jobs
+    from rmsplugin.report.workload import History
 
 
-def read(arguments: argparse.Namespace) -> tuple[Workload, Mapping[int, Activity]]:
-    """The jobs that have ended, and what those did that were observed.
+def read(arguments: argparse.Namespace) -> History:
+    """The jobs that have ended, what those did that were observed, and how what was done to them went.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -35,14 +33,14 @@ def read(arguments: argparse.Namespace) -> tuple[Workload, Mapping[int, Activity
         return _limits_s(arguments, jobs, until)
 
     with reading(Path(arguments.ledger)) as connection:
-        found = history_of(
+        return history_of(
             LedgerReader(connection, until),
             until,
             window_s=arguments.demand_window,
+            measured=arguments.measured,
             limits_s=limits_s if arguments.ask_slurm else None,
             unpreemptible=arguments.unpreemptible,
         )
-    return found.workload, found.activity
 
 
 def _limits_s(arguments: argparse.Namespace, jobs: Jobs, until: float) -> Floats:

@@ -16,6 +16,7 @@ from rmsplugin.input_file import blocks, named
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.simulation.capacity import Cluster
+    from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.replay import ReplayParameters
     from rmsplugin.workload.activity import Activity
     from rmsplugin.workload.jobs import Job
@@ -93,6 +94,13 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
             "so long a VM has to use less before its demand falls, as engine.demand_window_s",
         ),
     )
+    group.add_argument(
+        "--look",
+        metavar="S",
+        type=options.positive_seconds,
+        default=0.0,
+        help="seconds that the engine takes to look and decide, once something calls for a decision (default: 0)",
+    )
     for name, seconds, words in times:
         group.add_argument(
             name,
@@ -134,6 +142,12 @@ def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
         type=options.names,
         default=(),
         help="those of these partitions are never suspended or moved",
+    )
+    group.add_argument(
+        "--measured",
+        action="store_true",
+        help="what is done to a job takes what just that took on the cluster, its VMs demand what was seen, when it "
+        "was, and nothing slows them down, for that is in their times (default: actions take what --durations says)",
     )
 
 
@@ -201,7 +215,7 @@ def _same_file(one: str, other: str) -> bool:
 def _refuse_other_source(arguments: argparse.Namespace) -> None:
     """Refuse what is said of a trace where there is a ledger, and the other way round."""
     source, other = ("--workload", "--ledger") if arguments.ledger is None else ("--ledger", "--workload")
-    names = ("ask_slurm", "unpreemptible") if arguments.ledger is None else _OF_TRACES
+    names = ("ask_slurm", "unpreemptible", "measured") if arguments.ledger is None else _OF_TRACES
     for name in names:
         if getattr(arguments, name):
             arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
@@ -220,8 +234,16 @@ def cluster_of(arguments: argparse.Namespace) -> Cluster:
     )
 
 
-def replay_parameters(arguments: argparse.Namespace, policy: str, activity: Mapping[int, Activity]) -> ReplayParameters:
+def replay_parameters(
+    arguments: argparse.Namespace, policy: str, activity: Mapping[int, Activity], measured: Measured | None
+) -> ReplayParameters:
     """How context switches are simulated.
+
+    Args:
+        arguments: of the command.
+        policy: who runs.
+        activity: what the VMs of jobs do, by job id.
+        measured: how what is done to jobs goes, whatever is expected; None: it takes what is expected.
 
     Raises:
         WorkloadError: a file cannot be read, or has something wrong in it.
@@ -231,6 +253,8 @@ def replay_parameters(arguments: argparse.Namespace, policy: str, activity: Mapp
     from rmsplugin.packing.search import Search
     from rmsplugin.planning.order.transfers import Durations
     from rmsplugin.proposing.parameters import ProposalParameters
+    from rmsplugin.simulation.hosts import NO_SLOWDOWN, Slowdown
+    from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.replay import ReplayParameters
 
     if policy in COUNTING:  # as where processors are counted: everything takes no time, whenever it is
@@ -246,10 +270,14 @@ def replay_parameters(arguments: argparse.Namespace, policy: str, activity: Mapp
     return ReplayParameters(
         proposal,
         cycle_s=arguments.cycle,
+        look_s=arguments.look,
         failure_rate=arguments.failure_rate,
         seed=arguments.seed,
+        slowdown=Slowdown() if measured is None else NO_SLOWDOWN,
         activity=activity,
         window_s=arguments.demand_window,
+        measured=measured or Measured(),
+        known=measured is not None,
     )
 
 

@@ -14,6 +14,7 @@ from rmsplugin.cli.simulate.options import COUNTING, cluster_of, read_activity_o
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
+from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
 from rmsplugin.simulation.outcome import Outcome, of_schedule
 from rmsplugin.simulation.short_way import start_times
@@ -26,13 +27,24 @@ NAMED = 10
 
 @dataclass(frozen=True)
 class Input:
-    """What is simulated, whatever the policy: ``jobs`` are those that fit on the cluster."""
+    """What is simulated, whatever the policy.
+
+    Attributes:
+        name: of the file.
+        workload: as it was read.
+        cluster: that it runs on.
+        jobs: those that fit on the cluster.
+        activity: what the VMs of jobs do, by job id.
+        measured: how what is done to them goes; None: it takes what is expected.
+        reading_s: how long reading took.
+    """
 
     name: str
     workload: Workload
     cluster: Cluster
     jobs: Sequence[Job]
     activity: Mapping[int, Activity]
+    measured: Measured | None
     reading_s: float
 
     @cached_property
@@ -75,7 +87,7 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     began = time.perf_counter()
     name, cluster = shown_name(arguments.ledger or arguments.workload), cluster_of(arguments)
     show(f"reading {name}", 0.0)
-    workload, observed = _read(arguments, lambda part: show(f"reading {name}", part))
+    workload, observed, measured = _read(arguments, lambda part: show(f"reading {name}", part))
     jobs = fitting(workload.jobs, cluster, workload.faults)
     if not jobs:
         faults = "\n".join(faulty_lines(name, workload))
@@ -85,17 +97,18 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     activity = {**observed, **read_activity_of(arguments, jobs, cluster)}
     if activity:  # a job runs for as long as what it does takes
         jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
-    return Input(name, workload, cluster, jobs, activity, time.perf_counter() - began)
+    return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began)
 
 
-def _read(arguments: argparse.Namespace, tell: Tell) -> tuple[Workload, Mapping[int, Activity]]:
-    """The workload, and what its jobs were seen to do."""
+def _read(arguments: argparse.Namespace, tell: Tell) -> tuple[Workload, Mapping[int, Activity], Measured | None]:
+    """The workload, what its jobs were seen to do, and how what was done to them went, if that shall count."""
     if arguments.ledger is not None:
         from rmsplugin.cli.simulate import ledger_history
 
-        return ledger_history.read(arguments)
+        found = ledger_history.read(arguments)
+        return found.workload, found.activity, found.measured
     unit = MemoryUnit(arguments.trace_memory or MemoryUnit.KIB_PER_PROCESSOR)
-    return trace_file.read(arguments.workload, tell, memory_unit=unit), {}
+    return trace_file.read(arguments.workload, tell, memory_unit=unit), {}, None
 
 
 def _lasting(job: Job, activity: Activity | None) -> Job:
@@ -123,7 +136,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
         return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
-    outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity), tell)
+    outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
     metrics = measure(jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
