@@ -269,9 +269,12 @@ def _node(node: NodeFacts, sizes: Mapping[str, Resources], transits: _Transits) 
         return Node(node.name, NOTHING, NodeState.DRAINING)
     if node.room is RoomUse.NONE:
         return Node(node.name, NOTHING)
-    left = sizes[node.name] + transits.counted_twice(node.name)
-    # Where more is reserved than there is, nothing is left.
-    return Node(node.name, Resources(max(0.0, left.cpus), max(0, left.memory_mib)))
+    left, twice = sizes[node.name], transits.counted_twice(node.name)
+    if twice is not NOTHING:
+        left += twice
+    if left.cpus < 0 or left.memory_mib < 0:  # where more is reserved than there is, nothing is left
+        left = Resources(max(0.0, left.cpus), max(0, left.memory_mib))
+    return Node(node.name, left)
 
 
 def _vjob(vjob: VJobFacts) -> VJob:

@@ -135,8 +135,11 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
 
 def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], there: Container[str]) -> bool:
     """Whether the VMs of a vjob need no closer look but at their names, as most do not; those that wait are alike."""
-    if not fine.issuperset([id(vm.demand) for vm in vjob.vms]):
-        return False
+    for each in {id(vm.demand): vm.demand for vm in vjob.vms}.values():
+        if id(each) not in fine:
+            if any(_amounts(each, ())):
+                return False
+            fine.add(id(each))
     places = [locations.get(vm.name) for vm in vjob.vms]
     return all(_is_sound(place, there) for place in {id(place): place for place in places}.values())
 
