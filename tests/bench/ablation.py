@@ -185,8 +185,8 @@ def run(sizes: Sizes, report: Report) -> None:
 def _table(title: str, names: Sequence[str], what: str, limit: float, sizes: Sizes, report: Report) -> None:
     """A row for each change of which there is a result that is another one."""
     rows = [[name, *(_relative(report, each, name, what, limit) for each in sizes.families)] for name in names]
-    if changed_rows := [[name, *(f"{each:.3f}" for each in row)] for name, *row in rows if {*row} != {1.0}]:
-        report.table([title, *(each.name for each in sizes.families)], changed_rows)
+    different = [[name, *(f"{each:.3f}" for each in row)] for name, *row in rows if {*row} != {1.0}]
+    report.table([title, *(each.name for each in sizes.families)], different)
 
 
 def _relative(report: Report, family: Family, change: str, what: str, limit: float) -> float:

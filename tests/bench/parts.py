@@ -186,7 +186,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     # within the search for orders
     "none left out": [Off(_Search, "_neighbours", _none_left_out)],
     "none asleep": [Off(_Search, "_neighbours", _none_asleep)],
-    "detours": [Off(_Outlook, "detour", _nothing)],
     "pivots that only help": [Off(_Outlook, "pivots", _pivots_that_are_enough)],
     "who stays makes room": [Off(small, "_stayers", _none_of_them)],
     "bound of ends": [Off(Ends, "of", _zero)],
