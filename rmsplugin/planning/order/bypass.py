@@ -18,8 +18,8 @@ from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step
 def break_cycles(schedule: Schedule) -> list[Step]:
     """Choose bypasses for a schedule in which no arrival is feasible.
 
-    In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; one whose
-    leaving is not enough by itself; suspend a VM that must migrate, of preemptible vjobs first.
+    In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; suspend a VM
+    that must migrate, of preemptible vjobs first.
 
     There is always one. If every VM that must migrate sleeps, the nodes hold nothing but what they hold in the end, so
     that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
@@ -54,30 +54,15 @@ class _Outlook:
         self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
 
     def pivots(self) -> list[Step]:
-        """Bypass migrations, the smallest VM first, each of which lets something arrive; or one that helps to."""
+        """Bypass migrations, the smallest VM first, each of which lets something arrive."""
         found = []
-        movers = sorted(
-            (self.moves.memory[unit], self.moves.actions[unit].vm.name, unit)
-            for unit in self.blocked
-            if self._schedule.may_pivot(unit)
-        )
-        partial: list[tuple[int, int, int, int]] = []
-        for memory, _, unit in movers:
-            if unit not in self.blocked:
-                continue  # a bypass chosen before lets it arrive
-            lacking = self._lacking(self._schedule.place(unit))
-            if lacking is None:
-                continue
-            if lacking <= memory:
-                pivot = self._pivot(unit)
+        for unit in sorted(self.blocked, key=lambda unit: (self.moves.memory[unit], self.moves.actions[unit].vm.name)):
+            # A bypass that was chosen before may let it arrive.
+            if unit in self.blocked and self._schedule.may_pivot(unit):
+                lacking = self._lacking(self._schedule.place(unit))
+                pivot = self._pivot(unit) if lacking is not None and lacking <= self.moves.memory[unit] else None
                 if pivot is not None:
                     found.append(self.take(unit, pivot))
-            elif not found:
-                partial.append((lacking - memory, memory, len(partial), unit))
-        for *_, unit in sorted(partial) if not found else ():
-            pivot = self._pivot(unit)
-            if pivot is not None:
-                return [self.take(unit, pivot)]
         return found
 
     def _suspendable(self) -> list[int]:
