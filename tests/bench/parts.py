@@ -12,10 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 from rmsplugin.planning.order import ends, exact, improve, remaining, small
-from rmsplugin.planning.order.bypass import _Outlook
 from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.improve import _Search
-from rmsplugin.planning.order.pools import ASLEEP, Step
+from rmsplugin.planning.order.pools import ASLEEP
 from rmsplugin.planning.order.ranking import Ranking
 from rmsplugin.planning.order.remaining import Remaining
 from rmsplugin.planning.order.switch import Switch
@@ -131,20 +130,6 @@ def _none_asleep(search: _Search, ways: dict[int, int], movers: list[int]) -> It
 _neighbours = _Search._neighbours
 
 
-def _pivots_that_are_enough(outlook: _Outlook) -> list[Step]:
-    return _pivots(outlook) if any(_is_enough(outlook, unit) for unit in outlook.blocked) else []
-
-
-def _is_enough(outlook: _Outlook, unit: int) -> bool:
-    if not outlook._schedule.may_pivot(unit):
-        return False
-    lacking = outlook._lacking(outlook._schedule.place(unit))
-    return lacking is not None and lacking <= outlook.moves.memory[unit] and outlook._pivot(unit) is not None
-
-
-_pivots = _Outlook.pivots
-
-
 def _no_twins(switch: Switch) -> list[list[int]]:
     return [[] for _ in switch.names]
 
@@ -186,7 +171,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     # within the search for orders
     "none left out": [Off(_Search, "_neighbours", _none_left_out)],
     "none asleep": [Off(_Search, "_neighbours", _none_asleep)],
-    "pivots that only help": [Off(_Outlook, "pivots", _pivots_that_are_enough)],
     "who stays makes room": [Off(small, "_stayers", _none_of_them)],
     "bound of ends": [Off(Ends, "of", _zero)],
     "who must leave": [Off(Remaining, "_must_leave", _nothing)],
