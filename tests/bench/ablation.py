@@ -1,188 +1,215 @@
 """p. Ablation: what a plan costs, and what is proven, without one of the planner's parts; next to all of them.
 
-All limits are deterministic, so that a busy machine changes nothing. A part is switched off by another function in its
-place, from here: the planner has no switches. What a part did not take part in is not computed again without it.
+All limits are deterministic, so that a busy machine changes nothing. What is switched off, and how, is in
+``bench.parts``. What a part did not take part in is not computed again without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from unittest.mock import patch
+from typing import Protocol
 
 from bench import verify
-from bench.families import CHANGES, MANY_SIZES, changed, crowded, rr6929, running, scale
-from bench.measure import Report, mean, progress, timed
+from bench.families import MANY_SIZES, changed, crowded, exchange, rr6929, running, scale, tight
+from bench.measure import Report, progress, timed
+from bench.parts import CONSTANTS, FACTORS, PARTS, changes, instead, watched
 from bench.samples import hosts
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.order import improve
+from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target import placement
-from rmsplugin.planning.target.level import Level, levels
-from rmsplugin.planning.target.neighbourhood import Neighbourhoods
-from rmsplugin.planning.target.replacement import Replacement
-
-#: What stands in the place of a part.
-Substitute = Callable[..., Any]
+from rmsplugin.planning.target.counts import Named
+from rmsplugin.planning.target.incumbent import Incumbent
+from rmsplugin.planning.target.settle import suspended
 
 
-def _nothing(*_: Any) -> None:
-    return None
+class Case(Protocol):
+    """What is planned for."""
+
+    def solve(self, search: Search) -> dict[str, int]:
+        """The cost of the plan, what is proven, and how many VMs it suspends on the way; all of it checked."""
 
 
-def _no_bound(*_: Any) -> int:
-    return 0
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Target and order are looked for."""
+
+    configuration: Configuration
+    decision: Decision
+
+    @classmethod
+    def of(cls, configuration: Configuration, policy: str = "rjsp") -> Replaced:
+        """With the states that a policy decides."""
+        decision = decide(policy, configuration, Parameters(search=Search(deterministic_limit=1.0)))
+        if not isinstance(decision, Decision):
+            raise verify.WrongAnswerError(f"no decision: {decision.explanation}")
+        return cls(configuration, decision)
+
+    def solve(self, search: Search) -> dict[str, int]:
+        """See ``Case``."""
+        states = self.decision.states
+        found = placement.place(self.configuration, states, self.decision.placement, search=search)
+        if not isinstance(found, placement.Placed):
+            raise verify.WrongAnswerError(f"no plan: {found.explanation}")
+        verify.placement(self.configuration, states, hosts(found.target))
+        verify.plan(self.configuration, found.target, found.plan)
+        return _about(self.configuration, found.plan, found.lower_bound)
 
 
-def _no_bounds(problem: Replacement, *_: Any) -> dict[Level, int]:
-    return dict.fromkeys(levels(problem), 0)
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The target is given; nothing is proven."""
+
+    source: Configuration
+    target: Mapping[str, Location]
+
+    def solve(self, search: Search) -> dict[str, int]:
+        """See ``Case``."""
+        budget = Budget(search)
+        incumbent = Incumbent(self.source, None, budget)
+        incumbent.offer(Named(dict(self.target), frozenset()))
+        placement.reorder(incumbent, budget)
+        plan = incumbent.best().plan
+        verify.plan(self.source, self.target, plan)
+        return _about(self.source, plan, 0)
 
 
-def _bounds_as_they_are(*arguments: Any) -> int:
-    bounds: dict[Level, int] = arguments[-1]
-    return min(bounds.values())
-
-
-def _no_room(*_: Any) -> bool:
-    return False
-
-
-#: By name of the part: the functions that it is, each with the module or class that has it, and what stands for it.
-PARTS: Mapping[str, Sequence[tuple[Any, str, Substitute]]] = {
-    "repair": [(placement, "_repair", _no_room)],
-    "exact search": [(placement, "settle", _no_bound)],
-    "nearby": [(Neighbourhoods, "improve_small", _nothing)],
-    "columns": [(placement, "search_whole", _no_bounds)],
-    "levels": [(placement, "search_levels", _bounds_as_they_are)],
-    "neighbourhoods": [(Neighbourhoods, "improve", _nothing)],
-    "bypasses": [(improve._Search, "early_bypasses", _nothing), (improve._Search, "other_bypasses", _nothing)],
-    "tries": [(improve._Search, "orders", _nothing), (improve._Search, "caps", _nothing)],
-    "exact order": [(placement, "reorder", _nothing)],
-}
+def _about(source: Configuration, plan: Plan, lower_bound: int) -> dict[str, int]:
+    preemptible, firm = suspended(source, plan)
+    return {"cost": plan.cost, "lower_bound": lower_bound, "suspended": preemptible, "firm": firm}
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Configurations by seed, and the policy that decides for them."""
+    """Cases by seed, and how many of them are measured for each seed of a larger family."""
 
     name: str
-    make: Callable[[int], Configuration]
-    policy: str = "rjsp"
+    make: Callable[[int], Case]
+    times: int = 1
 
 
-def _small_change(nodes: int, full: int, seed: int) -> Configuration:
-    return changed(running(nodes, full, seed, MANY_SIZES), CHANGES[seed % len(CHANGES)], seed)
+def _tight(nodes: int, vms: int, lengths: Sequence[int] = (1, 2, 3)) -> Callable[[int], Case]:
+    def make(seed: int) -> Case:
+        """One that repair does not settle; there is one among so many seeds."""
+        for number in range(1000 * seed, 1000 * (seed + 1)):
+            case = Replaced.of(tight(nodes, vms, number, lengths))
+            repaired = placement.place_repaired(case.configuration, case.decision.states, case.decision.placement)
+            if isinstance(repaired, placement.Placed) and not repaired.optimal:
+                return case
+        raise ValueError("repair settles all")
+
+    return make
 
 
-SMALL = Family("5 nodes, 36 VMs", lambda seed: rr6929(5, 36, seed))
-B = Family("b: 200 nodes, 486 VMs", lambda seed: rr6929(200, 486, seed))
-C = [Family(f"c: {nodes} nodes, 486 VMs", lambda seed, nodes=nodes: rr6929(nodes, 486, seed)) for nodes in (60, 80)]
-D = Family("d: 1,000 nodes, 5,000 VMs", lambda seed: scale(1000, 5000, seed))
-M = [
-    Family(f"m: {nodes} nodes, 98 %", lambda seed, nodes=nodes: _small_change(nodes, 98, seed), "mixed")
-    for nodes in (20, 100)
-]
-N = [
-    Family("n: 200 nodes, 900 VMs", lambda seed: crowded(200, 4.5, seed)),
-    Family("n: 200 nodes, 900 VMs, ten sizes", lambda seed: crowded(200, 4.5, seed, 10)),
-    Family("n: 500 nodes, 2,250 VMs, ten sizes", lambda seed: crowded(500, 4.5, seed, 10)),
-]
+def _exchange(least: int, most: int) -> Callable[[int], Case]:
+    return lambda seed: Ordered(*exchange(least + seed % (most - least + 1), seed))
+
+
+def _small_change(nodes: int) -> Callable[[int], Case]:
+    def make(seed: int) -> Case:
+        change = ("more CPUs", "arrival")[seed % 2]  # all others cost nothing
+        return Replaced.of(changed(running(nodes, 98, seed, MANY_SIZES), change, seed), "mixed")
+
+    return make
+
+
+def _crowded(nodes: int, vms_a_node: float, sizes: int | None = None) -> Callable[[int], Case]:
+    return lambda seed: Replaced.of(crowded(nodes, vms_a_node, seed, sizes))
+
+
+FAMILIES = (
+    Family("3 nodes, 8 VMs", _tight(3, 8), 13),
+    Family("5 nodes, 12 VMs", _tight(5, 12), 13),
+    Family("5 nodes, 16 VMs", _tight(5, 16), 13),
+    Family("5 nodes, 36 VMs", lambda seed: Replaced.of(rr6929(5, 36, seed)), 3),
+    Family("20 nodes, 70 VMs", _tight(20, 70), 3),
+    Family("order: 3 to 8 VMs", _exchange(3, 8), 13),
+    Family("order: 16 VMs", _exchange(16, 16), 7),
+    Family("order: to 40 VMs", _exchange(17, 40), 7),
+    Family("order: to 150 VMs", _exchange(41, 150), 4),
+    Family("b: 200 nodes, 486 VMs", lambda seed: Replaced.of(rr6929(200, 486, seed))),
+    Family("c: 60 nodes, 486 VMs", lambda seed: Replaced.of(rr6929(60, 486, seed))),
+    Family("c: 80 nodes, 486 VMs", lambda seed: Replaced.of(rr6929(80, 486, seed))),
+    Family("d: 1,000 nodes, 5,000 VMs", lambda seed: Replaced.of(scale(1000, 5000, seed))),
+    Family("m: 20 nodes, 98 %", _small_change(20), 2),
+    Family("m: 100 nodes, 98 %", _small_change(100), 2),
+    Family("m: 500 nodes, 98 %", _small_change(500)),
+    Family("m: 1,000 nodes, 98 %", _small_change(1000)),
+    Family("n: 200 nodes, 900 VMs", _crowded(200, 4.5)),
+    Family("n: 1,000 nodes, 3,600 VMs", _crowded(1000, 3.6)),
+    Family("n: 200 nodes, 900 VMs, ten sizes", _crowded(200, 4.5, 10)),
+    Family("n: 500 nodes, 2,250 VMs, ten sizes", _crowded(500, 4.5, 10)),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """How much is measured."""
 
-    families: Sequence[Family]
-    seeds: int
-    limit: float  # deterministic
+    families: Sequence[Family] = FAMILIES
+    seeds: int = 2
+    limits: Sequence[float] = (1.0,)  # deterministic
+    has_constants: bool = False  # whether constants are halved and doubled as well, with the first of the limits
 
 
 SIZES = {
-    "full": Sizes((SMALL, B, *C, D, *M, *N), 6, 6.0),
-    "quick": Sizes((SMALL, B, C[0], D, *M, *N[:2]), 3, 1.0),
-    "tiny": Sizes((SMALL,), 1, 0.1),
+    "full": Sizes(seeds=2, limits=(1.0, 6.0), has_constants=True),
+    "quick": Sizes(seeds=1),
+    "tiny": Sizes((Family("5 nodes, 36 VMs", lambda seed: Replaced.of(rr6929(5, 36, seed))),), 1, (0.1,), True),
 }
 
 
 def run(sizes: Sizes, report: Report) -> None:
     """Measure all families of the size."""
-    report.title("p", f"ablation: without a part / with all of them; deterministic limit {sizes.limit:g}")
-    for family in sizes.families:
-        for seed in range(sizes.seeds):
-            _measure(family, seed, sizes.limit, report)
-    progress("")
-    for what, title in (("cost", "plan cost"), ("lower_bound", "proven bound")):
-        report.say(f"{title} without a part / with all of them, mean of the seeds:")
-        rows = [
-            [each.name, *(f"{_relative(report, each, part, what):.3f}" for part in PARTS)] for each in sizes.families
-        ]
-        report.table(["family", *PARTS], rows)
-    for part in PARTS:
-        most = max(_relative(report, family, part, "cost") for family in sizes.families)
-        report.ratio(f"plan cost without {part} / with all, where it matters most", most)
+    report.title("p", "ablation: changed / as it is, of the sums over all seeds; deterministic limits")
+    for limit in sizes.limits:
+        with_constants = sizes.has_constants and limit == sizes.limits[0]
+        constants = [f"{name} x {factor:g}" for name in CONSTANTS for factor in FACTORS] if with_constants else []
+        for family in sizes.families:
+            for seed in range(sizes.seeds * family.times):
+                _measure(family, seed, limit, [*PARTS, *constants], report)
+        progress("")
+        for what, title in (("cost", "plan cost"), ("lower_bound", "proven bound"), ("suspended", "suspended VMs")):
+            for changed_, names in (("without", [*PARTS]), ("with", constants)):
+                if names:
+                    _table(f"limit {limit:g}, {title}, {changed_}", names, what, limit, sizes, report)
+    for name in PARTS:
+        most = max(_relative(report, each, name, "cost", limit) for each in sizes.families for limit in sizes.limits)
+        report.ratio(f"plan cost without {name} / with all, where it matters most", most)
 
 
-def _relative(report: Report, family: Family, part: str, what: str) -> float:
-    """The mean over the seeds; where it is nothing without the part and with it, nothing changed."""
-    whole = {r["seed"]: r[what] for r in report.of(family=family.name, without=None)}
-    found = {r["seed"]: r[what] for r in report.of(family=family.name, without=part)}
-    return mean(found[seed] / whole[seed] if whole[seed] else float(not found[seed]) for seed in found)
+def _table(title: str, names: Sequence[str], what: str, limit: float, sizes: Sizes, report: Report) -> None:
+    """A row for each change that makes a difference."""
+    rows = [[name, *(_relative(report, each, name, what, limit) for each in sizes.families)] for name in names]
+    different = [[name, *(f"{each:.3f}" for each in row)] for name, *row in rows if {*row} != {1.0}]
+    report.table([title, *(each.name for each in sizes.families)], different)
 
 
-def _measure(family: Family, seed: int, limit: float, report: Report) -> None:
-    configuration, search = family.make(seed), Search(deterministic_limit=limit)
-    decision = decide(family.policy, configuration, Parameters(search=search))
-    if not isinstance(decision, Decision):
-        raise verify.WrongAnswerError(f"no decision: {decision.explanation}")
+def _relative(report: Report, family: Family, change: str, what: str, limit: float) -> float:
+    """Of the sums over all seeds; 1 where there is nothing to compare."""
+    before, after = (
+        sum(r[what] for r in report.of(family=family.name, limit=limit, change=which)) for which in (None, change)
+    )
+    return after / before if before else 1.0
+
+
+def _measure(family: Family, seed: int, limit: float, names: Collection[str], report: Report) -> None:
+    case, search = family.make(seed), Search(deterministic_limit=limit)
     called: set[str] = set()
-    with _watched(called):
-        whole = _placed(configuration, decision, search)
-    for without in (None, *PARTS):
-        progress(f"p: {family.name}, seed {seed}, without {without}")
-        found = whole
-        if without in called:
-            with _off(without):
-                found = _placed(configuration, decision, search)
-        report.record(family=family.name, seed=seed, limit=limit, without=without, **found)
-
-
-def _placed(configuration: Configuration, decision: Decision, search: Search) -> dict[str, float]:
-    found, seconds = timed(lambda: placement.place(configuration, decision.states, decision.placement, search=search))
-    if not isinstance(found, placement.Placed):
-        raise verify.WrongAnswerError(f"no plan: {found.explanation}")
-    verify.placement(configuration, decision.states, hosts(found.target))
-    verify.plan(configuration, found.target, found.plan)
-    return {"cost": found.plan.cost, "lower_bound": found.lower_bound, "seconds": seconds}
-
-
-@contextmanager
-def _watched(called: set[str]) -> Iterator[None]:
-    """Note which parts are called."""
-    with ExitStack() as stack:
-        for part, functions in PARTS.items():
-            for owner, name, _ in functions:
-                stack.enter_context(patch.object(owner, name, _noting(getattr(owner, name), part, called)))
-        yield
-
-
-def _noting(function: Substitute, part: str, called: set[str]) -> Substitute:
-    def noting(*arguments: Any, **named: Any) -> Any:
-        called.add(part)
-        return function(*arguments, **named)
-
-    return noting
-
-
-@contextmanager
-def _off(part: str) -> Iterator[None]:
-    """Leave a part out."""
-    with ExitStack() as stack:
-        for owner, name, substitute in PARTS[part]:
-            stack.enter_context(patch.object(owner, name, substitute))
-        yield
+    with watched(called):
+        whole, seconds = timed(lambda: case.solve(search))
+    report.record(family=family.name, seed=seed, limit=limit, change=None, seconds=seconds, **whole)
+    changed_ = dict(changes(called))
+    for name in names:
+        progress(f"p: {family.name}, seed {seed}, {name}")
+        found, seconds = whole, 0.0
+        if name in changed_:
+            with instead(changed_[name]):
+                found, seconds = timed(lambda: case.solve(search))
+        report.record(family=family.name, seed=seed, limit=limit, change=name, seconds=seconds, **found)

@@ -56,6 +56,51 @@ def crowded(nodes: int, vms_a_node: float, seed: int, sizes: int | None = None) 
     return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, memory_mib, (9, 18))
 
 
+def tight(nodes: int, vms: int, seed: int, lengths: Sequence[int] = (1, 2, 3)) -> Configuration:
+    """Small and crowded: as ``rr6929``, with vjobs of few VMs."""
+    chance = random.Random(f"tight/{nodes}/{vms}/{lengths}/{seed}")
+    return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, RR6929_SIZES, lengths)
+
+
+def exchange(vms: int, seed: int) -> tuple[Configuration, dict[str, Location]]:
+    """Nodes that are nearly full, on which VMs of three sizes change places at random; with the target.
+
+    A twelfth of the memory is free. Every fifth vjob is not preemptible. CPUs are not short.
+    """
+    chance = random.Random(f"exchange/{vms}/{seed}")
+    sizes = [chance.choice((512, 1024, 2048)) for _ in range(vms)]
+    nodes = _cluster(max(2, round(sum(sizes) * 12 / 11 / 4096)), vms, 4096)
+    while (before := _filled(chance, nodes, sizes)) is None or (after := _filled(chance, nodes, sizes)) is None:
+        nodes = _cluster(len(nodes) + 1, vms, 4096)
+    machines = [VM(f"vm{i}", Resources(0.05, size)) for i, size in enumerate(sizes)]
+    queue, at = [], 0
+    while at < vms:
+        length = chance.randint(1, 4)
+        members = tuple(machines[at : at + length])
+        queue.append(VJob(f"vjob{len(queue)}", members, preemptible=len(queue) % 5 != 4))
+        at += length
+    source = Configuration(
+        nodes, tuple(queue), {vm.name: running_on(node) for vm, node in zip(machines, before, strict=True)}
+    )
+    return source, {vm.name: running_on(node) for vm, node in zip(machines, after, strict=True)}
+
+
+def _filled(chance: random.Random, nodes: Sequence[Node], sizes: Sequence[int]) -> list[str] | None:
+    """The node of each VM, at random, large ones first; None if not all were placed in a hundred tries."""
+    for _ in range(100):
+        free = {node.name: node.capacity.memory_mib for node in nodes}
+        hosts = {}
+        for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+            roomy = [name for name, memory in free.items() if memory >= sizes[i]]
+            if not roomy:
+                break
+            hosts[i] = chance.choice(roomy)
+            free[hosts[i]] -= sizes[i]
+        else:
+            return [hosts[i] for i in range(len(sizes))]
+    return None
+
+
 def scale(nodes: int, vms: int, seed: int) -> Configuration:
     """Large clusters: two kinds of nodes (16 CPUs and 64 GiB, 32 CPUs and 128 GiB), vjobs of 1 to 32 VMs."""
     chance = random.Random(f"scale/{nodes}/{vms}/{seed}")

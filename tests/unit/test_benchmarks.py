@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bench import __main__ as command
 from bench import measure, verify
 from bench.families import vee09
 from bench.measure import Report, aligned, gap, ratio
+from bench.parts import PARTS, instead
 
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
@@ -113,3 +115,21 @@ def test_choco_finds_the_optimum_in_each_formulation() -> None:
         assert packing.assignment is not None
         verify.packing(vms, configuration.nodes, packing.assignment, packing.nodes_used)
     assert len({packing.nodes_used for packing in found}) == 1
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_put_in_the_place_of_a_part_is_there_for_all_who_call_it(part: str) -> None:
+    """A function that another module has imported would go on working there."""
+    planning = [module for name, module in list(sys.modules.items()) if name.startswith("rmsplugin.planning")]
+    owners = {id(off.owner) for off in PARTS[part]}
+    for off in PARTS[part]:
+        now = getattr(off.owner, off.name)
+        elsewhere = [
+            each.__name__
+            for each in planning
+            if id(each) not in owners and getattr(each, off.name, None) is now and each.__name__ != now.__module__
+        ]
+        assert elsewhere == []
+        with instead(PARTS[part]):
+            assert getattr(off.owner, off.name) is off.instead
+        assert getattr(off.owner, off.name) is now

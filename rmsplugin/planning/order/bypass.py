@@ -18,14 +18,13 @@ from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step
 def break_cycles(schedule: Schedule) -> list[Step]:
     """Choose bypasses for a schedule in which no arrival is feasible.
 
-    In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; one whose
-    leaving is not enough by itself; a VM that stays, if its way there and back is cheaper than what remains: suspend a
-    VM that must migrate, of preemptible vjobs first.
+    In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; suspend a VM
+    that must migrate, of preemptible vjobs first.
 
     There is always one. If every VM that must migrate sleeps, the nodes hold nothing but what they hold in the end, so
     that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
-    that some VM that must migrate still runs, and that one can be suspended. (A VM that stays and was moved away must
-    migrate back.) Each VM takes a pivot at most once and is suspended at most once.
+    that some VM that must migrate still runs, and that one can be suspended. Each VM takes a pivot at most once and is
+    suspended at most once.
     """
     outlook = _Outlook(schedule)
     steps: list[Step] = []
@@ -34,9 +33,7 @@ def break_cycles(schedule: Schedule) -> list[Step]:
         found = outlook.pivots()
         over_pivot = over_pivot or bool(found)
         if not found:
-            asleep = outlook.suspendable()
-            detour = outlook.detour(asleep[0] if asleep else None)
-            found = [detour] if detour is not None else outlook.suspends(asleep, forced=not over_pivot)
+            found = outlook.suspends(forced=not over_pivot)
         if not found:
             break  # what is blocked waits for a pivot that others take now: better than to suspend who must not be
         steps += found
@@ -57,33 +54,18 @@ class _Outlook:
         self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
 
     def pivots(self) -> list[Step]:
-        """Bypass migrations, the smallest VM first, each of which lets something arrive; or one that helps to."""
+        """Bypass migrations, the smallest VM first, each of which lets something arrive."""
         found = []
-        movers = sorted(
-            (self.moves.memory[unit], self.moves.actions[unit].vm.name, unit)
-            for unit in self.blocked
-            if self._schedule.may_pivot(unit)
-        )
-        partial: list[tuple[int, int, int, int]] = []
-        for memory, _, unit in movers:
-            if unit not in self.blocked:
-                continue  # a bypass chosen before lets it arrive
-            lacking = self._lacking(self._schedule.place(unit))
-            if lacking is None:
-                continue
-            if lacking <= memory:
-                pivot = self._pivot(unit)
+        for unit in sorted(self.blocked, key=lambda unit: (self.moves.memory[unit], self.moves.actions[unit].vm.name)):
+            # A bypass that was chosen before may let it arrive.
+            if unit in self.blocked and self._schedule.may_pivot(unit):
+                lacking = self._lacking(self._schedule.place(unit))
+                pivot = self._pivot(unit) if lacking is not None and lacking <= self.moves.memory[unit] else None
                 if pivot is not None:
                     found.append(self.take(unit, pivot))
-            elif not found:
-                partial.append((lacking - memory, memory, len(partial), unit))
-        for *_, unit in sorted(partial) if not found else ():
-            pivot = self._pivot(unit)
-            if pivot is not None:
-                return [self.take(unit, pivot)]
         return found
 
-    def suspendable(self) -> list[int]:
+    def _suspendable(self) -> list[int]:
         """The VMs that can be suspended: preemptible first, then whose leaving is enough by itself, then small ones."""
         choices = []
         for unit in self.blocked:
@@ -94,13 +76,13 @@ class _Outlook:
                 choices.append((not self.moves.vjobs[unit].preemptible, max(0, lacking - memory), memory, name, unit))
         return [unit for *_, unit in sorted(choices)]
 
-    def suspends(self, choices: list[int], forced: bool) -> list[Step]:
+    def suspends(self, forced: bool) -> list[Step]:
         """Suspend the first choice, and each other that lets something arrive.
 
         VMs of vjobs that are not preemptible are suspended only if ``forced``, one at a time.
         """
         found: list[Step] = []
-        for unit in choices:
+        for unit in self._suspendable():
             preemptible = self.moves.vjobs[unit].preemptible
             if found and not preemptible:
                 break
@@ -109,30 +91,6 @@ class _Outlook:
                 if not found or (lacking is not None and lacking <= self.moves.memory[unit]):
                     found.append(self.take(unit, ASLEEP))
         return found
-
-    def detour(self, asleep: int | None) -> Step | None:
-        """Move a VM that stays, if there and back costs less than suspending ``asleep``: 2 Dm above migrating it."""
-        most = None
-        if asleep is not None and self.moves.vjobs[asleep].preemptible:
-            most = self.moves.memory[asleep]
-        choices = []
-        for node in sorted({node for unit in self.blocked for node in self._destinations(unit)}):
-            lacking = self._lacking(node)
-            if lacking is None:
-                continue
-            for unit in self.moves.stayers(node):
-                memory = self.moves.memory[unit]
-                fits = lacking <= memory and (most is None or memory < most)
-                if fits and self._schedule.may_pivot(unit) and self._pivot(unit) is not None:
-                    choices.append((memory, self.moves.actions[unit].vm.name, unit))
-        if not choices:
-            return None
-        unit = min(choices)[-1]
-        self._schedule.join(unit)
-        return self.take(unit, self._pivot(unit) or 0)
-
-    def _destinations(self, unit: int) -> Iterable[int]:
-        return (self.moves.destination[each] for each in self.moves.members(unit))
 
     def _lacking(self, node: int) -> int | None:
         """The least memory that must come back on a node before a blocked arrival fits there; None if none is short."""

@@ -47,12 +47,9 @@ class Moves:
     needs: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of a group: (node, memory) it needs
     dearest: list[int] = field(default_factory=list)  # cost of the dearest arrival of a unit, at its first arrival
     waiting: list[list[int]] = field(default_factory=list)  # by node: the units that need memory there
-    arrivals: int = 0  # how many there are, without the detours of VMs that stay
     arrivals_cost: int = 0  # sum of their local costs
     departures_cost: int = 0  # cost of the dearest departure
     least_cost: int = 0  # sum of all local costs: no plan is cheaper
-    detours: dict[int, list[int]] = field(default_factory=dict)  # by node: VMs that stay, numbered when first wanted
-    _staying: dict[str, list[str]] = field(default_factory=dict)  # names of the VMs that stay, by their host
 
     def add(self, action: Action, vjob: VJob, origin: int, destination: int) -> int:
         """Number one more arrival."""
@@ -76,24 +73,6 @@ class Moves:
     def wanted(self, node: int) -> int:
         """The memory that all arrivals of a node need there, in MiB."""
         return sum(self.demand_on(unit, node) for unit in self.waiting[node])
-
-    def stayers(self, node: int) -> list[int]:
-        """The VMs that run on a node and stay there, as arrivals that end where they began: a detour makes room.
-
-        They are numbered when they are first asked for, since few plans need any.
-        """
-        if node not in self.detours:
-            if not self._staying:
-                moving = {action.vm.name for action in (*self.actions, *self.departures)}
-                for name, location in self.source.locations.items():
-                    if location.state is VMState.RUNNING and name not in moving:
-                        self._staying.setdefault(location.node or "", []).append(name)
-            here, home = self.names[node], self.detours.setdefault(node, [])
-            for name in sorted(self._staying.get(here, [])):
-                vm = self.source.vm_by_name[name]
-                home.append(self.add(migrate(vm, here, here), self.source.vjob_by_vm[name], node, node))
-            self.waiting[node] += home
-        return self.detours[node]
 
     def demand_on(self, unit: int, node: int) -> int:
         """The memory that a unit needs on a node, in MiB."""
@@ -189,7 +168,7 @@ def _refusal(moves: Moves, number: Mapping[str, int], vjob: VJob, node: str) -> 
 
 def _group(moves: Moves) -> None:
     """Find the units, and who waits for memory on which node."""
-    moves.arrivals, moves.arrivals_cost = len(moves.actions), sum(moves.cost)
+    moves.arrivals_cost = sum(moves.cost)
     departures = [local_cost(action) for action in moves.departures]
     moves.departures_cost = max(departures, default=0)
     moves.least_cost = moves.arrivals_cost + sum(departures)

@@ -64,14 +64,11 @@ class Schedule:
         self.pending = set(moves.units)
         self.pools: list[list[Step]] = []
         self.work = len(moves.units)  # how much there was to look at: a measure of time that is the same everywhere
-        self._bill = Bill(moves.arrivals, moves.arrivals_cost)
+        self._bill = Bill(len(moves.actions), moves.arrivals_cost)
         self._stops: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or ASLEEP
         self._wanted = dict(steering.bypasses)  # those that did not begin yet
         order, self._rank = ranking.of(steering.unblock_first)
-        detours = [unit for unit in steering.bypasses if unit not in self._rank]
-        for unit in detours:
-            self.join(unit)
-        self._candidates = order + detours  # who could be feasible, for something changed
+        self._candidates = order  # who could be feasible, for something changed
         self._held: list[int] = []  # of those, who was not let
 
     # -- what there is to see ------------------------------------------------------------------------------------
@@ -143,7 +140,7 @@ class Schedule:
         if not steps and cap is not None:
             steps = self._feasible(None)
         if not steps and self._wanted:
-            self._forget_bypasses()
+            self._wanted = {}  # those that were asked for have no room
             steps = self._feasible(None)
         if not steps and self.pending:
             self.work += len(self.free) + len(self.pending)
@@ -173,19 +170,6 @@ class Schedule:
                 steps += [Step(each, self.place(each)) for each in moves.members(unit)]
         return steps
 
-    def join(self, unit: int) -> None:
-        """Let a VM that stays take part: it makes a detour, and comes back (``Moves.stayers``)."""
-        self.pending.add(unit)
-        self._bill.owe(1, self.moves.cost[unit])
-
-    def _forget_bypasses(self) -> None:
-        """Let be the bypasses that were asked for and have no room, and the detours that have not begun."""
-        for unit in self._wanted:
-            if unit not in self._rank and unit not in self._stops:
-                self.pending.remove(unit)
-                self._bill.owe(-1, -self.moves.cost[unit])
-        self._wanted = {}
-
     def bypass(self, move: int, pivot: int) -> Step:
         """Let an arrival make a detour; its memory on the node it leaves comes back when the pool is closed."""
         step = Step(move, self.place(move), pivot)
@@ -211,8 +195,7 @@ class Schedule:
         for node, memory in gains:
             self.free[node] += memory
             again.update(moves.waiting[node])
-        last = len(self._rank)
-        self._candidates = sorted(again & self.pending, key=lambda unit: (self._rank.get(unit, last), unit))
+        self._candidates = sorted(again & self.pending, key=self._rank.__getitem__)
 
     def _left_by(self, steps: Iterable[Step]) -> Iterable[tuple[int, int]]:
         return ((step.here, self.moves.memory[step.move]) for step in steps if step.here != NOWHERE)

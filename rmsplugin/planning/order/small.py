@@ -47,7 +47,7 @@ def plan_of(pools: Sequence[Sequence[Action]]) -> Plan:
 
 def switch_to(moves: Moves) -> Switch | None:
     """The switch to a target; VMs that stay may make room. None: there are too many guests."""
-    source, arrivals = moves.source, range(moves.arrivals)
+    source, arrivals = moves.source, range(len(moves.actions))
     if len(arrivals) > MOST_GUESTS:
         return None
     guests = Guests(source, moves.names, _pivots(moves))
@@ -70,7 +70,7 @@ def _pivots(moves: Moves) -> frozenset[int]:
 
 def _stayers(moves: Moves) -> Iterator[tuple[VM, int]]:
     """The VMs that run and stay, and where."""
-    acting = {action.vm.name for action in (*moves.actions[: moves.arrivals], *moves.departures)}
+    acting = {action.vm.name for action in (*moves.actions, *moves.departures)}
     number = {name: index for index, name in enumerate(moves.names)}
     for name, location in moves.source.locations.items():
         if location.state is VMState.RUNNING and name not in acting:
