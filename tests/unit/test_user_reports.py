@@ -250,7 +250,10 @@ def test_a_process_that_fails_costs_its_report(
 @pytest.mark.usefixtures("bad")
 def test_who_asks_anew_or_is_gone_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def is_there(pid: int) -> bool:
-        return "bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_text()
+        try:
+            return "bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # this one has ended, or another one on the machine
+            return False
 
     async def process_of(report: UserReport) -> int:
         await until(lambda: report.doing == "this")
@@ -259,23 +262,17 @@ def test_who_asks_anew_or_is_gone_leaves_no_process_behind(tmp_path: Path, monke
         ]
         return pid
 
-    def gone(pid: int) -> bool:
-        try:
-            return not is_there(pid)
-        except FileNotFoundError:
-            return True
-
     async def scenario(reports: UserReports) -> None:
         first = begin(reports, 1, "3")
         pid = await process_of(first)
         second = begin(reports, 1, "3")
-        await until(lambda: gone(pid))
+        await until(lambda: not is_there(pid))
         with pytest.raises(RefusedError):
             reports.look(1, first.number, 0)
         pid = await process_of(second)
         monkeypatch.setattr(user_reports, "_KEPT_S", 0.1)
         reports.look(1, second.number, 0)  # and never again
-        await until(lambda: gone(pid))
+        await until(lambda: not is_there(pid))
 
     assert with_reports(tmp_path, scenario) == [1, 1, 2, 2]  # dropped, and then ended
 
