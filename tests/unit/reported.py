@@ -16,7 +16,8 @@ NOON = 1_762_171_200.0
 
 SETTINGS = """
 [engine]
-state_dir = "{directory}"
+state_dir = "{state}"
+socket = "{directory}/engine.sock"
 [slurm]
 partitions = ["vjob", "vlong"]
 bin_dir = "{directory}"
@@ -38,6 +39,11 @@ K, S = OperationKind, VJobState
 UIDS = {"alice": 2001, "bob": 2002}
 
 
+def write_settings(path: Path, state: Path) -> None:
+    """Settings of a site whose ledger is in ``state``; Slurm's commands and the engine's socket are beside the file."""
+    path.write_text(SETTINGS.format(directory=path.parent, state=state))
+
+
 class Told:
     """A ledger whose clock stands at ``now`` until it is moved."""
 
@@ -46,7 +52,7 @@ class Told:
         self.path = directory / "ledger.sqlite"
         self.ledger = Ledger(self.path, clock=lambda: self.now)
         self.settings = directory / "rmsplugin.toml"
-        self.settings.write_text(SETTINGS.format(directory=directory))
+        write_settings(self.settings, directory)
 
     def at(self, seconds: float) -> Told:
         """Go to so many seconds after NOON."""

@@ -9,27 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from unit.reported import write_settings
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine import ledger_care
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.errors import LedgerError, LedgerUnavailableError, OperationFailedError
-
-SETTINGS = """
-[engine]
-state_dir = "{directory}"
-[slurm]
-partitions = ["vjob"]
-[partition.vjob]
-hosts = "vmhosts"
-[network]
-pool = "10.0.0.10-10.0.0.20"
-prefix_length = 24
-[image.default]
-kind = "kernel"
-kernel = "/k"
-initrd = "/i"
-"""
 
 
 @pytest.fixture
@@ -47,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     config = tmp_path / "rmsplugin.toml"
-    config.write_text(SETTINGS.format(directory=tmp_path))
+    write_settings(config, tmp_path)
     return str(config)
 
 

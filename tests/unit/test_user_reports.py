@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from unit.reported import UIDS, Told
+from unit.reported import UIDS, Told, write_settings
 from unit.served import Served
 
 import rmsplugin
@@ -24,25 +24,6 @@ from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.settings import load
 
 NOBODY = pwd.getpwnam("nobody")
-SETTINGS = """
-[engine]
-state_dir = "{state}"
-socket = "{directory}/engine.sock"
-[slurm]
-partitions = ["vjob", "vlong"]
-bin_dir = "{directory}"
-[partition.vjob]
-hosts = "vmhosts"
-[partition.vlong]
-hosts = "vmhosts"
-[network]
-pool = "10.0.0.10-10.0.0.20"
-prefix_length = 24
-[image.default]
-kind = "kernel"
-kernel = "/k"
-initrd = "/i"
-"""
 QUESTION = {"since": None, "until": None, "users": [], "accounts": [], "partitions": [], "jobs": [], "hosts": False}
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -64,7 +45,7 @@ class Site:
             told.at(1000 * job_id).end(job_id)
         told.ledger.close()
         self.settings = directory / "rmsplugin.toml"
-        self.settings.write_text(SETTINGS.format(directory=directory, state=state))
+        write_settings(self.settings, state)
         self.settings.chmod(0o644)
         self.served = Served(directory, state_dir=state)
 
@@ -184,7 +165,7 @@ def test_a_question_of_another_form_is_refused(tmp_path: Path, body: dict[str, o
 def with_reports(directory: Path, scenario: Callable[[UserReports], Awaitable[None]]) -> list[int]:
     """Run a scenario; the numbers of the reports of which was told that they have come to an end."""
     path = directory / "rmsplugin.toml"
-    path.write_text(SETTINGS.format(directory=directory, state=directory))
+    write_settings(path, directory)
     told: list[int] = []
 
     async def run() -> None:
