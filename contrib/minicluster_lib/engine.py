@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,18 +41,30 @@ def start(cluster: Cluster) -> bool:
     return True
 
 
-def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 20) -> None:
-    """Start the engine and wait for its socket; an engine that does not come up is a warning, not a failure."""
+def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 60) -> None:
+    """Start the engine and wait for its first cycle; an engine that does not come up is a warning, not a failure.
+
+    Before its first cycle a new cluster has no gate: Slurm would start vjobs as it does other jobs.
+    """
     if not start(cluster):
         progress(f"warning: no engine: {COMMAND} is not installed")
         return
-    progress("waiting for the engine")
-    socket = Path(f"/proc/{cluster.init_pids['head']}/root/run/rmsplugin/engine.sock")
+    progress("waiting for the engine's first cycle")
     deadline = time.monotonic() + timeout_s
-    while not socket.is_socket():
+    while not _has_looked(cluster):
         state = hosts.request(cluster.head, op="status")["daemons"]["engine"]
         if state["pid"] is None or time.monotonic() > deadline:
-            how = f"ended with status {state['status']}" if state["pid"] is None else "has no socket yet"
+            how = f"ended with status {state['status']}" if state["pid"] is None else "has not finished a cycle yet"
             progress(f"warning: the engine {how}; see: minicluster logs head engine")
             return
         time.sleep(0.1)
+
+
+def _has_looked(cluster: Cluster) -> bool:
+    """Whether the engine has finished a cycle."""
+    if not Path(f"/proc/{cluster.init_pids['head']}/root/run/rmsplugin/engine.sock").is_socket():
+        return False
+    told = hosts.run(
+        cluster, cluster.head, [str(COMMAND), "status", "--json", "--config", settings_file.PATH], check=False
+    )
+    return told.returncode == 0 and bool(json.loads(told.stdout)["last_cycle"]["time"])

@@ -58,9 +58,30 @@ class Requests:
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
         return vjob
 
-    def owned(self, uid: int, display_id: str) -> int:
+    def owned(self, uid: int, display_id: str, *, wrapper: bool) -> int:
         """The job id of one's own vjob."""
-        return self._owned(uid, display_id).job_id
+        return (self._wrapped if wrapper else self._owned)(uid, display_id).job_id
+
+    def _wrapped(self, uid: int, display_id: str) -> VJobRow:
+        """The vjob that a wrapper asks for.
+
+        Slurm starts a job before the engine has met it while there is no gate: before the first cycle of a new cluster,
+        or when the licence was taken away. That the ledger does not know the job proves nothing then.
+
+        Raises:
+            UnavailableError: the engine has not met the job yet.
+            NotFoundError: the engine never will.
+        """
+        try:
+            return self._owned(uid, display_id)
+        except NotFoundError:
+            jobs = self._seen().rms.jobs
+            found = next((job for job in jobs if display_id in (job.display_id, str(job.job_id))), None)
+            if found is not None and found.partition not in self._context.settings.slurm.partitions:
+                raise NotFoundError(
+                    f"job {display_id} is no vjob: slurm.partitions of the engine has no {found.partition}"
+                ) from None
+            raise UnavailableError(f"the engine has not met job {display_id} yet") from None
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +125,7 @@ class Requests:
 
     def access(self, uid: int, display_id: str, *, wrapper: bool) -> dict[str, Any]:
         """How to reach the VMs of one's own vjob, once they are up; else the state it is in."""
-        vjob = self._owned(uid, display_id)
+        vjob = self._wrapped(uid, display_id) if wrapper else self._owned(uid, display_id)
         if wrapper:
             self._context.signs.heard(vjob.job_id, self._context.clock.now())
         if vjob.state is not VJobState.RUNNING:
@@ -125,7 +146,7 @@ class Requests:
 
     def started(self, uid: int, display_id: str) -> dict[str, Any]:
         """The script is about to start (I5: recorded before it does)."""
-        vjob = self._owned(uid, display_id)
+        vjob = self._wrapped(uid, display_id)
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
         if not vjob.script_started:
@@ -142,7 +163,7 @@ class Requests:
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
         """The script has ended and its output is delivered."""
-        vjob = self._owned(uid, display_id)
+        vjob = self._wrapped(uid, display_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
         with self._context.ledger.transaction():
             self._context.ledger.update_vjob(vjob.job_id, finished=True)

@@ -151,7 +151,7 @@ class Routes:
     async def _access(self, asked: Asked) -> Reply:
         name, seconds, wrapper = asked.vjob, asked.query.seconds("wait"), asked.query.flag("wrapper")
         asked.query.host("host")
-        job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name), wrapper=wrapper)
+        job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
         return await self._waits.until(
             ("vjob", job_id),
             (asked.uid, "wrapper" if wrapper else "access"),

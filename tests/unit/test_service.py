@@ -21,6 +21,7 @@ from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.connections import Limits
+from rmsplugin.engine.observation import observe
 from rmsplugin.engine.reconcile import Directive
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -239,6 +240,33 @@ def test_a_poll_is_answered_when_what_it_waits_for_has_come(served: Served) -> N
         status, answer = answer_of(connection)
     assert (status, answer["state"], answer["private_key"]) == (200, "running", "SECRET")
     until(lambda: served.waiting == 0, "nobody waits")
+
+
+@pytest.mark.parametrize(
+    ("method", "verb", "body"),
+    [
+        ("GET", "access?wrapper=1", None),
+        ("POST", "started", None),
+        ("POST", "finished", {"exit_code": 0, "signal": 0}),
+    ],
+)
+def test_a_wrapper_whose_job_was_not_met_yet_is_told_to_ask_again(
+    served: Served, method: str, verb: str, body: object
+) -> None:
+    job = served.world.submit()
+    asked = (method, f"/v1/jobs/{job}/{verb}", body)
+    assert served.ask(*asked) == (503, {"error": "the engine has not seen the cluster yet; try again in a moment"})
+    served.world.cycle.seen = observe(served.context)
+    assert served.ask(*asked) == (503, {"error": f"the engine has not met job {job} yet"})
+    foreign = served.world.rms.submit(partition="debug")
+    served.world.cycle.seen = observe(served.context)
+    asked = (method, f"/v1/jobs/{foreign}/{verb}", body)
+    error = f"job {foreign} is no vjob: slurm.partitions of the engine has no debug"
+    assert served.ask(*asked) == (404, {"error": error})
+
+
+def test_who_logs_in_to_a_job_that_was_not_met_is_told_that_there_is_none(served: Served) -> None:
+    assert served.ask("GET", "/v1/jobs/12/access") == (404, {"error": "no vjob 12"})
 
 
 def test_a_poll_is_answered_when_its_time_is_over(served: Served) -> None:
