@@ -192,6 +192,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             machine_type=hypervisor.machine,
             migrate_tls=hypervisor.migrate_tls,
             migrate_converge=hypervisor.migrate_converge,
+            migrate_emulated=hypervisor.migrate_emulated,
             connect_timeout_s=hypervisor.connect_timeout_s,
         ),
         nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),

@@ -145,6 +145,11 @@ class Hypervisor(Section):
         "`post-copy` moves it at once and fetches its memory afterwards: a node or network that fails then loses it; "
         "`abort` does nothing. Past migrate_timeout_s it runs on where it was",
     )
+    migrate_emulated: Literal["paused", "live"] = Field(
+        "paused",
+        description="VMs without KVM: `paused`: they stand still while they are migrated; `live`: they run on, as all "
+        "with KVM do: QEMU before 9.0 now and then loses a write then, and the VM with it",
+    )
     connect_timeout_s: Seconds = Field(10.0, description="bound of a connection to a node")
     boot_timeout_s: Seconds = Field(120.0, description="from creation to a guest that answers")
     save_timeout_s: Seconds = Field(1800.0, description="bound of one suspend")

@@ -27,6 +27,7 @@ from rmsplugin.adapters.hypervisor.libvirt_values import (
     HELD,
     MIGRATE_FLAGS,
     JobProgress,
+    is_emulated,
     job_progress,
     offered_domain_type,
     offered_machines,
@@ -71,6 +72,7 @@ class LibvirtHypervisor:
         cpu_model: str = "",
         migrate_tls: bool = True,
         migrate_converge: Converge = "auto-converge",
+        migrate_emulated: Literal["paused", "live"] = "paused",
         connect_timeout_s: float = 10.0,
         call_timeout_s: float = 10.0,
     ) -> None:
@@ -86,6 +88,7 @@ class LibvirtHypervisor:
             cpu_model: likewise; see ``Machine``.
             migrate_tls: encrypt and authenticate the memory stream (libvirt's VIR_MIGRATE_TLS).
             migrate_converge: what is done for a VM that writes its memory faster than it can be sent.
+            migrate_emulated: whether a VM without KVM stands still while it is sent, or runs on.
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of the calls that take no ``timeout_s``.
         """
@@ -96,6 +99,7 @@ class LibvirtHypervisor:
         self._cpu_model = cpu_model
         self._migrate_tls = migrate_tls
         self._migrate_converge = migrate_converge
+        self._migrate_emulated = migrate_emulated
         self._detected: dict[str, Literal["kvm", "qemu"]] = {}
         self._lock = threading.Lock()
         start_event_loop()
@@ -263,11 +267,11 @@ class LibvirtHypervisor:
             return
         if VMPower.POSTCOPY_FAILED in (there, before):
             raise OperationFailedError(f"{name} cannot go on from {source} to {destination}: {_HALF}")
+        live = self._runs_on(source, name)
         flags = (
-            libvirt.VIR_MIGRATE_LIVE
-            | libvirt.VIR_MIGRATE_PEER2PEER
+            libvirt.VIR_MIGRATE_PEER2PEER
             | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-            | MIGRATE_FLAGS[self._migrate_converge]
+            | (libvirt.VIR_MIGRATE_LIVE | MIGRATE_FLAGS[self._migrate_converge] if live else HELD)
             | (libvirt.VIR_MIGRATE_TLS if self._migrate_tls else 0)
         )
         uri = self._migrate_uri_template.format(node=destination)
@@ -278,7 +282,9 @@ class LibvirtHypervisor:
             lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
         )
         try:
-            self._watch(call, source, name, timeout_s, progress, postcopy=self._migrate_converge == "post-copy")
+            self._watch(
+                call, source, name, timeout_s, progress, postcopy=live and self._migrate_converge == "post-copy"
+            )
         except RmspluginError as error:
             self._require_whole(source, name, error)
             # A VM that is paused here may be about to run there (I1).
@@ -289,6 +295,13 @@ class LibvirtHypervisor:
             self.unpause(destination, name, timeout_s=self._nodes.call_timeout_s)
         if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
+
+    def _runs_on(self, node: str, name: str) -> bool:
+        """Whether a VM runs while it is migrated: docs/decisions/0036 says which do not."""
+        if self._migrate_emulated == "live":
+            return True
+        what = f"asking whether {name} is emulated"
+        return not is_emulated(self._nodes.query(node, what, lambda conn: conn.lookupByName(name).XMLDesc(0)))
 
     def abort_job(self, node: str, name: str) -> None:
         """See ``base.Hypervisor``."""

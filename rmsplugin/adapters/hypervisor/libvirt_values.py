@@ -39,6 +39,11 @@ def offered_domain_type(capabilities: str) -> str:
     return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
 
 
+def is_emulated(domain_xml: str) -> bool:
+    """Whether QEMU emulates the CPUs of a VM."""
+    return etree.fromstring(domain_xml.encode()).get("type") == "qemu"
+
+
 def offered_machines(capabilities: str) -> frozenset[str]:
     """The machine types with a version that libvirt's capabilities name."""
     document = etree.fromstring(capabilities.encode())

@@ -78,8 +78,8 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
     if info.domain_type != "kvm":
         yield warning(
             subject,
-            "VMs are emulated, not virtualised (no KVM): at a tenth of the speed or less, and migrations on a busy "
-            "node now and then damage one (a race in QEMU's emulation): for trials only",
+            "VMs are emulated, not virtualised (no KVM): at a tenth of the speed or less, and they stand still while "
+            "they are migrated: for trials only",
             "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
         )
 
