@@ -106,9 +106,9 @@ class Routes:
             Route("GET", "/v1/status", self._status),
         ]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Make no more reports."""
-        self._reports.close()
+        await self._reports.close()
 
     async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
         # A line of its own for what wrappers say: whatever else their user asks, they are heard.

@@ -102,7 +102,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop listening and drop what is open."""
-        self._answers.close()
+        await self._answers.close()
         for server in self._servers:
             server.close()
         for runner in self._runners:

@@ -93,6 +93,7 @@ class UserReports:
         self._changed = changed
         self._numbers = itertools.count(1)
         self._reports: dict[int, UserReport] = {}  # by uid
+        self._tasks: set[asyncio.Task[None]] = set()  # also of reports that were dropped, until their process has ended
         self._turn = asyncio.Lock()
         self._rests_until = 0.0  # of the monotonic clock
 
@@ -117,6 +118,8 @@ class UserReports:
         report = self._reports[uid] = UserReport(next(self._numbers), uid, file)
         request = {**question, "owner": owner, "settings": self._settings.model_dump(mode="json")}
         report.task = asyncio.get_running_loop().create_task(self._make(report, json.dumps(request).encode()))
+        self._tasks.add(report.task)
+        report.task.add_done_callback(self._tasks.discard)
         self._keep(report, 0.0)
         return report
 
@@ -140,10 +143,11 @@ class UserReports:
         """What the report says from this byte on. May be called in any thread."""
         return os.pread(report.file.descriptor, PIECE_BYTES, begin).decode("ascii")
 
-    def close(self) -> None:
-        """Make no more, and forget those that there are."""
+    async def close(self) -> None:
+        """Make no more, forget those that there are, and return when their processes have ended."""
         for uid in list(self._reports):
             self._drop(uid)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _keep(self, report: UserReport, wait_s: float) -> None:
         if report.leaves is not None:

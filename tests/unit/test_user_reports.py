@@ -173,7 +173,7 @@ def with_reports(directory: Path, scenario: Callable[[UserReports], Awaitable[No
         try:
             await scenario(reports)
         finally:
-            reports.close()
+            await reports.close()
 
     asyncio.run(run())
     return told
@@ -228,21 +228,21 @@ def test_a_process_that_fails_costs_its_report(
     assert with_reports(tmp_path, scenario)[-1] == 2
 
 
+def is_there(pid: int) -> bool:
+    try:
+        return "bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # this one has ended, or another one on the machine
+        return False
+
+
+async def process_of(report: UserReport) -> int:
+    await until(lambda: report.doing == "this")
+    (pid,) = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and is_there(int(each.name))]
+    return pid
+
+
 @pytest.mark.usefixtures("bad")
 def test_who_asks_anew_or_is_gone_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_there(pid: int) -> bool:
-        try:
-            return "bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # this one has ended, or another one on the machine
-            return False
-
-    async def process_of(report: UserReport) -> int:
-        await until(lambda: report.doing == "this")
-        (pid,) = [
-            int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and is_there(int(each.name))
-        ]
-        return pid
-
     async def scenario(reports: UserReports) -> None:
         first = begin(reports, 1, "3")
         pid = await process_of(first)
@@ -256,6 +256,16 @@ def test_who_asks_anew_or_is_gone_leaves_no_process_behind(tmp_path: Path, monke
         await until(lambda: not is_there(pid))
 
     assert with_reports(tmp_path, scenario) == [1, 1, 2, 2]  # dropped, and then ended
+
+
+@pytest.mark.usefixtures("bad")
+def test_an_engine_that_ends_waits_for_the_end_of_the_process(tmp_path: Path) -> None:
+    async def scenario(reports: UserReports) -> None:
+        pid = await process_of(begin(reports, 1, "3"))
+        await reports.close()
+        assert not is_there(pid)
+
+    assert with_reports(tmp_path, scenario) == [1, 1]
 
 
 @pytest.mark.usefixtures("bad")
