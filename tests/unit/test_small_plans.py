@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from bench.families import tight
 
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
@@ -102,3 +106,13 @@ def test_of_few_viable_ends_the_cheapest_is_proven_at_once() -> None:
     placed = place(source, states, sample, search=Search(deterministic_limit=1))
     assert isinstance(placed, Placed)
     assert (placed.plan.cost, placed.optimal) == (5568, True)
+
+
+def test_the_exact_search_of_a_crowded_cluster_leaves_others_their_part_of_the_limit() -> None:
+    # Fourteen VMs that hardly fit have few ends, and millions of ways that lead to none.
+    source = tight(4, 14, 20_000)
+    decided = decide("rjsp", source, Parameters(search=Search(deterministic_limit=1.0)))
+    assert isinstance(decided, Decision)
+    found = place(source, decided.states, decided.placement, search=Search(deterministic_limit=1.0))
+    assert isinstance(found, Placed)
+    assert found.plan.cost <= 4_352, "28,928 when nothing was left for anybody else"

@@ -16,27 +16,42 @@ from rmsplugin.planning.order.switch import State, Switch
 #: With more ends there is room, so that ``Remaining`` is good enough.
 _MOST_ENDS = 20_000
 
+#: With more ways to try there may be as many dead ends before the next end as there are atoms in the universe.
+_MOST_TRIED = 50_000
+
 #: What a bound costs, in candidates of the search: so many, and one for each so many ends.
 _CANDIDATES, _ENDS_A_CANDIDATE = 20, 20
+
+#: How many ways are tried in the time of one candidate.
+_TRIED_A_CANDIDATE = 4
 
 #: In place of ``NEVER`` where it is summed up in 64 bits.
 _FAR = 1 << 56
 
 
 class Ends:
-    """Bounds for the states of one switch; none if it has too many ends."""
+    """Bounds for the states of one switch; none if it has too many ends.
+
+    Attributes:
+        built: what it took to find all ends, in candidates of the search.
+        work: what one bound takes.
+    """
 
     def __init__(self, switch: Switch) -> None:
         """Find all viable ends."""
         self._switch = switch
         self._guests = np.arange(len(switch.kind_of))
         found: list[tuple[int, ...]] = []
+        tried = 0
         for end in _viable(switch):
-            found.append(end)
-            if len(found) > _MOST_ENDS:
+            tried += 1
+            if end is not None:
+                found.append(end)
+            if len(found) > _MOST_ENDS or tried > _MOST_TRIED:
                 found.clear()
                 break
         self._ends = np.array(found, dtype=np.int64).reshape(len(found), len(switch.kind_of))
+        self.built = tried // _TRIED_A_CANDIDATE
         self.work = _CANDIDATES + len(found) // _ENDS_A_CANDIDATE
 
     def of(self, state: State, elapsed: int) -> int:
@@ -60,17 +75,16 @@ class Ends:
         return costs
 
 
-def _viable(switch: Switch) -> Iterator[tuple[int, ...]]:
-    """Where all guests may be in the end; the largest is placed first, so that dead ends are short."""
+def _viable(switch: Switch) -> Iterator[tuple[int, ...] | None]:
+    """Where all guests may be in the end, and None for each dead end; the largest is placed first: these are short."""
     kinds = [switch.kinds[kind] for kind in switch.kind_of]
     order = sorted(range(len(kinds)), key=lambda guest: (-kinds[guest].centi_cpus, -kinds[guest].memory_mib))
     left = [list(each) for each in switch.capacity or ()]
     chosen = [0] * len(kinds)
 
-    def choose(at: int) -> Iterator[tuple[int, ...]]:
+    def choose(at: int) -> Iterator[tuple[int, ...] | None]:
         if at == len(order):
-            if switch.most_nodes is None or len(set(chosen)) <= switch.most_nodes:
-                yield tuple(chosen)
+            yield tuple(chosen) if switch.most_nodes is None or len(set(chosen)) <= switch.most_nodes else None
             return
         guest = order[at]
         kind = kinds[guest]
@@ -84,6 +98,8 @@ def _viable(switch: Switch) -> Iterator[tuple[int, ...]]:
                 yield from choose(at + 1)
                 left[end][0] += kind.centi_cpus
                 left[end][1] += kind.memory_mib
+            else:
+                yield None
 
     if order:
         yield from choose(0)

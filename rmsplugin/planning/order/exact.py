@@ -57,6 +57,8 @@ def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
     """
     remaining, ends = Remaining(switch), Ends(switch)
     threshold = proven = max(remaining.start(), switch.departures_cost + ends.of(switch.start, 0))
+    if not work(ends.built):
+        return Found(None, min(proven, limit))
     while proven < limit:
         search = _Search(switch, remaining, ends, min(threshold, limit - 1), work)
         goal = search.run()

@@ -48,8 +48,8 @@ _SMALL_SHARE = 0.6
 #: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
 _NEARBY_SHARE = 0.3
 
-#: Of what is left of the limits, what the exact search of a small problem may use.
-_EXACT_SHARE = 0.6
+#: Of what is left of the limits, what the exact search of a small problem may use before others; then what they leave.
+_EXACT_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,11 @@ def place(
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
     if incumbent.cost > bound:
-        bound = max(bound, _settle(problem, incumbent, budget, shared_store))
+        bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
     if incumbent.cost > bound:
         bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
+    if incumbent.cost > bound:
+        bound = max(bound, settle(problem, incumbent, budget, shared_store))
     if incumbent.cost > bound:
         reorder(incumbent, budget)
     return _as_placed(incumbent.best(), bound, fewest)
@@ -139,11 +141,6 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
         named = _named(problem, hosts)
         if is_viable(problem, counts_of(problem, named.target, named.early)):
             incumbent.offer(named)
-
-
-def _settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
-    """The exact search, which answers what is small before a solver is started; a bound."""
-    return settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store)
 
 
 def _widen(
