@@ -17,12 +17,9 @@ from rmsplugin.planning.order.improve import _Search
 from rmsplugin.planning.order.pools import ASLEEP
 from rmsplugin.planning.order.ranking import Ranking
 from rmsplugin.planning.order.remaining import Remaining
-from rmsplugin.planning.order.switch import Switch
 from rmsplugin.planning.target import (
-    counts,
     generation,
     incumbent,
-    keep,
     master,
     neighbourhood,
     partners,
@@ -68,10 +65,6 @@ def _false(*_: Any) -> bool:
     return False
 
 
-def _no_names(*_: Any) -> frozenset[str]:
-    return frozenset()
-
-
 def _no_bounds(problem: Replacement, *_: Any) -> dict[Level, int]:
     return dict.fromkeys(levels(problem), 0)
 
@@ -103,19 +96,11 @@ def _all_columns(_: Master, values: Any) -> Any:
     return range(len(values))
 
 
-def _kept_without_waiting(problem: Replacement) -> list[keep.Kept]:
-    return [keep.keep(place, problem.classes, 0) for place in problem.places]
-
-
 def _ranked_without_preference(ranking: Ranking, moves: Any, _: Any) -> None:
     _rank(ranking, moves, frozenset())
 
 
 _rank = Ranking.__init__
-
-
-def _nobody_stays(_: Replacement, __: Counts, movers: list[Any], *___: Any) -> list[Any]:
-    return movers
 
 
 def _none_left_out(search: _Search, ways: dict[int, int], movers: list[int]) -> Iterator[dict[int, int]]:
@@ -128,10 +113,6 @@ def _none_asleep(search: _Search, ways: dict[int, int], movers: list[int]) -> It
 
 
 _neighbours = _Search._neighbours
-
-
-def _no_twins(switch: Switch) -> list[list[int]]:
-    return [[] for _ in switch.names]
 
 
 #: By name of the part: what is put in the place of what. The first half are whole searches, the other what is in them.
@@ -152,7 +133,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "other bypasses": [Off(_Search, "other_bypasses", _nothing)],
     "exact order": [Off(placement, "reorder", _nothing)],
     # within the search for targets
-    "knapsacks wait": [Off(placement, "keep_all", _kept_without_waiting)],
     "awake first": [Off(settle, "_AWAKE_SHARE", 0.0), Off(settle, "switch_to_any", switch_to_any)],
     "partners": [Off(Partners, "of", _others_as_they_come)],
     "partners that lose least": [Off(Partners, "_by_loss", _none_of_them)],
@@ -166,8 +146,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "levels' answers": [Off(_Levels, "improve", _nothing)],
     "levels' bounds": [Off(_Levels, "bound", _zero)],
     "early arrivals": [Off(Ranking, "__init__", _ranked_without_preference)],
-    "first to leave": [Off(counts, "_first_to_leave", _no_names)],
-    "equals stay": [Off(counts, "_let_stay", _nobody_stays)],
     # within the search for orders
     "none left out": [Off(_Search, "_neighbours", _none_left_out)],
     "none asleep": [Off(_Search, "_neighbours", _none_asleep)],
@@ -175,7 +153,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "bound of ends": [Off(Ends, "of", _zero)],
     "who must leave": [Off(Remaining, "_must_leave", _nothing)],
     "waiting": [Off(remaining, "wait_for", _zero), Off(ends, "wait_for", _zero)],
-    "twins": [Off(Switch, "_twins", _no_twins)],
 }
 
 
@@ -223,6 +200,7 @@ CONSTANTS: Mapping[str, Constant] = {
     "left over": Constant(master, "_LEFT_OVER", "columns"),
     "rise": Constant(exact, "_RISE", "waiting"),
     "ends": Constant(ends, "_MOST_ENDS", "bound of ends"),
+    "ways to ends": Constant(ends, "_MOST_TRIED", "bound of ends"),
     "staying": Constant(remaining, "_MOST_STAYING", "who must leave"),
 }
 

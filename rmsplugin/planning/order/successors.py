@@ -87,13 +87,8 @@ class _Pools:
                 self._free[node] -= memory
         self._spent += departures
         self._reached = is_first and price == switch.departures_price
-        self._hosting = [False] * len(self._free)  # nodes where a guest or an image is, or comes to in this pool
-        for position in state.positions:
-            if position < switch.waiting and position - switch.asleep < len(self._free):
-                self._hosting[position % switch.asleep] = True
         self._gangs: dict[int, bool] = {}  # which vjobs resume in this pool, of those that were asked
         self._resuming: dict[int, int] = {}  # how many VMs of a vjob resume in this pool
-        self._came: list[bool] = []  # of each arrival, whether it is the first on its node
         self._chosen: list[Option | None] = [None] * len(state.positions)
         self._order: list[int] = []
         self._choices: list[list[Option]] = []
@@ -236,15 +231,11 @@ class _Pools:
             return self._may_sleep(guest)
         if self._free[there] < kind.memory_mib:
             return False
-        if not self._hosting[there] and any(not self._hosting[twin] for twin in switch.twins[there]):
-            return False
         if self._is_asleep(self._state.positions[guest]):
             if self._gangs.setdefault(kind.gang, True) is False:
                 return False
             self._resuming[kind.gang] = self._resuming.get(kind.gang, 0) + 1
         self._free[there] -= kind.memory_mib
-        self._came.append(not self._hosting[there])
-        self._hosting[there] = True
         return True
 
     def _may_sleep(self, guest: int) -> bool:
@@ -269,8 +260,6 @@ class _Pools:
             return
         kind = self._switch.kinds[self._switch.kind_of[guest]]
         self._free[option.there] += kind.memory_mib
-        if self._came.pop():
-            self._hosting[option.there] = False
         if self._is_asleep(self._state.positions[guest]):
             self._resuming[kind.gang] -= 1
             if not self._resuming[kind.gang]:

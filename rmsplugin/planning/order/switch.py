@@ -79,7 +79,6 @@ class Switch:
     waiting: int = field(init=False)  # the position of a VM that was not started yet
     start: State = field(init=False)
     kind_of: list[int] = field(init=False)  # by guest
-    twins: list[list[int]] = field(init=False)  # by node: those before it that are equal while they are empty
     _least: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     _options: dict[tuple[int, int], list[Option]] = field(init=False, default_factory=dict)
 
@@ -89,18 +88,6 @@ class Switch:
         self.asleep, self.waiting = len(self.names), 2 * len(self.names) + 1
         self.kind_of = [kind for kind, _, _ in self.guests]
         self.start = State(tuple(position for _, position, _ in self.guests))
-        self.twins = self._twins()
-
-    def _twins(self) -> list[list[int]]:
-        by_key: dict[object, list[int]] = {}
-        twins = []
-        for node in range(len(self.names)):
-            capacity = None if self.capacity is None else self.capacity[node]
-            takes = tuple((node in kind.ends, node in kind.nodes) for kind in self.kinds)
-            same = by_key.setdefault((self.free_mib[node], self.given_back_mib[node], capacity, takes), [])
-            twins.append(list(same))
-            same.append(node)
-        return twins
 
     # -- costs ---------------------------------------------------------------------------------------------------
 

@@ -139,22 +139,19 @@ def movers_after(problem: Replacement, kept: list[Kept]) -> list[Mover]:
 def with_names(problem: Replacement, counts: Counts) -> Named:
     """Give the counts names.
 
-    A VM that leaves a node at which one of its class arrives does not move at all. Of those that could arrive early,
-    those that resume come first (their vjob depends on it), then migrations, which give room back, then runs.
+    Of those that could arrive early, those that resume come first (their vjob depends on it), then migrations, which
+    give room back, then runs.
     """
     hosts = _kept_hosts(problem, counts)
-    first = _first_to_leave(problem, counts)
-    slots_early = _slots(counts.early)
-    slots_late = _slots(counts.late)
+    slots_early, slots_late = _slots(counts.early), _slots(counts.late)
     early: set[str] = set()
-    waiting: dict[int, list[tuple[Mover, str]]] = defaultdict(list)
-    for mover, origin in _leavers(problem, counts):
-        waiting[mover.vm_class].append((mover, origin))
+    waiting: dict[int, list[Mover]] = defaultdict(list)
+    for mover in movers_after(problem, counts.kept):
+        waiting[mover.vm_class].append(mover)
     for k, movers in waiting.items():
-        rest = _let_stay(problem, counts, movers, slots_early[k], slots_late[k], hosts)
-        rest.sort(key=lambda each: (_rank(each[0], counts.early_groups, first), each[0].name))
+        movers.sort(key=lambda mover: (_rank(mover, counts.early_groups), mover.name))
         places = [(place, True) for place in slots_early[k]] + [(place, False) for place in slots_late[k]]
-        for (mover, _), (place, is_early) in zip(rest, places, strict=True):
+        for mover, (place, is_early) in zip(movers, places, strict=True):
             hosts[mover.name] = place
             if is_early:
                 early.add(mover.name)
@@ -170,21 +167,10 @@ def with_names(problem: Replacement, counts: Counts) -> Named:
     return Named(target, frozenset(early))
 
 
-def _rank(mover: Mover, early_groups: frozenset[int], first: frozenset[str]) -> int:
+def _rank(mover: Mover, early_groups: frozenset[int]) -> int:
     if mover.group is not None:
-        return 0 if mover.group in early_groups else 4
-    if mover.cost:
-        return 1 if mover.name in first else 2
-    return 3
-
-
-def _first_to_leave(problem: Replacement, counts: Counts) -> frozenset[str]:
-    """Names of migrating VMs that leave room for what comes in the second pool."""
-    names: list[str] = []
-    for (i, k), count in counts.early_out.items():
-        kept = counts.kept[i].residents.get(k, 0)
-        names += problem.places[i].residents[k][kept : kept + count]
-    return frozenset(names)
+        return 0 if mover.group in early_groups else 3
+    return 1 if mover.cost else 2
 
 
 def _kept_hosts(problem: Replacement, counts: Counts) -> dict[str, int]:
@@ -197,50 +183,9 @@ def _kept_hosts(problem: Replacement, counts: Counts) -> dict[str, int]:
     return hosts
 
 
-def _leavers(problem: Replacement, counts: Counts) -> list[tuple[Mover, str]]:
-    origins = {
-        name: place.node.name
-        for place in problem.places
-        for names in (*place.residents.values(), *place.images.values())
-        for name in names
-    }
-    return [(mover, origins.get(mover.name, "")) for mover in movers_after(problem, counts.kept)]
-
-
 def _slots(arrivals: list[dict[int, int]]) -> Mapping[int, list[int]]:
     slots: dict[int, list[int]] = defaultdict(list)
     for place, by_class in enumerate(arrivals):
         for k, count in by_class.items():
             slots[k] += [place] * count
     return slots
-
-
-def _let_stay(
-    problem: Replacement,
-    counts: Counts,
-    movers: list[tuple[Mover, str]],
-    early: list[int],
-    late: list[int],
-    hosts: dict[str, int],
-) -> list[tuple[Mover, str]]:
-    """Give a mover a slot on the node that it comes from, if there is one; a late one rather, for those cost more.
-
-    A VM that resumes takes only a slot that is as early as its vjob is: a local resume needs room as any other does.
-    Nor may others take so many early slots that a vjob that resumes early lacks one: it would be late as a whole.
-    """
-    index = {problem.places[place].node.name: place for place in (*early, *late)}
-    spare = len(early) - sum(mover.group in counts.early_groups for mover, _ in movers)
-    rest = []
-    for mover, origin in movers:
-        place = index.get(origin)
-        if mover.group is None:
-            slots = late if place in late or spare <= 0 else early
-        else:
-            slots = early if mover.group in counts.early_groups else late
-        if place is not None and place in slots:
-            slots.remove(place)
-            hosts[mover.name] = place
-            spare -= slots is early and mover.group is None
-        else:
-            rest.append((mover, origin))
-    return rest
