@@ -57,8 +57,8 @@ class _Interval:
 class CpuDemand:
     """What a VM demands by the samples so far, and what of them the next one needs.
 
-    Make one with ``CpuDemand.requested`` when the VM boots or resumes, and replace it by ``after`` for each sample. A
-    VM that migrates keeps it (``anew``): its counters begin anew, its work does not.
+    Make one with ``CpuDemand.requested`` when the VM boots, and replace it by ``after`` for each sample. A VM that
+    migrates, or resumes, keeps it (``anew``): its counters begin anew, its work does not.
     """
 
     vcpus: int

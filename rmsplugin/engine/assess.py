@@ -20,7 +20,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_hosts, ready_vms
+from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_demands, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.configuration import Configuration
@@ -137,14 +137,16 @@ class _Assessor:
         context, job, row = self._context, waiting.job, waiting.sleeping
         vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
         places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
-        demand = vm_demand(waiting.geometry, context.settings.nodes.memory_overhead_mib)
+        demands = ready_demands(context, self._seen, waiting, vms)
         promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
         return VJobFacts(
             name=job.display_id,
             vms=Members(
-                VMFacts(VM(name, demand), place, frozenset(), promise.will_hold(name, "") if promise else frozenset())
-                for name, place in places.items()
+                VMFacts(
+                    VM(name, demands[name]), at, frozenset(), promise.will_hold(name, "") if promise else frozenset()
+                )
+                for name, at in places.items()
             ),
             nodes=ready_hosts(context, self._seen, waiting, vms.values(), self._resting),
             unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",

@@ -13,6 +13,9 @@ from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
 
+#: States in which a VM goes on, if it does, where it was saved.
+_SAVED = (VJobState.SLEEPING, VJobState.RESUMING)
+
 
 @dataclass(slots=True)
 class HostCapacity:
@@ -35,12 +38,22 @@ def demand(context: Context, geometry: Geometry, observed_cpus: float | None = N
 
 
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
-    """The CPUs that a running VM was seen to demand; None where nothing is known: then those asked for count."""
-    return context.demands.cpus(vm.name) if vjob.state is VJobState.RUNNING else None
+    """The CPUs that a VM was seen to demand; None where nothing is known: then those asked for count.
+
+    One that sleeps, or is being resumed, goes on where it was saved: it demands what it did then.
+    """
+    if vjob.state is VJobState.RUNNING:
+        return context.demands.cpus(vm.name)
+    if vjob.state in _SAVED and vm.centi_cpus is not None:
+        return min(vm.centi_cpus / 100, float(vjob.geometry.cpus))
+    return None
 
 
 def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
-    """What is booked for a VM that runs: what is decided with. Where nothing may be suspended, what was asked for."""
+    """What is booked for a VM that runs, or would be if it were resumed: what is decided with.
+
+    Where nothing may be suspended, what was asked for.
+    """
     cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
     return demand(context, vjob.geometry, cpus)
 

@@ -3,6 +3,8 @@
 The rule is ``rmsplugin.decision.cpu_demand``. Here is what counts as a sample of which run of a VM:
 
 - a run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it;
+- a VM that is booted demands what it requested, one that is resumed what it demanded when it was suspended, until its
+  samples say otherwise: it goes on where it was saved (docs/decisions/0035);
 - counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
 - nor does one that is seen on two nodes, of which nobody knows where it computes.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.wanted import Candidate
-from rmsplugin.engine.capacity import demand
+from rmsplugin.engine.capacity import booked, demand
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
 from rmsplugin.engine.observation import Allowed, Observation
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import Geometry
 
 
@@ -88,6 +89,17 @@ def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None
     return {vm.name: vm for vm in rows}
 
 
+def ready_demands(
+    context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
+) -> dict[str, Resources]:
+    """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
+    asked_for = demand(context, waiting.geometry)
+    row = waiting.sleeping
+    return {
+        name: asked_for if vm is None or row is None else booked(context, seen, row, vm) for name, vm in vms.items()
+    }
+
+
 def ready_hosts(
     context: Context, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
 ) -> frozenset[str]:
@@ -102,8 +114,8 @@ def ready_hosts(
 
 def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
     """The vjob as the search for nodes to borrow sees it."""
-    need = demand(context, waiting.geometry)
     vms = ready_vms(waiting, context.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
+    needs = ready_demands(context, seen, waiting, vms)
     nodes = ready_hosts(context, seen, waiting, vms.values(), resting)
     prefer = {name: vm.image_node for name, vm in vms.items() if vm is not None}
-    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name in vms), nodes, prefer)
+    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name, need in needs.items()), nodes, prefer)

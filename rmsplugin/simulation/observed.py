@@ -57,12 +57,12 @@ class Observed:
         self.anew()
 
     def anew(self) -> None:
-        """The VMs boot, or resume: nothing is known of them."""
+        """The VMs boot: nothing is known of them."""
         self.demands = [CpuDemand.requested(self.vcpus)] * self.columns
         self.busy_s = [0.0] * self.columns
 
-    def moved(self, vms: Collection[int]) -> None:
-        """VMs, by their indices, have migrated: their counters begin anew, their demand does not."""
+    def went_on(self, vms: Collection[int]) -> None:
+        """VMs, by their indices, have migrated or resumed: their counters begin anew, their demand does not."""
         for column in range(self.columns):
             if column in vms or self.columns == 1:
                 self.demands[column] = self.demands[column].anew()

@@ -195,8 +195,10 @@ class Operations:
             self._leave(vjob)
         if operation.kind is K.RESUME:
             vjob.images = {}
-        if operation.kind in (K.START, K.RESUME) and vjob.observed is not None:
+        if vjob.observed is not None and operation.kind is K.START:
             vjob.observed.anew()
+        if vjob.observed is not None and operation.kind is K.RESUME:
+            vjob.observed.went_on(range(len(vjob.names)))
 
     def _leave(self, vjob: SimulatedVJob) -> None:
         self._hosts.release(vjob.hosts.values(), vjob.requested.memory_mib)
@@ -219,4 +221,4 @@ class Operations:
         if vjob.computes:
             self._hosts.compute(vjob, 1)
         if vjob.observed is not None:
-            vjob.observed.moved(moves)
+            vjob.observed.went_on(moves)

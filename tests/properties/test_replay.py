@@ -8,18 +8,24 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import Prepared
 from rmsplugin.simulation.capacity import Cluster, fitting
+from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.measured import Measured, Went
+from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import JobRun, Outcome, events_of
 from rmsplugin.simulation.replay import ReplayParameters, _Replay, replay
+from rmsplugin.simulation.vjob import SimulatedVJob
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job
@@ -204,6 +210,41 @@ def test_a_sleeping_job_uses_no_cpu_and_the_same_input_gives_the_same_outcome(se
         assert usage.used_cpus <= CLUSTER.cpus + 1e-6
         assert usage.demanded_cpus <= sum(run.vms for run in works) + 1e-6
     assert not outcome.faults
+
+
+def test_who_was_suspended_is_decided_about_and_goes_on_with_the_demand_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    had: dict[str, list[float]] = {}  # by job: what its VMs demanded when its last suspend began
+    asleep, resumed = [], []
+    begin, find, went_on = Operations.begin, Deciding.find, _Replay._ended
+
+    def beginning(self: Operations, vjob: SimulatedVJob, kind: OperationKind, *rest: Any) -> None:
+        begin(self, vjob, kind, *rest)
+        if kind is OperationKind.SUSPEND and vjob.observed is not None:
+            had[vjob.name] = [vjob.observed.cpus(vm) for vm in range(len(vjob.names))]
+
+    def finding(self: Deciding, source: Configuration) -> Prepared | None:
+        for vjob in source.vjobs:
+            if vjob.name in had and source.state(vjob) is S.SLEEPING:
+                asleep.append(([vm.demand.cpus for vm in vjob.vms], had[vjob.name]))
+        return find(self, source)
+
+    def ending(self: _Replay, operation: Operation, now: float) -> None:
+        vjob = operation.vjob
+        if operation.kind is OperationKind.RESUME and not operation.fails and vjob.observed is not None:
+            resumed.append(([vjob.observed.cpus(vm) for vm in range(len(vjob.names))], had[vjob.name]))
+        went_on(self, operation, now)
+
+    monkeypatch.setattr(Operations, "begin", beginning)
+    monkeypatch.setattr(Deciding, "find", finding)
+    monkeypatch.setattr(_Replay, "_ended", ending)
+    for seed in SEEDS:
+        had.clear()
+        replay(case_of(seed).jobs, CLUSTER, case_of(seed).parameters)
+    for found in (asleep, resumed):
+        assert all(now == then for now, then in found)
+        assert any(min(then) < 1 for _, then in found), "no case in which less was demanded than requested"
 
 
 @pytest.mark.parametrize("policy", SWITCHING)

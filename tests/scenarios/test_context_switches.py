@@ -241,6 +241,25 @@ def test_idle_vjobs_are_packed_together_and_the_last_sleep_when_all_compute(worl
     assert [world.context.ledger.vjob(job).losses for job in (*jobs, extra)] == [0] * 4
 
 
+def test_an_idle_vjob_that_sleeps_resumes_beside_those_that_compute_and_nobody_makes_way(world: World) -> None:
+    (idle,) = running(world, 1, computing=False)
+    for _ in range(10):
+        world.tick(30)
+    world.ask(idle, OperationKind.SUSPEND)
+    world.until(idle, S.SLEEPING)
+    busy = running(world, 3)  # on all CPUs
+    for _ in range(20):
+        world.tick(30)
+    world.context.ledger.update_vjob(idle, resumes=True)  # the engine itself would resume it
+    world.until(idle, S.RUNNING)
+    for _ in range(20):
+        world.tick(30)
+    assert states(world, [idle, *busy]) == [S.RUNNING] * 4
+    plans = world.context.ledger.plans
+    kinds = [step.kind for plan in plans.plans(99) for step in plans.steps(plan.id)]
+    assert kinds.count(OperationKind.SUSPEND) == 1, "the one by hand"
+
+
 def test_who_is_suspended_by_hand_sleeps_on_also_after_a_suspend_of_the_engines_that_failed(world: World) -> None:
     low = running(world, 3)
     world.pass_time(400)

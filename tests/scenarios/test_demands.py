@@ -217,24 +217,29 @@ def test_a_sample_of_the_source_that_comes_late_confuses_nobody(world: World, de
     assert demands.cpus(vm) == 0
 
 
-def test_a_resumed_vm_demands_what_it_requested(world: World, demands: Demands) -> None:
+def test_a_resumed_vm_demands_what_it_did_when_it_was_suspended_until_its_samples_say_otherwise(
+    world: World, demands: Demands
+) -> None:
     job, (vm,) = running(world)
     look(world, demands, 3)
     assert demands.cpus(vm) == 0
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
     demands.look(observe(world.context))
-    assert demands.cpus(vm) is None
+    assert demands.cpus(vm) is None, "nobody samples what sleeps"
+    assert recorded(world, vm) == 0, "and it is remembered"
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
-    assert recorded(world, vm) is None
-    look(world, demands, 2)
-    assert demands.cpus(vm) is None
     look(world, demands)
     assert demands.cpus(vm) == 0
+    world.hypervisor.set_demand(vm, 2.0)
+    look(world, demands)
+    assert demands.cpus(vm) == 0, "one sample that shows it is none"
+    look(world, demands)
+    assert demands.cpus(vm) == 2
 
 
-def test_a_suspend_and_resume_that_no_cycle_saw_begins_anew(world: World, demands: Demands) -> None:
+def test_a_resumed_vm_of_which_nothing_was_known_demands_what_it_requested(world: World, demands: Demands) -> None:
     job, (vm,) = running(world)
     look(world, demands, 2)  # one more that shows it idle would do
     world.tick()

@@ -76,6 +76,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
                 image_node=SHARED if task.context.shared else holders[vm.name],
                 image_bytes=vm.size_bytes,
                 image_blake2b=vm.blake2b,
+                centi_cpus=None,  # what it demanded then nobody kept
             )
         ledger.checkpoints.went_back(checkpoint.id, vjob.ran_s)
         ledger.transition(

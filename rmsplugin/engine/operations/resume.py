@@ -51,8 +51,8 @@ def resume(task: Task) -> None:
     with context.ledger.transaction():
         # From here on the files are history: should a VM vanish now, it is lost, for it may have run.
         for vm in task.vms():
-            # What it will use on this node nobody has seen yet: it demands what it requested.
-            context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="", centi_cpus=None)
+            # It goes on where it was saved, and so does its demand.
+            context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
         _drop_state_quietly(task, vm)
