@@ -75,7 +75,7 @@ class Assessor:
 def _vm(vjob: SimulatedVJob, index: int, promise: Promise | None) -> VMFacts:
     name, demand = vjob.names[index], vjob.requested
     host, image, destination = vjob.hosts.get(name, ""), vjob.images.get(name, ""), vjob.moving.get(name, "")
-    if vjob.observed is not None:
+    if (host or image) and vjob.observed is not None:
         demand = Resources(vjob.observed.cpus(index), demand.memory_mib)
     location = running_on(host) if host else sleeping_on(image) if image else WAITING
     holds = frozenset({host, destination} - {""})

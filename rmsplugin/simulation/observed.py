@@ -17,10 +17,10 @@ class Monitor(Protocol):
     steady_from_s: float
 
     def anew(self) -> None:
-        """The VMs boot, or resume."""
+        """The VMs boot."""
 
-    def moved(self, vms: Collection[int]) -> None:
-        """VMs, by their indices, have migrated."""
+    def went_on(self, vms: Collection[int]) -> None:
+        """VMs, by their indices, have migrated or resumed."""
 
     def changes(self, now: float, cycle_s: float) -> None:
         """What the VMs do has changed."""
@@ -102,7 +102,7 @@ class Known:
     def anew(self) -> None:
         """Nothing is forgotten."""
 
-    def moved(self, vms: Collection[int]) -> None:
+    def went_on(self, vms: Collection[int]) -> None:
         """Nothing is counted, so that nothing begins anew."""
 
     def changes(self, now: float, cycle_s: float) -> None:
