@@ -20,6 +20,7 @@ from rmsplugin.planning.order.remaining import Remaining
 from rmsplugin.planning.target import (
     generation,
     incumbent,
+    keep,
     master,
     neighbourhood,
     partners,
@@ -96,6 +97,10 @@ def _all_columns(_: Master, values: Any) -> Any:
     return range(len(values))
 
 
+def _kept_without_waiting(problem: Replacement) -> list[keep.Kept]:
+    return [keep.keep(place, problem.classes, 0) for place in problem.places]
+
+
 def _ranked_without_preference(ranking: Ranking, moves: Any, _: Any) -> None:
     _rank(ranking, moves, frozenset())
 
@@ -128,6 +133,7 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "other bypasses": [Off(_Search, "other_bypasses", _nothing)],
     "exact order": [Off(placement, "reorder", _nothing)],
     # within the search for targets
+    "knapsacks wait": [Off(placement, "keep_all", _kept_without_waiting)],
     "awake first": [Off(settle, "_AWAKE_SHARE", 0.0), Off(settle, "switch_to_any", switch_to_any)],
     "partners": [Off(Partners, "of", _others_as_they_come)],
     "partners that lose least": [Off(Partners, "_by_loss", _none_of_them)],

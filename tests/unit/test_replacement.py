@@ -158,6 +158,8 @@ def test_a_saved_state_whose_room_is_not_free_yet_waits_or_is_copied() -> None:
     assert (placed.plan.cost, placed.lower_bound) == (3072 + 2048 + 3072, 8192)
     problem = replacement(source, states, sample)
     kept = keep_all(problem)
+    # By itself n1 would rather copy it than let it wait.
+    assert [each.bound_mib for each in kept] == [2048, 0]
     solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
     assert (solved.cost, solved.lower_bound) == (8192, 8192)
     roomy = Configuration(source.nodes, source.vjobs[:2], {n: source.locations[n] for n in ("a-0", "b-0")})
@@ -171,7 +173,7 @@ def test_where_a_copy_costs_more_than_to_wait_a_node_lets_wait() -> None:
     states, sample = {"a": SLEEPS, "b": RUNS}, {"b-0": "n1"}
     problem = replacement(source, states, sample)
     kept = keep_all(problem)
-    assert [each.bound_mib for each in kept] == [0, 0], "to be late has no price yet"
+    assert [each.bound_mib for each in kept] == [1024, 0]
     solved = Program(problem, kept, Level(problem.wait_mib)).solve(SEARCH)
     assert solved.cost == solved.lower_bound == 1024 + 3584 + 1024
     placed = place(source, states, sample, search=SEARCH)

@@ -1,18 +1,24 @@
 """Keep: which VMs of a node can stay or resume there, when nothing else is asked of it.
 
 What a node cannot keep has to arrive elsewhere, at a cost of its memory demand (RR-6929, table 1): a migration, or the
-copy of its saved state. The least of that, summed over the nodes, is a lower bound on what every target costs: arrivals
-can only take room away. Of all bounds it is the cheapest to compute, and where there is room enough it is reached.
+copy of its saved state; and a local resume for which the room is not free at the start waits. The least of both, summed
+over the nodes, is a lower bound on what every target costs: arrivals can only take room away. Of all bounds it is the
+cheapest to compute, and where there is room enough it is reached.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rmsplugin.planning.target.replacement import Place, Replacement, VMClass
 
 #: Beyond so many different sums a search on one node is given up, for the sum of the demands and a greedy choice.
 _MOST_SUMS = 2_000
+
+#: Beyond so many ways to choose VMs of a node, images wait for nothing: still a bound, only a weaker one.
+_MOST_CHOICES = 5_000
 
 
 @dataclass(slots=True)
@@ -39,14 +45,14 @@ class _Item:
 _Sums = tuple[int, int, int]
 
 
-def keep(place: Place, classes: list[VMClass], *, all_early: bool) -> Kept:
-    """Choose what a node keeps such that what it loses costs the least: a small knapsack.
+def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
+    """Choose what a node keeps such that what it loses, and what waits on it, costs the least: a small knapsack.
 
     Args:
         place: the node.
         classes: of all VMs.
-        all_early: whether all local resumes have to be in the first pool. Then the answer is a good choice (a vjob
-            whose VMs all resume at once waits for nothing), but no bound. Else they are late at no price.
+        wait_mib: what a local resume pays that is not in the first pool; None: none may wait. Then the answer is a
+            good choice (a vjob whose VMs all resume at once waits for nothing), but no bound.
     """
     here = [(classes[k], len(names)) for k, names in place.residents.items()]
     images = [(classes[k], len(names)) for (k, _), names in place.images.items()]
@@ -57,7 +63,9 @@ def keep(place: Place, classes: list[VMClass], *, all_early: bool) -> Kept:
         residents = {k: len(names) for k, names in sorted(place.residents.items())}
         return Kept(residents, {key: len(names) for key, names in place.images.items()})
     items = _items(place, classes)
-    found = _exact(place, items, all_early=all_early)
+    if wait_mib and math.prod(item.count + 1 for item in items) > _MOST_CHOICES:
+        wait_mib = 0
+    found = _exact(place, items, wait_mib)
     if found is None:
         return _share(place, items, _greedy(place, items), max(0, total_m - place.capacity_m))
     return _share(place, items, *found)
@@ -65,7 +73,8 @@ def keep(place: Place, classes: list[VMClass], *, all_early: bool) -> Kept:
 
 def keep_all(problem: Replacement) -> list[Kept]:
     """What each node keeps, with bounds for all plans."""
-    return [keep(place, problem.classes, all_early=False) for place in problem.places]
+    wait_mib = problem.wait_mib
+    return [keep(place, problem.classes, wait_mib) for place in problem.places]
 
 
 def bound_of(problem: Replacement, kept: list[Kept]) -> int:
@@ -86,18 +95,18 @@ def _items(place: Place, classes: list[VMClass]) -> list[_Item]:
     ]
 
 
-def _exact(place: Place, items: list[_Item], *, all_early: bool) -> tuple[list[int], int] | None:
+def _exact(place: Place, items: list[_Item], wait_mib: int | None) -> tuple[list[int], int] | None:
     """How many of each item are kept at the least cost, and that cost; None if there are too many sums to try."""
     sums: dict[_Sums, tuple[int, tuple[int, ...]]] = {(0, 0, 0): (0, ())}
     for item in items:
         grown: dict[_Sums, tuple[int, tuple[int, ...]]] = {}
         for (used_c, used_m, used_early), (cost, chosen) in sums.items():
-            for count in range(item.count + 1):
-                early = count * item.memory_mib if item.is_image and all_early else 0
+            for count, late in _choices(item, wait_mib):
+                early = (count - late) * item.memory_mib if item.is_image and wait_mib != 0 else 0
                 key = (used_c + count * item.centi_cpus, used_m + count * item.memory_mib, used_early + early)
                 if key[0] > place.capacity_c or key[1] > place.capacity_m or key[2] > place.early_m:
                     continue
-                total = cost + (item.count - count) * item.memory_mib
+                total = cost + (item.count - count) * item.memory_mib + late * (wait_mib or 0)
                 if key not in grown or total < grown[key][0]:
                     grown[key] = (total, (*chosen, count))
         if len(grown) > _MOST_SUMS:
@@ -106,6 +115,12 @@ def _exact(place: Place, items: list[_Item], *, all_early: bool) -> tuple[list[i
     # At equal cost the fewest CPUs and the least memory: that leaves most to arrivals.
     best = min(sums, key=lambda key: (sums[key][0], key))
     return list(sums[best][1]), sums[best][0]
+
+
+def _choices(item: _Item, wait_mib: int | None) -> Iterator[tuple[int, int]]:
+    """How many VMs are kept, and how many of them wait (if waiting costs nothing, that need not be told apart)."""
+    for count in range(item.count + 1):
+        yield from ((count, late) for late in range(count + 1 if item.is_image and wait_mib else 1))
 
 
 def _greedy(place: Place, items: list[_Item]) -> list[int]:

@@ -54,7 +54,7 @@ class Partners:
             cpus, memory = place.capacity_c - each.centi_cpus, place.capacity_m - each.memory_mib
             smaller = replace(place, capacity_c=cpus, capacity_m=memory)
             fits = min(cpus, memory) >= 0
-            self._losses[i, k] = keep(smaller, self._problem.classes, all_early=True).bound_mib if fits else math.inf
+            self._losses[i, k] = keep(smaller, self._problem.classes, None).bound_mib if fits else math.inf
         return self._losses[i, k]
 
 

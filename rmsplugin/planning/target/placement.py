@@ -123,7 +123,7 @@ def place(
 
 def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> bool:
     """Only what must move moves; and the last answer. Whether there is room for that."""
-    counts = spread(problem, [keep(place, problem.classes, all_early=True) for place in problem.places])
+    counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
     if counts is not None:
         incumbent.offer(with_names(problem, counts))
     if previous is not None:
