@@ -17,7 +17,7 @@ from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering
 from rmsplugin.planning.order.ranking import Ranking
 
 #: All tries together may look at as much as so many plain greedys do.
-_PASSES = 100
+_PASSES = 200
 
 
 @dataclass
