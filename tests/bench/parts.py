@@ -62,10 +62,6 @@ def _none_of_them(*_: Any) -> list[Any]:
     return []
 
 
-def _false(*_: Any) -> bool:
-    return False
-
-
 def _no_bounds(problem: Replacement, *_: Any) -> dict[Level, int]:
     return dict.fromkeys(levels(problem), 0)
 
@@ -122,7 +118,7 @@ _neighbours = _Search._neighbours
 
 #: By name of the part: what is put in the place of what. The first half are whole searches, the other what is in them.
 PARTS: Mapping[str, Sequence[Off]] = {
-    "repair": [Off(placement, "_repair", _false)],
+    "repair": [Off(placement, "_repair", _nothing)],
     "exact search": [Off(placement, "settle", _zero)],
     "columns": [Off(placement, "search_whole", _no_bounds)],
     "levels": [Off(placement, "search_levels", _bounds_as_they_are)],
@@ -143,7 +139,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "answered again": [Off(_Whole, "run", _answered_once)],
     "bounds of columns": [Off(_Whole, "_bounds", _no_bounds_of)],
     "columns dropped": [Off(Master, "_prune", _all_columns)],
-    "level of all": [Off(_Levels, "settle", _zero)],
     "levels' answers": [Off(_Levels, "improve", _nothing)],
     "levels' bounds": [Off(_Levels, "bound", _zero)],
     "early arrivals": [Off(Ranking, "__init__", _ranked_without_preference)],
@@ -187,7 +182,6 @@ CONSTANTS: Mapping[str, Constant] = {
     "variables of a part": Constant(neighbourhood, "_MOST_VARIABLES", "neighbourhoods"),
     "share of a part": Constant(neighbourhood, "_SHARE", "neighbourhoods"),
     "share of a level": Constant(target_levels, "_SHARE", "levels"),
-    "far from the bound": Constant(target_levels, "_FAR", "levels"),
     "nearly solved": Constant(whole, "_NEARLY", "columns"),
     "share of the linear program": Constant(whole, "_SHARE", "columns"),
     "share of answers": Constant(whole, "_ANSWERS_SHARE", "columns"),

@@ -1,4 +1,4 @@
-"""Levels: the integer program, once for all plans, and once for each cost that their first pool can have.
+"""Levels: the integer program, once for each cost that the first pool of a plan can have.
 
 Late actions wait for the first pool, whose cost depends on which actions are early: a product. Given that cost the
 program is linear, and has a good linear relaxation; so it is solved for each. Every plan lies in one of the levels, the
@@ -23,16 +23,12 @@ from rmsplugin.planning.target.solver import is_too_large
 #: are the same.
 _SHARE = 0.4
 
-#: An answer is far from what is possible that costs so many times the bound.
-_FAR = 1.25
-
 
 def search_levels(
     problem: Replacement,
     kept: list[Kept],
     incumbent: Incumbent,
     budget: Budget,
-    spacious: bool,
     bounds: dict[Level, int],
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
@@ -46,21 +42,16 @@ def search_levels(
         incumbent: the best answer so far; there is one.
         budget: what is left of the limits.
         bounds: what is proven of each level; raised.
-        spacious: there is room enough that most likely nothing waits; then the program for all plans settles it.
     """
     solver = _Levels(problem, kept, incumbent, budget)
     ahead = sorted(bounds, key=lambda level: bounds[level])
-    is_near = solver.cost <= _FAR * bounds[ahead[0]]
-    bound = solver.settle(Level(problem.wait_mib), _SHARE) if spacious and is_near else 0
     for level in ahead:
-        if max(bound, bounds[level]) < solver.cost:
+        if bounds[level] < solver.cost:
             solver.improve(level)
-    if spacious and not is_near:
-        bound = solver.bound(Level(problem.wait_mib), 1.0)
     for at, level in enumerate(ahead):
-        if max(bound, bounds[level]) < solver.cost:
+        if bounds[level] < solver.cost:
             bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at)))
-    return max(bound, min(bounds.values()))
+    return min(bounds.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +68,14 @@ class _Levels:
 
     def bound(self, level: Level, share: float) -> int:
         """Bound the cost of the plans of a level (0: there is no time left); an answer is taken if one is found."""
-        return self._bound_of(self._solve(level, share, Scope.ALL))
-
-    def settle(self, level: Level, share: float) -> int:
-        """The bound of a level, and a better answer.
-
-        Where the best counts need detours, without which larger plans are made, the best without are looked for, too.
-        """
         solved = self._solve(level, share, Scope.ALL)
-        if solved is not None and solved.has_detours and solved.cost is not None and solved.cost < self.cost:
-            self._solve(level, share, Scope.DIRECT)
-        return self._bound_of(solved)
+        if solved is None:
+            return 0
+        return self.cost if solved.infeasible else solved.lower_bound
 
     def improve(self, level: Level) -> None:
         """Look for a better answer in a level, of those that the planner can carry out."""
         self._solve(level, _SHARE, Scope.DIRECT)
-
-    def _bound_of(self, solved: Solved | None) -> int:
-        if solved is None:
-            return 0
-        return self.cost if solved.infeasible else solved.lower_bound
 
     def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
         """None: there is not the time for such a program."""

@@ -105,7 +105,7 @@ def place(
             on_better(_as_placed(reached, first_bound, fewest))
 
     incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, budget, better)
-    spacious = _repair(problem, incumbent, previous)
+    _repair(problem, incumbent, previous)
     if incumbent.cost != bound:
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
@@ -113,7 +113,7 @@ def place(
     if incumbent.cost > bound:
         bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
     if incumbent.cost > bound:
-        bound = max(bound, _widen(problem, kept, incumbent, budget, search, spacious))
+        bound = max(bound, _widen(problem, kept, incumbent, budget, search))
     if incumbent.cost > bound:
         bound = max(bound, settle(problem, incumbent, budget, shared_store))
     if incumbent.cost > bound:
@@ -121,14 +121,13 @@ def place(
     return _as_placed(incumbent.best(), bound, fewest)
 
 
-def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> bool:
-    """Only what must move moves; and the last answer. Whether there is room for that."""
+def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> None:
+    """Only what must move moves; and the last answer."""
     counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
     if counts is not None:
         incumbent.offer(with_names(problem, counts))
     if previous is not None:
         _offer_again(problem, incumbent, previous)
-    return counts is not None
 
 
 def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str]) -> None:
@@ -140,9 +139,7 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
             incumbent.offer(named)
 
 
-def _widen(
-    problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search, spacious: bool
-) -> int:
+def _widen(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search) -> int:
     """Let every VM move: all nodes at once where that is small enough, then part by part; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     bound = bound_of(problem, kept)
@@ -152,7 +149,7 @@ def _widen(
         bounds = {level: max(bound, whole[level]) for level in bounds}
     bound = min(bounds.values())
     if is_small and incumbent.best().plan.cost > bound and not budget.exhausted:
-        bound = max(bound, search_levels(problem, kept, incumbent, budget, spacious, bounds))
+        bound = max(bound, search_levels(problem, kept, incumbent, budget, bounds))
     if len(problem.places) > NODES:
         Neighbourhoods(problem, kept, incumbent, budget, search.seed).improve(bound)
     return bound

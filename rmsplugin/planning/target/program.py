@@ -51,7 +51,6 @@ class Solved:
     infeasible: bool  # proven: nothing meets the constraints
     seconds: float
     units: float  # the same, deterministic
-    has_detours: bool = False  # the counts cost so little only with detours
 
     @property
     def is_optimal(self) -> bool:
@@ -264,5 +263,4 @@ class Program:
         counts = Counts.empty(len(everything)) if part is None else part.counts.copy()
         terms.read(found.values, counts, everything if part is None else part.nodes)
         cost = problem.fixed_cost + found.objective * terms.unit
-        has_detours = any(round(found.values[each]) for each in self._detours)
-        return Solved(counts, cost, bound, False, found.seconds, found.units, has_detours)
+        return Solved(counts, cost, bound, False, found.seconds, found.units)
