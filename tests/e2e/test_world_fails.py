@@ -137,14 +137,18 @@ def test_a_libvirtd_killed_at_the_very_end_of_a_migration_leaves_one_copy_that_r
     cluster.wait_action(job, "migrate")
     [[to]] = ledger(cluster, "select destination from vms where job_id = ?", job)
 
-    def is_paused(node: str) -> bool:
-        return cluster.run("virsh", "domstate", "--reason", vm, host=node).out.strip() == "paused (migrating)"
+    def is_prepared() -> bool:
+        return cluster.run("virsh", "domstate", "--reason", vm, host=to).out.strip() == "paused (migrating)"
 
-    cluster.wait("its destination to be prepared", lambda: is_paused(to), 60)
+    def is_sent() -> bool:
+        said = cluster.run("virsh", "qemu-monitor-command", vm, "--hmp", "info migrate", host=source).out
+        return "Migration status: completed" in said
+
+    cluster.wait("its destination to be prepared", is_prepared, 60)
     # QEMU goes on; the libvirtd of the source waits for that of the destination to finish, and is killed then.
     assert cluster.manage("kill", to, "libvirtd", "--signal", "STOP").code == 0
     try:
-        cluster.wait("its source to have sent all", lambda: is_paused(source), 120, every_s=0.05)
+        cluster.wait("its source to have sent all", is_sent, 120, every_s=0.05)
         cluster.kill(source, "libvirtd")
         assert sorted(cluster.qemus(job)) == sorted([source, to])
         cluster.start(source, "libvirtd")

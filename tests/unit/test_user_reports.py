@@ -230,7 +230,7 @@ def test_a_process_that_fails_costs_its_report(
 
 def is_there(pid: int) -> bool:
     try:
-        return "bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_text()
+        return b"bad_reporters" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):  # this one has ended, or another one on the machine
         return False
 
