@@ -120,9 +120,14 @@ _neighbours = _Search._neighbours
 PARTS: Mapping[str, Sequence[Off]] = {
     "repair": [Off(placement, "_repair", _nothing)],
     "exact search": [Off(placement, "settle", _zero)],
+    "nearby": [Off(Neighbourhoods, "improve_small", _nothing)],
     "columns": [Off(placement, "search_whole", _no_bounds)],
     "levels": [Off(placement, "search_levels", _bounds_as_they_are)],
     "neighbourhoods": [Off(Neighbourhoods, "improve", _nothing)],
+    "nearby and neighbourhoods": [
+        Off(Neighbourhoods, "improve_small", _nothing),
+        Off(Neighbourhoods, "improve", _nothing),
+    ],
     "caps": [Off(_Search, "caps", _nothing)],
     "unblocking first": [Off(_Search, "orders", _nothing)],
     "early bypasses": [Off(_Search, "early_bypasses", _nothing)],
@@ -171,8 +176,9 @@ FACTORS = (0.5, 2)
 
 #: By name: those that steer; what things take and what is too large for an algorithm is measured elsewhere.
 CONSTANTS: Mapping[str, Constant] = {
-    "share of columns": Constant(placement, "_COLUMNS_SHARE", "columns"),
+    "share of small clusters' columns": Constant(placement, "_SMALL_SHARE", "columns"),
     "pairs of one program": Constant(placement, "_MOST_PAIRS", "columns"),
+    "nearby's share": Constant(placement, "_NEARBY_SHARE", "nearby"),
     "exact share": Constant(placement, "_EXACT_SHARE", "exact search"),
     "awake share": Constant(settle, "_AWAKE_SHARE", "awake first"),
     "order's share": Constant(incumbent, "_ORDER_SHARE", "unblocking first"),

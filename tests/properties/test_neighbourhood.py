@@ -40,9 +40,12 @@ def confined(instance: Instance) -> Instance:
 
 
 @pytest.mark.parametrize("first_nodes", [1, 16])
+@pytest.mark.parametrize("is_small", [True, False])
 @given(instances(least_nodes=3), st.booleans())
 @settings(max_examples=25)
-def test_the_answer_holds_and_is_no_dearer_than_before(first_nodes: int, instance: Instance, confine: bool) -> None:
+def test_the_answer_holds_and_is_no_dearer_than_before(
+    is_small: bool, first_nodes: int, instance: Instance, confine: bool
+) -> None:
     source, states, sample = confined(instance) if confine else instance
     start = place_sample(source, states, sample)
     assert not isinstance(start, Unreachable)
@@ -53,7 +56,7 @@ def test_the_answer_holds_and_is_no_dearer_than_before(first_nodes: int, instanc
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbourhood, "NODES", first_nodes)
         search = Neighbourhoods(problem, kept, incumbent, Budget(Search(deterministic_limit=0.5)))
-        search.improve(bound_of(problem, kept))
+        (search.improve_small if is_small else search.improve)(bound_of(problem, kept))
     best = incumbent.best()
     verify.placement(source, states, hosts(best.target))
     verify.plan(source, best.target, best.plan)

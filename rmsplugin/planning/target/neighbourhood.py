@@ -59,6 +59,16 @@ class Neighbourhoods:
         self._pause = 0.0  # what the last plan took of the limits
         self._read()
 
+    def improve_small(self, bound_mib: int) -> None:
+        """Improve the incumbent as long as one part has all nodes that act, and none was too large.
+
+        Args:
+            bound_mib: nothing costs less.
+        """
+        self._size = max(NODES, len(self._acting))
+        while self._goes_on(bound_mib) and self._breadth == 1 and len(self._acting) <= self._size:
+            self._step()
+
     def improve(self, bound_mib: int) -> None:
         """Improve the incumbent until the budget is used up, or nothing costs less; the bound is ``bound_mib``."""
         while self._goes_on(bound_mib):

@@ -42,8 +42,11 @@ _MOST_PAIRS = 5_000
 #: What repair and its plans take for a VM, in steps: about 50 microseconds.
 _STEPS_A_VM = 10_000
 
-#: Of what is left of the limits, what columns may use.
-_COLUMNS_SHARE = 0.6
+#: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
+_SMALL_SHARE = 0.6
+
+#: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
+_NEARBY_SHARE = 0.3
 
 #: Of what is left of the limits, what the exact search of a small problem may use before others; then what they leave.
 _EXACT_SHARE = 0.3
@@ -143,9 +146,11 @@ def _widen(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget:
     """Let every VM move: all nodes at once where that is small enough, then part by part; a bound."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     bound = bound_of(problem, kept)
+    if not is_small:
+        Neighbourhoods(problem, kept, incumbent, budget.part(_NEARBY_SHARE)).improve_small(bound)
     bounds = dict.fromkeys(levels(problem), bound)
     if incumbent.most_nodes is None:
-        whole = search_whole(problem, incumbent, budget.part(_COLUMNS_SHARE), search)
+        whole = search_whole(problem, incumbent, budget.part(_SMALL_SHARE if is_small else 1.0), search)
         bounds = {level: max(bound, whole[level]) for level in bounds}
     bound = min(bounds.values())
     if is_small and incumbent.best().plan.cost > bound and not budget.exhausted:
