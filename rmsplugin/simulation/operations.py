@@ -195,10 +195,11 @@ class Operations:
             self._leave(vjob)
         if operation.kind is K.RESUME:
             vjob.images = {}
-        if vjob.observed is not None and operation.kind is K.START:
-            vjob.observed.anew()
-        if vjob.observed is not None and operation.kind is K.RESUME:
-            vjob.observed.went_on(range(len(vjob.names)))
+        if vjob.observed is not None:
+            if operation.kind is K.START:
+                vjob.observed.anew()
+            elif operation.kind is K.RESUME:
+                vjob.observed.went_on(range(len(vjob.names)))
 
     def _leave(self, vjob: SimulatedVJob) -> None:
         self._hosts.release(vjob.hosts.values(), vjob.requested.memory_mib)
