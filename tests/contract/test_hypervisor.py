@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -288,7 +289,8 @@ class LibvirtWorld:
     @contextlib.contextmanager
     def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
         """Send memory more slowly than the VM writes it; yields a time in which all could be sent once, not more."""
-        self.hypervisor._migrate_converge, self.hypervisor._migrate_emulated = converge, "live"
+        migrations = self.hypervisor._migrations
+        migrations.manner = replace(migrations.manner, converge=converge, emulated="live")
         assert self.on(node, "virsh", "migrate-setspeed", vm, "16").returncode == 0
         assert self.on(node, "virsh", "migrate-setspeed", "--postcopy", vm, "2").returncode == 0
         yield 12.0
@@ -781,7 +783,8 @@ def test_an_emulated_vm_that_writes_arrives_for_it_stands_still_meanwhile(world:
     vm = writer("vjob9009-0")
     boot_up(world, A, vm)
     with world.writing(A, vm.name, "abort") as enough_s:
-        world.hypervisor._migrate_emulated = "paused"
+        migrations = world.hypervisor._migrations
+        migrations.manner = replace(migrations.manner, emulated="paused")
         world.hypervisor.migrate(vm.name, A, B, timeout_s=10 * enough_s)
     assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
 
@@ -997,15 +1000,17 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
 def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert isinstance(world, LibvirtWorld)
     boot(world)
     seen: list[tuple[VMPower | None, VMPower | None]] = []
-    unpause = world.hypervisor.unpause
+    vms = world.hypervisor._vms
+    unpause = vms.unpause
 
-    def look_first(node: str, name: str, *, timeout_s: float) -> None:
+    def look_first(node: str, name: str, timeout_s: float) -> None:
         seen.append((power(world, A), power(world, B)))
-        unpause(node, name, timeout_s=timeout_s)
+        unpause(node, name, timeout_s)
 
-    monkeypatch.setattr(world.hypervisor, "unpause", look_first)
+    monkeypatch.setattr(vms, "unpause", look_first)
     world.hypervisor.migrate(VM, A, B, timeout_s=60)
     assert seen == [(None, VMPower.PAUSED)]
     assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)

@@ -1,0 +1,131 @@
+"""A migration by libvirt: how the memory is sent, and on which side the VM runs whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+import libvirt
+
+from rmsplugin.adapters.hypervisor.base import Converge, Progress, VMPower
+from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
+from rmsplugin.adapters.hypervisor.libvirt_values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
+from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
+from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting
+from rmsplugin.errors import NotFoundError, OperationFailedError, RmspluginError
+
+#: A migration goes over to post-copy when it begins to send for the third time what was written meanwhile; or when so
+#: much of its time is over.
+_POSTCOPY_ITERATION = 4
+_POSTCOPY_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How VMs are migrated: see the parameters of ``LibvirtHypervisor``."""
+
+    uri_template: str
+    tls: bool
+    converge: Converge
+    emulated: Literal["paused", "live"]
+
+
+class Migrations:
+    """Migrates VMs from node to node."""
+
+    def __init__(self, nodes: LibvirtNodes, vms: LibvirtVMs, waiting: Waiting, manner: Manner) -> None:
+        """Take the ways to the nodes and to their VMs."""
+        self._nodes, self._vms, self._waiting, self.manner = nodes, vms, waiting, manner
+
+    def migrate(
+        self, name: str, source: str, destination: str, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See ``base.Hypervisor.migrate``."""
+        before = self._before(name, source, destination)
+        if before is None:
+            return
+        flags = self._flags(source, name)
+        uri = self.manner.uri_template.format(node=destination)
+        # Left to itself, libvirt asks the destination for its host name, which others need not be able to resolve.
+        parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
+        call = self._nodes.link(source).start(
+            f"migrating {name} to {destination}",
+            lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
+        )
+        may_split = flags & libvirt.VIR_MIGRATE_POSTCOPY
+        go_over = self._go_over(source, name, timeout_s) if may_split else None
+        try:
+            self._waiting.watch(call, source, name, timeout_s, progress, go_over)
+        except RmspluginError as error:
+            self._require_whole(source, name, error)
+            # A VM that is paused here may be about to run there (I1).
+            if self._is_gone(destination, name):
+                self._waiting.keep_running(source, name, before)
+            raise
+        if flags & HELD and before is VMPower.RUNNING:
+            self._vms.unpause(destination, name, self._nodes.call_timeout_s)
+        if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
+            raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
+
+    def _before(self, name: str, source: str, destination: str) -> VMPower | None:
+        """How the VM is at its source; None: it has arrived already."""
+        # Asked first, also because a destination that does not answer is found out cheaply.
+        there, before = self._nodes.find(destination, name), self._nodes.find(source, name)
+        if before is None and there is None:
+            raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
+        if before is None and there is VMPower.INCOMING:
+            raise OperationFailedError(f"{name} on {destination} has not arrived yet")
+        if before is not None and VMPower.POSTCOPY_FAILED in (there, before):
+            raise OperationFailedError(f"{name} cannot go on from {source} to {destination}: {HALF}")
+        return before
+
+    def _flags(self, node: str, name: str) -> int:
+        """VIR_MIGRATE_*."""
+        way = HELD
+        if self._runs_on(node, name):
+            way = libvirt.VIR_MIGRATE_LIVE | MIGRATE_FLAGS[self.manner.converge]
+        if self.manner.tls:
+            way |= libvirt.VIR_MIGRATE_TLS
+        flags: int = way | libvirt.VIR_MIGRATE_PEER2PEER | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+        return flags
+
+    def _runs_on(self, node: str, name: str) -> bool:
+        """Whether a VM runs while it is migrated: docs/decisions/0036 says which do not."""
+        if self.manner.emulated == "live":
+            return True
+        what = f"asking whether {name} is emulated"
+        return not is_emulated(self._nodes.query(node, what, lambda conn: conn.lookupByName(name).XMLDesc(0)))
+
+    def _go_over(self, node: str, name: str, timeout_s: float) -> Callable[[JobProgress], None]:
+        """Post-copy, once, when a migration does not come to its end; from then on nothing can abort it."""
+        switch_at = time.monotonic() + timeout_s * _POSTCOPY_SHARE
+        is_over = False
+
+        def go_over(seen: JobProgress) -> None:
+            nonlocal is_over
+            if is_over or (seen.iteration < _POSTCOPY_ITERATION and time.monotonic() < switch_at):
+                return
+            what = f"sending {name} away"
+            self._nodes.query(node, what, lambda conn: conn.lookupByName(name).migrateStartPostCopy(0))
+            is_over = True
+
+        return go_over
+
+    def _require_whole(self, node: str, name: str, error: RmspluginError) -> None:
+        """After a failed migration: raise OperationFailedError if it had gone over to post-copy and broke off."""
+        try:
+            if self._nodes.find(node, name) is not VMPower.POSTCOPY_FAILED:
+                return
+        except RmspluginError:
+            return  # Nobody answers; the failure itself is told.
+        raise OperationFailedError(f"{name} is lost, or at least cannot run: {HALF} ({error})") from error
+
+    def _is_gone(self, node: str, name: str) -> bool:
+        """Whether the VM certainly does not exist on the node."""
+        try:
+            return self._nodes.find(node, name) is None
+        except RmspluginError:
+            return False

@@ -1,0 +1,114 @@
+"""How a long call is waited for: with progress, until its time is over; and what is left of it when it failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from rmsplugin.adapters.hypervisor.base import Progress, VMPower
+from rmsplugin.adapters.hypervisor.libvirt_link import Call
+from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
+from rmsplugin.adapters.hypervisor.libvirt_values import JobProgress, job_progress
+from rmsplugin.adapters.hypervisor.libvirt_vms import LibvirtVMs
+from rmsplugin.errors import RmspluginError, TimedOutError
+
+T = TypeVar("T")
+
+_POLL_S = 0.25
+
+#: How long an aborted save, checkpoint or migration may take to come to its end.
+_ABORT_GRACE_S = 20.0
+
+
+def wait(call: Call[T], timeout_s: float) -> T:
+    """Wait for a call that tells no progress and that nothing aborts.
+
+    Raises:
+        TimedOutError: it goes on.
+        RmspluginError: it failed.
+    """
+    if not call.wait(timeout_s):
+        raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s")
+    return call.result()
+
+
+class Waiting:
+    """Waits for what is done to a VM."""
+
+    def __init__(self, nodes: LibvirtNodes, vms: LibvirtVMs) -> None:
+        """Take the ways to the nodes and to their VMs."""
+        self._nodes, self._vms = nodes, vms
+
+    def watch(
+        self,
+        call: Call[T],
+        node: str,
+        name: str,
+        timeout_s: float,
+        progress: Progress | None,
+        on_progress: Callable[[JobProgress], None] | None = None,
+    ) -> T:
+        """Wait for a save or a migration, telling its progress; abort it when its time is over.
+
+        Args:
+            call: what is under way.
+            node: where libvirt does it.
+            name: of the VM.
+            timeout_s: from now on.
+            progress: is told how many bytes are done.
+            on_progress: is told all that libvirt tells.
+
+        Raises:
+            TimedOutError: it was aborted, or goes on.
+            RmspluginError: it failed.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not call.wait(min(_POLL_S, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return self._abort(call, node, name, timeout_s)
+            if progress is None and on_progress is None:
+                continue
+            try:
+                seen = self._nodes.query(node, f"asking how far {name} is", lambda conn: job_progress(conn, name))
+                if on_progress:
+                    on_progress(seen)
+            except RmspluginError:
+                continue  # It has just ended, or nobody answers: the call itself will tell.
+            if progress and seen.total_bytes:
+                progress(seen.done_bytes, seen.total_bytes)
+        return call.result()
+
+    def _abort(self, call: Call[T], node: str, name: str, timeout_s: float) -> T:
+        deadline = time.monotonic() + _ABORT_GRACE_S
+        self._vms.abort_job(node, name)
+        while not call.wait(_POLL_S):
+            if time.monotonic() >= deadline:
+                raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s, nor when it was aborted")
+            self._vms.abort_job(node, name)  # once more: it may not have begun when it was aborted first
+        if call.failed:
+            raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s and was aborted")
+        return call.result()  # It was done before the abort reached it.
+
+    def keep_running(self, node: str, name: str, before: VMPower) -> None:
+        """After a failure: let a VM that ran before run on. libvirt does that itself, nearly always."""
+        try:
+            now = self._nodes.find(node, name)
+            if before is VMPower.RUNNING and now is VMPower.PAUSED:
+                self._vms.unpause(node, name, self._nodes.call_timeout_s)
+        except RmspluginError:
+            return  # The failure itself is what the caller has to know; the engine looks at the VM in any case.
+
+    def leave_none(self, call: Call[T], node: str, name: str) -> None:
+        """After a failed start: end what it has made, or, when it was given up and still goes on, will make."""
+        deadline = time.monotonic() + _ABORT_GRACE_S
+        try:
+            while True:
+                ended = call.wait(0)
+                if self._nodes.find(node, name) is not None:
+                    self._vms.stop(node, name, self._nodes.call_timeout_s)
+                if ended or time.monotonic() > deadline:
+                    return
+                call.wait(_POLL_S)
+        except RmspluginError:
+            return  # Nobody answers. The engine looks for the VM in any case.
