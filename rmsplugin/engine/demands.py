@@ -1,11 +1,13 @@
-"""Demands: what running VMs demand of CPUs, from the counters that each cycle has read; kept over restarts.
+"""Demands: what running VMs demand of CPUs and memory, from what each cycle has read; kept over restarts.
 
-The rule is ``rmsplugin.decision.cpu_demand``. Here is what counts as a sample of which run of a VM:
+The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is what counts as a sample of which run:
 
 - a run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it;
 - a VM that is booted demands what it requested, one that is resumed what it demanded when it was suspended, until its
   samples say otherwise: it goes on where it was saved (docs/decisions/0035);
 - counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
+- a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
+  of that;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
 - nor does one that is seen on two nodes, of which nobody knows where it computes.
 
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
 from rmsplugin.decision.cpu_demand import CpuDemand, CpuSample
+from rmsplugin.decision.memory_demand import MemoryDemand, MemorySample
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.samples import Sample
 from rmsplugin.model.vjob import VJobState
@@ -38,9 +41,19 @@ class _Run:
     """A run of a VM, and what is known of its demand."""
 
     began: tuple[str, float]  # which VM, and since when its vjob has been running
-    demand: CpuDemand
-    recorded: int | None  # its demand in the ledger, in hundredths of a CPU; None: what was requested
+    cpu: CpuDemand
+    memory: MemoryDemand
+    recorded: tuple[int | None, int | None]  # both in the ledger, hundredths of a CPU and MiB; None: what was requested
     node: str = ""  # of the last sample
+
+    @property
+    def demands(self) -> tuple[int, int]:
+        """Hundredths of a CPU, and MiB."""
+        return self.cpu.centi_cpus, self.memory.mib
+
+    def anew(self) -> _Run:
+        """The same after a time in which nothing could be seen."""
+        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew())
 
 
 class Demands:
@@ -65,8 +78,8 @@ class Demands:
             before = run = self._run(vjob, vm)
             if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
                 run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
-            if run.demand.centi_cpus != before.demand.centi_cpus:
-                run = replace(run, recorded=run.demand.centi_cpus)
+            if run.demands != before.demands:
+                run = replace(run, recorded=run.demands)
                 changes.append((vjob, vm, _sample(run, seen, vm.name)))
             runs[vm.name] = run
         if changes:
@@ -79,18 +92,21 @@ class Demands:
         A VM that is neither running nor being suspended has none.
         """
         run = self._runs.get(vm_name)
-        return None if run is None or run.recorded is None else run.demand.cpus
+        return None if run is None or run.recorded[0] is None else run.cpu.cpus
 
     def _run(self, vjob: VJobRow, vm: VMRow) -> _Run:
         """The run that the VM is in, as far as it is known."""
         began = (vm.uuid, vjob.state_since)
         run = self._runs.get(vm.name)
-        if run is not None and (run.began, run.recorded) == (began, vm.centi_cpus):
+        recorded = (vm.centi_cpus, vm.memory_demand_mib)
+        if run is not None and (run.began, run.recorded) == (began, recorded):
             return run
-        demand = CpuDemand.requested(vjob.geometry.cpus)
+        cpu, memory = CpuDemand.requested(vjob.geometry.cpus), MemoryDemand.requested(vjob.geometry.memory_mib)
         if vm.centi_cpus is not None:
-            demand = replace(demand, centi_cpus=min(vm.centi_cpus, demand.centi_cpus))
-        return _Run(began, demand, vm.centi_cpus)
+            cpu = replace(cpu, centi_cpus=min(vm.centi_cpus, cpu.centi_cpus))
+        if vm.memory_demand_mib is not None:
+            memory = replace(memory, mib=min(vm.memory_demand_mib, memory.mib))
+        return _Run(began, cpu, memory, recorded)
 
     def _after(self, run: _Run, seen: Observation, name: str, nodes: set[str]) -> _Run:
         """The run after what was seen of the VM on these nodes."""
@@ -99,15 +115,14 @@ class Demands:
         (node,) = nodes
         statistics = seen.statistics.get(node, {}).get(name)
         if seen.vms[node][name].power is not VMPower.RUNNING:
-            return replace(run, demand=run.demand.anew())  # the time in which it stood still counts for nothing
-        if statistics is None or statistics.cpu_time_ns is None:
+            return run.anew()  # the time in which it stood still counts for nothing
+        if statistics is None:
             return run
-        demand = run.demand if node == run.node else run.demand.anew()
-        sample = CpuSample(seen.sampled[node], statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0)
-        if demand.last is not None and 0 <= sample.time_s - demand.last.time_s < _LEAST_APART_S:
-            return run
+        if node != run.node:
+            run = replace(run.anew(), node=node)
         window_s = self._context.settings.decision.demand_window_s
-        return replace(run, node=node, demand=demand.after(sample, window_s))
+        cpu = _cpu_after(run.cpu, seen.sampled[node], statistics, window_s)
+        return replace(run, cpu=cpu, memory=_memory_after(run.memory, seen.sampled[node], statistics, window_s))
 
 
 def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
@@ -119,6 +134,23 @@ def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
     return found
 
 
+def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, window_s: float) -> CpuDemand:
+    """The demand of CPUs after what was read at a time."""
+    if statistics.cpu_time_ns is None:
+        return demand
+    if demand.last is not None and 0 <= time_s - demand.last.time_s < _LEAST_APART_S:
+        return demand
+    return demand.after(CpuSample(time_s, statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0), window_s)
+
+
+def _memory_after(demand: MemoryDemand, time_s: float, statistics: VMStatistics, window_s: float) -> MemoryDemand:
+    """The demand of memory after what was read at a time."""
+    if statistics.memory_current_kib is None or statistics.memory_usable_kib is None:
+        return demand
+    working_set_kib = max(0, statistics.memory_current_kib - statistics.memory_usable_kib)
+    return demand.after(MemorySample(time_s, -(-working_set_kib // 1024)), window_s)
+
+
 def _sample(run: _Run, seen: Observation, name: str) -> Sample:
     statistics: VMStatistics = seen.statistics[run.node][name]
-    return Sample(name, seen.sampled[run.node], run.demand.centi_cpus, statistics.memory_rss_kib)
+    return Sample(name, seen.sampled[run.node], run.cpu.centi_cpus, statistics.memory_rss_kib, run.memory.mib)

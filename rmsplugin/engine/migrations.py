@@ -178,3 +178,10 @@ def m008_checkpoints(db: Database) -> None:
 def m009_samples_to_the_second(db: Database) -> None:
     """Samples are kept to the second. Those by the minute in which they were seen get its end: none is too early."""
     db.execute("update samples set time = time + 59")
+
+
+@migrations()
+def m010_memory_demands(db: Database) -> None:
+    """How much of their memory running VMs need, as their guests say."""
+    db.execute("alter table vms add column memory_demand_mib integer")
+    db.execute("alter table samples add column memory_demand_mib integer")

@@ -58,6 +58,7 @@ class VMRow:
     host_key: str = field(default="", repr=False)  # private, OpenSSH form
     host_key_public: str = ""
     centi_cpus: int | None = None  # its demand by observation, hundredths of a CPU; None: what was requested
+    memory_demand_mib: int | None = None  # likewise
 
 
 @dataclass(frozen=True, slots=True)

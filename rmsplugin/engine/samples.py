@@ -24,12 +24,19 @@ class Sample:
         time: when it was seen, seconds since the epoch; in the ledger rounded up, so that none is older than its run.
         centi_cpus: its demand, in hundredths of a CPU.
         memory_rss_kib: memory of the host that its hypervisor process held; None where the hypervisor cannot tell.
+        memory_demand_mib: what it demanded of its memory; None in samples of a release that did not look.
     """
 
     vm: str
     time: float
     centi_cpus: int
     memory_rss_kib: int | None
+    memory_demand_mib: int | None = None
+
+    @property
+    def demands(self) -> tuple[int, int | None]:
+        """Its demand: hundredths of a CPU, and MiB."""
+        return self.centi_cpus, self.memory_demand_mib
 
 
 class Samples(Chapter):
@@ -44,14 +51,16 @@ class Samples(Chapter):
         with self._write() as db:
             for vjob, vm, sample in changes:
                 changed = db.execute(
-                    "update vms set centi_cpus = ? where name = ? and uuid = ? and exists (select 1 from vjobs where "
+                    "update vms set centi_cpus = ?, memory_demand_mib = ? "
+                    "where name = ? and uuid = ? and exists (select 1 from vjobs where "
                     "vjobs.job_id = vms.job_id and vjobs.state = ? and vjobs.state_since = ?)",
-                    [sample.centi_cpus, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
+                    [*sample.demands, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
                 ).rowcount
                 if changed:
                     db.execute(
-                        "insert or replace into samples (vm, time, centi_cpus, memory_rss_kib) values (?,?,?,?)",
-                        [vm.name, math.ceil(sample.time), sample.centi_cpus, sample.memory_rss_kib],
+                        "insert or replace into samples (vm, time, memory_rss_kib, centi_cpus, memory_demand_mib) "
+                        "values (?,?,?,?,?)",
+                        [vm.name, math.ceil(sample.time), sample.memory_rss_kib, *sample.demands],
                     )
 
     def of(self, vm: str) -> list[Sample]:

@@ -290,7 +290,7 @@ class Decision(Section):
         3600.0, description="mixed: no context switch is taken to be worth it for longer than this"
     )
     demand_window_s: Seconds = Field(
-        60.0, description="the CPU demand of a VM falls when nothing more was seen for so long"
+        60.0, description="the demand of a VM falls when nothing more was seen for so long"
     )
 
 

@@ -395,6 +395,19 @@ def test_host_info_and_statistics(world: World) -> None:
     assert found.memory_rss_kib
 
 
+def test_a_guest_says_how_much_of_its_memory_it_could_do_without(world: World) -> None:
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_working_set(VM, MEMORY_MIB // 2)
+    boot_up(world)
+
+    def usable_kib() -> int | None:
+        return world.hypervisor.statistics(A)[VM].memory_usable_kib
+
+    eventually(lambda: usable_kib() is not None)  # QEMU asks now and then
+    usable = usable_kib()
+    assert usable is not None and 0 < usable < MEMORY_MIB * 1024
+
+
 def busy_s(world: World, node: str = A) -> float:
     """How long the VM has wanted a CPU since its hypervisor process began."""
     found = world.hypervisor.statistics(node)[VM]

@@ -433,7 +433,7 @@ def test_figures_are_kept_to_the_second_and_pruned(world: World, demands: Demand
     kept = ledger.samples.of(vm)
     held_kib = 256 * 1024
     seen = [(90, 0), (102, 50), (120, 100), (138, 150)]
-    assert kept == [Sample(vm, begin + after_s, centi_cpus, held_kib) for after_s, centi_cpus in seen]
+    assert kept == [Sample(vm, begin + after_s, centi_cpus, held_kib, 256) for after_s, centi_cpus in seen]
     ledger.prune(kept[0].time + 1)
     assert ledger.samples.of(vm) == kept[1:]
 
@@ -454,3 +454,64 @@ def test_others_may_ask_while_a_cycle_looks(world: World, demands: Demands) -> N
     stop.set()
     thread.join()
     assert missing == []
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory_recorded(world: World, vm: str) -> int | None:
+    (row,) = [row for row in world.context.ledger.vms() if row.name == vm]
+    return row.memory_demand_mib
+
+
+def test_a_vm_that_needs_less_memory_than_was_requested_is_seen_to(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world, memory_mib=800)
+    look(world, demands, 3)
+    assert memory_recorded(world, vm) == 800
+    world.hypervisor.set_working_set(vm, 300)
+    look(world, demands, 3)
+    assert memory_recorded(world, vm) == 336
+    world.hypervisor.set_working_set(vm, 700)
+    look(world, demands)
+    assert memory_recorded(world, vm) == 784, "a rise counts at once"
+    assert [sample.memory_demand_mib for sample in world.context.ledger.samples.of(vm)][-2:] == [336, 784]
+
+
+def test_a_guest_that_says_nothing_of_its_memory_demands_what_was_requested(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world, memory_mib=800)
+    world.hypervisor.set_working_set(vm, 300)
+    for _ in range(4):
+        world.pass_time(STEP_S)
+        seen = observe(world.context)
+        silent = {
+            node: {name: replace(each, memory_usable_kib=None) for name, each in vms.items()}
+            for node, vms in seen.statistics.items()
+        }
+        demands.look(replace(seen, statistics=silent))
+    assert recorded(world, vm) == 0, "its CPUs are seen"
+    assert memory_recorded(world, vm) == 800
+
+
+def test_a_resumed_vm_needs_the_memory_that_it_did_when_it_was_suspended(world: World, demands: Demands) -> None:
+    job, (vm,) = running(world, memory_mib=800)
+    world.hypervisor.set_working_set(vm, 300)
+    look(world, demands, 3)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    assert memory_recorded(world, vm) == 336
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    look(world, demands)
+    assert memory_recorded(world, vm) == 336
+
+
+def test_a_restarted_engine_goes_on_with_the_last_demand_of_memory(world: World, demands: Demands) -> None:
+    _, (vm,) = running(world, memory_mib=800)
+    world.hypervisor.set_working_set(vm, 300)
+    look(world, demands, 3)
+    world.hypervisor.set_working_set(vm, 100)
+    anew = Demands(world.context)
+    look(world, anew)
+    assert memory_recorded(world, vm) == 336
+    look(world, anew, 2)
+    assert memory_recorded(world, vm) == 112

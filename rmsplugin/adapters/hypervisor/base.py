@@ -86,6 +86,7 @@ class VMStatistics:
     vcpu_delay_ns: int | None
     memory_rss_kib: int | None
     memory_current_kib: int | None
+    memory_usable_kib: int | None = None  # what the guest could do without at once, as it says itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,4 +110,5 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
         vcpu_delay_ns=sum(delays) if delays else None,
         memory_rss_kib=values.get("balloon.rss"),
         memory_current_kib=values.get("balloon.current"),
+        memory_usable_kib=values.get("balloon.usable"),
     )

@@ -137,6 +137,10 @@ class SimulatedHypervisor:
         """
         self.machines.set_demand(vm, cpus)
 
+    def set_working_set(self, vm: str, memory_mib: int) -> None:
+        """Let the VM, which may not exist yet, need so much of its memory from now on; before that it needs all."""
+        self.machines.set_working_set(vm, memory_mib)
+
     def set_writing(self, vm: str, writing: bool) -> None:
         """Let the VM write its memory faster than a migration can send it, or not any more."""
         with self._lock:
@@ -178,7 +182,10 @@ class SimulatedHypervisor:
             result = {}
             for name, guest in sorted(self.machines.vms[node].items()):
                 memory_kib = guest.spec.memory_mib * 1024
-                result[name] = VMStatistics(int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), memory_kib, memory_kib)
+                used_kib = self.machines.used_mib(guest.spec) * 1024
+                result[name] = VMStatistics(
+                    int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), memory_kib, memory_kib, memory_kib - used_kib
+                )
             return result
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:

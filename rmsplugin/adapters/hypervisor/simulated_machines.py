@@ -47,6 +47,7 @@ class SimulatedMachines:
         self._clock = clock
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
+        self._working_sets: dict[str, int] = {}  # MiB, by VM
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -104,6 +105,15 @@ class SimulatedMachines:
             for node in self.where(vm):
                 self.count(node)
             self._demands[vm] = cpus
+
+    def set_working_set(self, vm: str, memory_mib: int) -> None:
+        """See ``SimulatedHypervisor.set_working_set``."""
+        with self.lock:
+            self._working_sets[vm] = memory_mib
+
+    def used_mib(self, spec: VMSpec) -> int:
+        """What a VM needs of its memory."""
+        return min(spec.memory_mib, self._working_sets.get(spec.name, spec.memory_mib))
 
     def count(self, node: str) -> None:
         """Bring the counters of the node up to date: to be called before anything that changes who runs there."""

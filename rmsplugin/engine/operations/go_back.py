@@ -77,6 +77,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
                 image_bytes=vm.size_bytes,
                 image_blake2b=vm.blake2b,
                 centi_cpus=None,  # what it demanded then nobody kept
+                memory_demand_mib=None,
             )
         ledger.checkpoints.went_back(checkpoint.id, vjob.ran_s)
         ledger.transition(

@@ -1,0 +1,95 @@
+"""Memory demand: how much memory a running VM needs, from what its guest says. Pure: samples in, demand out.
+
+A VM needs its working set: its memory less what its guest could do without at once (Linux: ``MemAvailable``), such as
+pages of files that can be read again. What the guest's kernel keeps for itself belongs to it. Unlike CPUs, memory that
+is missing cannot be waited for, so demand is careful the other way round:
+
+- a VM of which nothing is known demands all that was requested for it;
+- a rise counts at once, and with it a margin for what comes before the next sample;
+- a fall counts after a window in which nothing more was seen, and goes down to the most that was;
+- demand is a whole number of steps, so that small changes are none; it is at most the size of the VM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+#: So much more than its working set a VM is taken to need.
+MARGIN = 0.1
+
+#: A VM needs at least so much, in MiB: its kernel, and some room to begin with.
+FLOOR_MIB = 64
+
+#: Demands are multiples of it, in MiB.
+STEP_MIB = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """What a guest said once.
+
+    Attributes:
+        time_s: when, by a clock that never goes back (seconds; only differences count).
+        working_set_mib: the memory that it has, less what it could do without.
+    """
+
+    time_s: float
+    working_set_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDemand:
+    """What a VM demands by the samples so far, and what of them the next one needs.
+
+    Make one with ``MemoryDemand.requested`` when the VM boots, and replace it by ``after`` for each sample.
+
+    Attributes:
+        size_mib: what was requested for the VM: it never demands more.
+        mib: its demand.
+        recent: the samples that the window reaches, and the last one before.
+    """
+
+    size_mib: int
+    mib: int
+    recent: tuple[MemorySample, ...] = ()
+
+    @classmethod
+    def requested(cls, size_mib: int) -> MemoryDemand:
+        """The demand of a VM of which nothing is known yet: its size.
+
+        Raises:
+            ValueError: it has none.
+        """
+        if size_mib < 1:
+            raise ValueError(f"a VM has at least 1 MiB, not {size_mib}")
+        return cls(size_mib, size_mib)
+
+    def anew(self) -> MemoryDemand:
+        """The same demand after a time in which nothing was seen: a fall needs a whole window from then on."""
+        return replace(self, recent=())
+
+    def after(self, sample: MemorySample, window_s: float) -> MemoryDemand:
+        """The demand after one more sample; one that is no later than the last one says nothing new.
+
+        Args:
+            sample: what the guest said.
+            window_s: so long nothing more has to be seen before demand falls.
+        """
+        if self.recent and sample.time_s <= self.recent[-1].time_s:
+            return self
+        reached = sample.time_s - window_s
+        # The last one before the window, too: what was so at its begin is known then.
+        recent = (*(each for each, then in pairwise((*self.recent, sample)) if then.time_s > reached), sample)
+        seen = replace(self, recent=recent)
+        needed = self._needed(sample)
+        if needed > self.mib:
+            return replace(seen, mib=needed)
+        if recent[0].time_s <= reached and len(recent) > 1:
+            return replace(seen, mib=max(self._needed(each) for each in recent))
+        return seen
+
+    def _needed(self, sample: MemorySample) -> int:
+        """The working set with its margin, in whole steps, in MiB."""
+        wanted = max(FLOOR_MIB, sample.working_set_mib * (1 + MARGIN))
+        return min(self.size_mib, STEP_MIB * -int(-wanted // STEP_MIB))
