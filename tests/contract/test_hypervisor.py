@@ -45,6 +45,11 @@ VM = "vjob9001-0"
 MACHINE = "pc-q35-7.2"
 MEMORY_MIB = 96
 INSIDE = os.environ.get(in_head.VARIABLE)
+#: A guest that takes 80 MiB of memory, and soon frees them; its drivers are those of a usual one.
+FREES = (
+    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    f'cat {"/bin/busybox " * 40} >/x; sleep 5; rm /x; while :; do sleep 9; done"'
+)
 #: A guest that writes some 10 MiB of its memory, over and over.
 WRITES = f'rdinit=/bin/sh -- -c "while :; do cat {"/bin/busybox " * 5} >/x; done"'
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
@@ -868,6 +873,22 @@ def test_unreachable_hypervisor(world: World, fault: str) -> None:
 # What only libvirt can get wrong.
 
 only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs in test_on_libvirt")
+
+
+@only_libvirt
+def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
+    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", FREES)
+    vm = spec("vjob9010-0", memory_mib=256, image=image)
+    boot(world, A, vm)
+    taken = 0
+
+    def held_mib() -> int:
+        nonlocal taken
+        held = (world.hypervisor.statistics(A)[vm.name].memory_rss_kib or 0) // 1024
+        taken = max(taken, held)
+        return held
+
+    eventually(lambda: held_mib() < taken - 50, timeout_s=90)
 
 
 @only_libvirt

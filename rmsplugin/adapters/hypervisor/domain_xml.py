@@ -198,7 +198,8 @@ def _add_devices(domain: etree._Element, spec: VMSpec) -> None:
     _add(serial, "target", type="isa-serial", port="0")
     console = _add(devices, "console", type="pty")
     _add(console, "target", type="serial", port="0")
-    balloon = _add(devices, "memballoon", model="virtio")
+    # What the guest frees, the host has again.
+    balloon = _add(devices, "memballoon", model="virtio", freePageReporting="on")
     _add(balloon, "stats", period=str(_BALLOON_PERIOD_S))
     rng = _add(devices, "rng", model="virtio")
     _add(rng, "backend", "/dev/urandom", model="random")
