@@ -397,7 +397,7 @@ def test_host_info_and_statistics(world: World) -> None:
     found = world.hypervisor.statistics(A)[VM]
     assert found.vcpu_delay_ns is not None
     assert found.memory_current_kib == MEMORY_MIB * 1024
-    assert found.memory_rss_kib
+    eventually(lambda: world.hypervisor.statistics(A)[VM].memory_rss_kib)  # not each time
 
 
 def test_a_guest_says_how_much_of_its_memory_it_could_do_without(world: World) -> None:
@@ -884,7 +884,8 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
 
     def held_mib() -> int:
         nonlocal taken
-        held = (world.hypervisor.statistics(A)[vm.name].memory_rss_kib or 0) // 1024
+        held_kib = world.hypervisor.statistics(A)[vm.name].memory_rss_kib
+        held = taken if held_kib is None else held_kib // 1024
         taken = max(taken, held)
         return held
 

@@ -108,7 +108,7 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
     return VMStatistics(
         cpu_time_ns=values.get("cpu.time"),
         vcpu_delay_ns=sum(delays) if delays else None,
-        memory_rss_kib=values.get("balloon.rss"),
+        memory_rss_kib=values.get("balloon.rss") or None,  # libvirt says 0 where it could not read it just then
         memory_current_kib=values.get("balloon.current"),
         memory_usable_kib=values.get("balloon.usable"),
     )
