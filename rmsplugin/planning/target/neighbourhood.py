@@ -26,9 +26,6 @@ from rmsplugin.planning.target.solver import is_too_large
 #: Nodes of the smallest parts.
 NODES = 16
 
-#: Once a part was too large, nodes are drawn from so many times as many, at random: others in each part.
-_BREADTH = 4
-
 #: The program of a part has so many variables at most, which takes HiGHS a second.
 _MOST_VARIABLES = 4_000
 
@@ -105,7 +102,7 @@ class Neighbourhoods:
                 self._is_over = len(part.nodes) == len(self._problem.places)
                 self._size *= 2
         else:
-            self._size, self._breadth = max(2, self._size // 2), _BREADTH
+            self._size, self._breadth = max(2, self._size // 2), 2 * self._breadth
 
     def _draw(self) -> Part:
         """All nodes that act, or half a part of them; and partners."""
