@@ -179,8 +179,6 @@ CONSTANTS: Mapping[str, Constant] = {
     "order's share": Constant(incumbent, "_ORDER_SHARE", "unblocking first"),
     "passes": Constant(improve, "_PASSES", "unblocking first"),
     "first nodes": Constant(neighbourhood, "NODES", "neighbourhoods"),
-    "variables of a part": Constant(neighbourhood, "_MOST_VARIABLES", "neighbourhoods"),
-    "share of a part": Constant(neighbourhood, "_SHARE", "neighbourhoods"),
     "nearly solved": Constant(whole, "_NEARLY", "columns"),
     "share of the linear program": Constant(whole, "_SHARE", "columns"),
     "share of answers": Constant(whole, "_ANSWERS_SHARE", "columns"),
