@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from rmsplugin.planning.order import ends, exact, improve, remaining, small
+from rmsplugin.planning.order import ends, improve, remaining, small
 from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.improve import _Search
 from rmsplugin.planning.order.pools import ASLEEP
@@ -25,13 +25,10 @@ from rmsplugin.planning.target import (
     neighbourhood,
     partners,
     placement,
-    settle,
     whole,
 )
 from rmsplugin.planning.target import level as target_level
-from rmsplugin.planning.target import levels as target_levels
 from rmsplugin.planning.target.counts import Counts
-from rmsplugin.planning.target.free import switch_to_any
 from rmsplugin.planning.target.level import Level, levels
 from rmsplugin.planning.target.levels import _Levels
 from rmsplugin.planning.target.master import Master
@@ -135,7 +132,6 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "exact order": [Off(placement, "reorder", _nothing)],
     # within the search for targets
     "knapsacks wait": [Off(placement, "keep_all", _kept_without_waiting)],
-    "awake first": [Off(settle, "_AWAKE_SHARE", 0.0), Off(settle, "switch_to_any", switch_to_any)],
     "partners": [Off(Partners, "of", _others_as_they_come)],
     "partners that lose least": [Off(Partners, "_by_loss", _none_of_them)],
     "partners with room": [Off(partners, "_roomy", _none_of_them)],
@@ -180,14 +176,9 @@ CONSTANTS: Mapping[str, Constant] = {
     "pairs of one program": Constant(placement, "_MOST_PAIRS", "columns"),
     "nearby's share": Constant(placement, "_NEARBY_SHARE", "nearby"),
     "exact share": Constant(placement, "_EXACT_SHARE", "exact search"),
-    "awake share": Constant(settle, "_AWAKE_SHARE", "awake first"),
     "order's share": Constant(incumbent, "_ORDER_SHARE", "unblocking first"),
     "passes": Constant(improve, "_PASSES", "unblocking first"),
     "first nodes": Constant(neighbourhood, "NODES", "neighbourhoods"),
-    "breadth": Constant(neighbourhood, "_BREADTH", "neighbourhoods"),
-    "variables of a part": Constant(neighbourhood, "_MOST_VARIABLES", "neighbourhoods"),
-    "share of a part": Constant(neighbourhood, "_SHARE", "neighbourhoods"),
-    "share of a level": Constant(target_levels, "_SHARE", "levels"),
     "nearly solved": Constant(whole, "_NEARLY", "columns"),
     "share of the linear program": Constant(whole, "_SHARE", "columns"),
     "share of answers": Constant(whole, "_ANSWERS_SHARE", "columns"),
@@ -195,13 +186,9 @@ CONSTANTS: Mapping[str, Constant] = {
     "columns of a group": Constant(master, "_PER_GROUP", "columns"),
     "groups": Constant(generation, "_GROUPS", "columns"),
     "share of a choice": Constant(generation, "_CHOICE_SHARE", "columns"),
-    "prices of before": Constant(generation, "_LAST", "columns"),
     "levels": Constant(target_level, "_MOST_LEVELS", "columns"),
     "left over": Constant(master, "_LEFT_OVER", "columns"),
-    "rise": Constant(exact, "_RISE", "waiting"),
-    "ends": Constant(ends, "_MOST_ENDS", "bound of ends"),
-    "ways to ends": Constant(ends, "_MOST_TRIED", "bound of ends"),
-    "staying": Constant(remaining, "_MOST_STAYING", "who must leave"),
+    "ways to ends": Constant(ends, "_MOST_WAYS", "bound of ends"),
 }
 
 

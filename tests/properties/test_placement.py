@@ -21,6 +21,7 @@ from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target import arrivals, neighbourhood, placement
+from rmsplugin.planning.target.arrivals import Amounts
 from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import Counts, counts_of, with_names
 from rmsplugin.planning.target.generation import Generation
@@ -172,7 +173,8 @@ def test_columns_bound_each_level_below_its_program_and_all_plans(
     configuration = instance[0]
     plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
     problem, kept, _, _ = start(instance)
-    prices, bounds = [], []
+    bounds: list[int] = []
+    prices: Amounts | None = None
     # Prices of another program, whose rows are others, are as good a start as any.
     for is_relaxed, level in [(False, Level(problem.wait_mib)), *((True, each) for each in levels(problem))]:
         with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.families import CHANGES, RR6929_SIZES, changed, running
+from bench.families import CHANGES, MANY_SIZES, RR6929_SIZES, changed, running
 from bench.perturbed import measured
 
 from rmsplugin.decision.parameters import Parameters
@@ -15,7 +15,7 @@ from rmsplugin.instance import read
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.plan import Unreachable
-from rmsplugin.planning.target.placement import place
+from rmsplugin.planning.target.placement import Placed, place
 
 #: Seen on a cluster of 100 nodes: 27 VMs were suspended for 5 % more CPUs of one VM, or 184 migrated.
 THRASH = Path(__file__).parents[2].parent / "shared/data/plans/thrash-exact-14.json"
@@ -54,3 +54,13 @@ def test_five_percent_more_of_one_vm_suspend_nobody(policy: str) -> None:
     found = place(configuration, decision.states, decision.placement, search=SEARCH)
     assert not isinstance(found, Unreachable)
     assert found.plan.cost <= 13_824  # MiB: six actions that were found by hand
+
+
+def test_parts_that_are_too_large_for_a_short_limit_leave_it_to_smaller_ones() -> None:
+    """They were charged as if they had been built: of one unit 0.03 s were used, and the plan cost 896 MiB."""
+    configuration = changed(running(100, 98, 0, MANY_SIZES), "more CPUs", 0)
+    decision = decide("mixed", configuration, Parameters(search=Search(deterministic_limit=1.0)))
+    assert isinstance(decision, Decision)
+    found = place(configuration, decision.states, decision.placement, search=Search(deterministic_limit=1.0))
+    assert isinstance(found, Placed)
+    assert found.plan.cost <= 768

@@ -16,7 +16,10 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.order.remaining import Remaining
+from rmsplugin.planning.order.switch import UNIT, Kind, Switch
 from rmsplugin.planning.target.placement import Placed, place
+from rmsplugin.planning.target.settle import suspended
 
 RUNS, SLEEPS, ENDS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED
 SEARCH = Search(deterministic_limit=5)
@@ -116,3 +119,26 @@ def test_the_exact_search_of_a_crowded_cluster_leaves_others_their_part_of_the_l
     found = place(source, decided.states, decided.placement, search=Search(deterministic_limit=1.0))
     assert isinstance(found, Placed)
     assert found.plan.cost <= 4_352, "28,928 when nothing was left for anybody else"
+
+
+def test_a_plan_that_suspends_no_more_is_found_though_a_cheaper_one_suspends_more() -> None:
+    """The greedy order costs 13,824 MiB and suspends one VM; the cheapest plan of all costs 10,752 and suspends two."""
+    vjobs = [
+        vjob("a", (0.5, 512), (0, 2048), (1, 512), preemptible=False),
+        vjob("b", (1, 1024)),
+        vjob("c", (1, 1024), (0, 2048)),
+    ]
+    source = cluster([(2, 4096), (2, 4096)], vjobs, [1, 0, 1, 1, 1, 0])
+    sample = {"a-0": "n0", "a-1": "n0", "a-2": "n0", "b-0": "n1", "c-0": "n1", "c-1": "n1"}
+    placed = place(source, dict.fromkeys("abc", RUNS), sample, search=SEARCH)
+    assert isinstance(placed, Placed)
+    assert (placed.plan.cost, placed.lower_bound) == (12_800, 10_752)
+    assert suspended(source, placed.plan) == (1, 0)
+
+
+def test_of_a_dozen_that_stay_on_a_node_it_is_known_how_many_must_leave() -> None:
+    """Twelve VMs of 100 MiB and 0.1 CPUs stay on a node that has 1.0 CPUs for them: two migrate, at 100 MiB each."""
+    kind = Kind(memory_mib=100, centi_cpus=10, ends=frozenset({0, 1}), nodes=(0, 1), gang=0, preemptible=True)
+    guests = [(0, 0, VM(f"v{i}", Resources(0.1, 100))) for i in range(12)]
+    switch = Switch(["n0", "n1"], [2048, 2048], [0, 0], [], [kind], guests, [(100, 2048), (100, 2048)])
+    assert Remaining(switch).start() == 2 * (100 * UNIT + 1)

@@ -6,6 +6,7 @@ and the cheapest of those says more. It takes some 100 microseconds, hence only 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,17 +14,15 @@ import numpy as np
 from rmsplugin.planning.order.remaining import leavers_of, wait_for
 from rmsplugin.planning.order.switch import State, Switch
 
-#: With more ends there is room, so that ``Remaining`` is good enough.
-_MOST_ENDS = 20_000
+#: A guard against what never ends: so many ways to place guests are tried, whether they lead to an end or to none.
+#: Where there are more ends there is room, so that ``Remaining`` is good enough.
+_MOST_WAYS = 20_000
 
-#: With more ways to try there may be as many dead ends before the next end as there are atoms in the universe.
-_MOST_TRIED = 50_000
+#: How many of them are tried in the time of one candidate.
+_WAYS_A_CANDIDATE = 4
 
 #: What a bound costs, in candidates of the search: so many, and one for each so many ends.
 _CANDIDATES, _ENDS_A_CANDIDATE = 20, 20
-
-#: How many ways are tried in the time of one candidate.
-_TRIED_A_CANDIDATE = 4
 
 #: In place of ``NEVER`` where it is summed up in 64 bits.
 _FAR = 1 << 56
@@ -41,17 +40,10 @@ class Ends:
         """Find all viable ends."""
         self._switch = switch
         self._guests = np.arange(len(switch.kind_of))
-        found: list[tuple[int, ...]] = []
-        tried = 0
-        for end in _viable(switch):
-            tried += 1
-            if end is not None:
-                found.append(end)
-            if len(found) > _MOST_ENDS or tried > _MOST_TRIED:
-                found.clear()
-                break
+        ways = list(itertools.islice(_viable(switch), _MOST_WAYS + 1))
+        found = [end for end in ways if end is not None] if len(ways) <= _MOST_WAYS else []
         self._ends = np.array(found, dtype=np.int64).reshape(len(found), len(switch.kind_of))
-        self.built = tried // _TRIED_A_CANDIDATE
+        self.built = len(ways) // _WAYS_A_CANDIDATE
         self.work = _CANDIDATES + len(found) // _ENDS_A_CANDIDATE
 
     def of(self, state: State, elapsed: int) -> int:

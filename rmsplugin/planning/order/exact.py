@@ -18,9 +18,6 @@ from rmsplugin.planning.order.remaining import Remaining
 from rmsplugin.planning.order.successors import Following, following
 from rmsplugin.planning.order.switch import NEVER, Hop, State, Switch
 
-#: A threshold rises by this share at least, so that few of them are needed: 4 % looks at three times as much.
-_RISE = 0.4
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -67,7 +64,7 @@ def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
         if search.interrupted:
             return Found(None, max(proven, search.bound))
         proven = search.left_out
-        threshold = max(proven, int(threshold * (1 + _RISE)))
+        threshold = (proven + limit) // 2
     return Found(None, limit)
 
 

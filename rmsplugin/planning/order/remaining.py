@@ -15,9 +15,6 @@ from collections.abc import Sequence
 
 from rmsplugin.planning.order.switch import NEVER, UNIT, State, Switch
 
-#: Beyond so many guests that may stay on a node, it is only known that one of them has to leave.
-_MOST_STAYING = 10
-
 #: Memory that may leave a node, and what the pool costs at least in which it leaves.
 Leaver = tuple[int, int]
 
@@ -91,27 +88,25 @@ class Remaining:
         return total + sum(_gang(members, elapsed) for members in gangs.values())
 
     def _must_leave(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]] | None:
-        """How many guests, and what memory of them, have to leave a node: all pairs of which none is above another."""
+        """How many guests may have to leave a node, and what memory of them at least; None: nobody has to."""
         key = (node, staying, coming)
         if key not in self._leave:
             self._leave[key] = self._pairs(node, staying, coming)
         return self._leave[key] or None
 
     def _pairs(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]]:
-        switch = self._switch
-        if not switch.is_too_much(node, staying + coming):
+        too_many_c, too_many_m = self._switch.excess(node, staying + coming)
+        if too_many_c <= 0 and too_many_m <= 0:
             return []
-        memory = [switch.kinds[kind].memory_mib for kind in staying]
-        if len(staying) > _MOST_STAYING:
-            return [(1, min(memory))]
-        pairs = {
-            (size, sum(memory[each] for each in gone))
-            for size in range(1, len(staying) + 1)
-            for gone in itertools.combinations(range(len(staying)), size)
-            if not switch.is_too_much(node, [k for each, k in enumerate(staying) if each not in gone] + list(coming))
-        }
-        best = [a for a in pairs if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in pairs)]
-        return best or [(len(staying) + 1, sum(memory))]
+        sums = {(0, 0, 0)}  # of all that may leave together: how many, their CPUs and memory
+        for kind in staying:
+            of = self._switch.kinds[kind]
+            sums |= {(count + 1, cpus + of.centi_cpus, memory + of.memory_mib) for count, cpus, memory in sums}
+        least: dict[int, int] = {}
+        for count, cpus, memory in sums:
+            if cpus >= too_many_c and memory >= too_many_m:
+                least[count] = min(memory, least.get(count, memory))
+        return list(least.items()) or [max((count + 1, memory) for count, _, memory in sums)]
 
 
 def leavers_of(switch: Switch, state: State, first: int = 0) -> list[list[Leaver]]:

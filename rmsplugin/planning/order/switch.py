@@ -171,7 +171,7 @@ class Switch:
         if self.most_nodes is not None and len(set(state.positions)) > self.most_nodes:
             return False
         return self.capacity is None or not any(
-            self.is_too_much(node, kinds) for node, kinds in self._by_node(state.positions).items()
+            max(self.excess(node, kinds)) > 0 for node, kinds in self._by_node(state.positions).items()
         )
 
     def _by_node(self, positions: Sequence[int]) -> dict[int, list[int]]:
@@ -181,12 +181,12 @@ class Switch:
                 on[position].append(kind)
         return on
 
-    def is_too_much(self, node: int, kinds: Sequence[int]) -> bool:
-        """Whether a node cannot hold all of these in the end; only where the target is free."""
+    def excess(self, node: int, kinds: Sequence[int]) -> tuple[int, int]:
+        """What these demand beyond what guests may have of a node in the end; only where the target is free."""
         centi_cpus, memory_mib = (self.capacity or [])[node]
         return (
-            sum(self.kinds[kind].centi_cpus for kind in kinds) > centi_cpus
-            or sum(self.kinds[kind].memory_mib for kind in kinds) > memory_mib
+            sum(self.kinds[kind].centi_cpus for kind in kinds) - centi_cpus,
+            sum(self.kinds[kind].memory_mib for kind in kinds) - memory_mib,
         )
 
     # -- answers -------------------------------------------------------------------------------------------------

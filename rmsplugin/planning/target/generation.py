@@ -9,7 +9,7 @@ the nodes of those columns are chosen one by one, in whole numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -37,9 +37,6 @@ _CHOICE_SHARE = 0.8
 #: How far from a whole number the linear program's solution may be that is one.
 _NEARLY = 1e-6
 
-#: Of so many prices of a similar program, the last of which are the best, columns are taken to begin with.
-_LAST = 6
-
 #: Simple steps for an entry of a table while it is priced.
 _STEPS_AN_ENTRY = 2
 
@@ -47,20 +44,20 @@ _STEPS_AN_ENTRY = 2
 class Generation:
     """The search for the best columns of all kinds of nodes."""
 
-    def __init__(self, columns: Columns, budget: Budget, prices: Sequence[Amounts] = ()) -> None:
+    def __init__(self, columns: Columns, budget: Budget, prices: Amounts | None = None) -> None:
         """No columns yet.
 
         Args:
             columns: where they come from.
             budget: what may be used of the limits.
-            prices: those of a similar program, the best ones last, are a good start.
+            prices: those of a similar program are a good start.
         """
         self._columns, self._budget = columns, budget
         kinds = np.arange(len(columns.times))
         self._group_of: Ints = kinds % min(_GROUPS, max(1, len(kinds)))
         self._master = Master(columns, self._group_of)
         self._solved: Solved | None = None
-        self.prices = list(prices) or [np.zeros_like(columns.needs)]  # the best ones last
+        self.prices: Amounts = np.zeros_like(columns.needs) if prices is None else prices  # the best so far
         self.bound_mib = 0  # proven, of all answers within the columns' rules; beside what is fixed
 
     def relax(self, enough: float = math.inf, nearly: float = 0.0) -> None:
@@ -68,16 +65,13 @@ class Generation:
 
         A bound of ``enough`` ends it as well.
         """
-        for prices in self.prices[-_LAST:-1]:
-            self._price(prices)
-        prices, is_new, best = self.prices[-1], True, -math.inf
+        prices, is_new, best = self.prices, True, -math.inf
         while is_new:
             # Halfway between where the bound was best and where the master is: the master's own prices swing.
-            for tried in ((self.prices[-1] + prices) / 2, prices):
+            for tried in ((self.prices + prices) / 2, prices):
                 bound, is_new = self._price(tried)
                 if bound > best:
-                    best = bound
-                    self.prices.append(tried)
+                    best, self.prices = bound, tried
                 if is_new:
                     break
             least = math.inf if self._solved is None else self._solved.cost

@@ -8,17 +8,14 @@ cheapest to compute, and where there is room enough it is reached.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rmsplugin.planning.target.replacement import Place, Replacement, VMClass
 
-#: Beyond so many different sums a search on one node is given up, for the sum of the demands and a greedy choice.
+#: A guard against what never ends: beyond so many different sums on one node images wait for nothing, which leaves a
+#: bound, only a weaker one; beyond so many even then the bound is what is demanded too much, and the choice greedy.
 _MOST_SUMS = 2_000
-
-#: Beyond so many ways to choose VMs of a node, images wait for nothing: still a bound, only a weaker one.
-_MOST_CHOICES = 5_000
 
 
 @dataclass(slots=True)
@@ -63,9 +60,9 @@ def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
         residents = {k: len(names) for k, names in sorted(place.residents.items())}
         return Kept(residents, {key: len(names) for key, names in place.images.items()})
     items = _items(place, classes)
-    if wait_mib and math.prod(item.count + 1 for item in items) > _MOST_CHOICES:
-        wait_mib = 0
     found = _exact(place, items, wait_mib)
+    if found is None and wait_mib:
+        found = _exact(place, items, 0)
     if found is None:
         return _share(place, items, _greedy(place, items), max(0, total_m - place.capacity_m))
     return _share(place, items, *found)

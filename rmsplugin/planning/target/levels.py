@@ -19,10 +19,6 @@ from rmsplugin.planning.target.program import Program, Solved, variables
 from rmsplugin.planning.target.replacement import Replacement
 from rmsplugin.planning.target.solver import is_too_large
 
-#: Of what is left of the limits, what a program may use that others come after. With 0.7 bounds are weaker, and answers
-#: are the same.
-_SHARE = 0.4
-
 
 def search_levels(
     problem: Replacement,
@@ -34,7 +30,7 @@ def search_levels(
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
 
     Levels that can hold nothing better are left out; of the others the most promising comes first: once for answers
-    that the planner can carry out, and once for the bound.
+    that the planner can carry out, and once for the bound; each may use as much of what is left as those after it.
 
     Args:
         problem: what is asked.
@@ -45,9 +41,9 @@ def search_levels(
     """
     solver = _Levels(problem, kept, incumbent, budget)
     ahead = sorted(bounds, key=lambda level: bounds[level])
-    for level in ahead:
+    for at, level in enumerate(ahead):
         if bounds[level] < solver.cost:
-            solver.improve(level)
+            solver.improve(level, 1 / (2 * len(ahead) - at))
     for at, level in enumerate(ahead):
         if bounds[level] < solver.cost:
             bounds[level] = max(bounds[level], solver.bound(level, 1 / (len(ahead) - at)))
@@ -73,9 +69,9 @@ class _Levels:
             return 0
         return self.cost if solved.infeasible else solved.lower_bound
 
-    def improve(self, level: Level) -> None:
+    def improve(self, level: Level, share: float) -> None:
         """Look for a better answer in a level, of those that the planner can carry out."""
-        self._solve(level, _SHARE, Scope.DIRECT)
+        self._solve(level, share, Scope.DIRECT)
 
     def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
         """None: there is not the time for such a program."""

@@ -2,9 +2,10 @@
 
 Large neighbourhood search. A part has nodes that act, which is that VMs leave, arrive or resume there, the dearest
 first; and partners. The integer program of the whole cluster solves it. Once all nodes that act were in a part in vain,
-parts get twice as large; when they get too large, they begin small again, with nodes from further behind. Where one
-part has all that acts, what the first pool costs is tried value by value: where a handful of VMs moves, one that waits
-for a small VM or for a large one is what plans differ in.
+parts get twice as large; when they get too large for what is left of the limits, half as large again, with nodes that
+are drawn at random from further and further behind. Where one part has all that acts, what the first pool costs is
+tried value by value: where a handful of VMs moves, one that waits for a small VM or for a large one is what plans
+differ in.
 """
 
 from __future__ import annotations
@@ -25,15 +26,6 @@ from rmsplugin.planning.target.solver import is_too_large
 
 #: Nodes of the smallest parts.
 NODES = 16
-
-#: Once a part was too large, nodes are drawn from so many times as many, at random: others in each part.
-_BREADTH = 4
-
-#: The program of a part has so many variables at most, which takes HiGHS a second.
-_MOST_VARIABLES = 4_000
-
-#: What one program may use of what is left.
-_SHARE = 0.1
 
 
 class Neighbourhoods:
@@ -100,12 +92,13 @@ class Neighbourhoods:
         part, has_all = self._draw(), len(self._acting) <= self._size
         self._done.update(part.nodes)
         self._has_found, size = False, variables(self._problem, part)
-        if size <= _MOST_VARIABLES and (self._solve_all if has_all else self._solve_some)(part, size):
+        if (self._solve_all if has_all else self._solve_some)(part, size):
             if not self._has_found:
                 self._is_over = len(part.nodes) == len(self._problem.places)
                 self._size *= 2
         else:
-            self._size, self._breadth = max(2, self._size // 2), _BREADTH
+            self._is_over = self._size == 2  # the smallest part
+            self._size, self._breadth = max(2, self._size // 2), 2 * self._breadth
 
     def _draw(self) -> Part:
         """All nodes that act, or half a part of them; and partners."""
@@ -152,12 +145,14 @@ class Neighbourhoods:
     def _solve(self, part: Part, size: int, level: Level, most_mib: int, start: Counts | None) -> Solved | None:
         """None: there is not the time for it."""
         budget = self._budget
+        if is_too_large(size, budget):
+            return None
         budget.charge(MATHOPT_VARIABLE * size)
-        if budget.exhausted or is_too_large(size, budget):
+        if budget.exhausted:
             return None
         most_nodes = self._incumbent.most_nodes
         program = Program(self._problem, self._kept, level, most_nodes, most_mib, Scope.DIRECT, part)
-        solved = program.solve(budget.limits(budget.left * _SHARE), start)
+        solved = program.solve(budget.limits(budget.left), start)
         budget.charge_run(solved.units, solved.seconds)
         return solved
 

@@ -21,9 +21,6 @@ from rmsplugin.planning.target.replacement import Replacement
 #: What looking at one candidate costs, in steps: about 4 microseconds.
 _STEPS = 800
 
-#: Of what is left, what the search may use for plans that suspend nobody, or no more than the incumbent does.
-_AWAKE_SHARE = 0.5
-
 
 def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
     """Improve the incumbent of a small problem, and return a proven lower bound on the cost of every plan, in MiB.
@@ -47,8 +44,7 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
 
     most_suspended = suspended(source, incumbent.best().plan)
 
-    def search(limit: tuple[int, int] | None, share: float) -> Found:
-        part = budget.part(share)
+    def search(limit: tuple[int, int] | None, part: Budget) -> Found:
         limited = replace(switch, most_suspended=limit)
         found = cheapest(limited, worth(incumbent.best().plan), lambda looked_at: _is_left(part, looked_at))
         if found.pools is not None:
@@ -61,10 +57,8 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
                     incumbent.take(Reached(target, plan, frozenset(hosts.values())))
         return found
 
-    search((0, 0), _AWAKE_SHARE)
-    if most_suspended != (0, 0):
-        search(most_suspended, _AWAKE_SHARE)
-    return search(None, 1.0).bound // UNIT
+    search(most_suspended, budget.part(1 / 2))
+    return search(None, budget).bound // UNIT
 
 
 def reorder(incumbent: Incumbent, budget: Budget) -> None:

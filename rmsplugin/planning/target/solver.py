@@ -89,8 +89,8 @@ def solve(
 
 
 def is_too_large(variables: int, budget: Budget) -> bool:
-    """Whether the root of a program alone would take more than what is left of a deterministic limit."""
-    return budget.deterministic and _root(variables) > budget.left
+    """Whether the root of a program alone would take more than what is left."""
+    return _root(variables) > budget.left
 
 
 def _root(variables: int) -> float:

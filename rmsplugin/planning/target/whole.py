@@ -84,6 +84,6 @@ class _Whole:
 
     def _generation(self, level: Level, budget: Budget, is_relaxed: bool) -> Generation:
         """One that starts with the prices of the last."""
-        prices = () if self._last is None else self._last.prices
+        prices = None if self._last is None else self._last.prices
         self._last = Generation(Columns(self._problem, level, is_relaxed, budget), budget, prices)
         return self._last
