@@ -71,7 +71,7 @@ def _made(settings: Settings, request: dict[str, Any], progress: _Progress) -> R
             since=reader.begins() if since is None else min(since, until),
             until=until,
             made=round(now, 1),
-            with_hosts=request["hosts"],
+            with_lives=request["hosts"],
             **chosen,
         )
         return build(reader, question, _site(settings, until, progress), progress)

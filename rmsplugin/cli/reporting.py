@@ -146,15 +146,15 @@ def _report(arguments: argparse.Namespace) -> int:
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
     settings = _settings(arguments)
     path = _ledger(arguments, settings)
-    hosts = arguments.json or page is not None
+    lives = arguments.json or page is not None
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     with ExitStack() as stack:
         report: Report | OwnReport
         with bar() as show:
             if path is not None:
-                report = _read(arguments, settings, path, now, hosts, show)
+                report = _read(arguments, settings, path, now, show, lives=lives)
             else:
-                report = stack.enter_context(_asked(arguments, settings, hosts, show))
+                report = stack.enter_context(_asked(arguments, settings, show, lives=lives))
         if page is not None:
             _write_page(page, report)
         _print(arguments, report, table)
@@ -173,7 +173,7 @@ def _ledger(arguments: argparse.Namespace, settings: Settings | None) -> Path | 
 
 
 def _read(
-    arguments: argparse.Namespace, settings: Settings | None, path: Path, now: float, hosts: bool, show: Show
+    arguments: argparse.Namespace, settings: Settings | None, path: Path, now: float, show: Show, *, lives: bool
 ) -> Report:
     """The report of a ledger. Raises RmspluginError."""
     # No other command waits for what these import.
@@ -181,6 +181,7 @@ def _read(
     from rmsplugin.engine.history import reading
     from rmsplugin.report.build import Question, build
     from rmsplugin.report.ledger import LedgerReader
+    from rmsplugin.report.page.html import check_size
 
     with reading(path) as connection:
         reader = LedgerReader(connection, arguments.until)
@@ -193,13 +194,14 @@ def _read(
             accounts=arguments.account,
             partitions=arguments.partition,
             jobs=arguments.job,
-            with_hosts=hosts,
+            with_lives=lives,
         )
-        return build(reader, question, site(arguments, settings, show), show)
+        check = check_size if arguments.html else lambda _jobs: None
+        return build(reader, question, site(arguments, settings, show), show, check)
 
 
 def _asked(
-    arguments: argparse.Namespace, settings: Settings | None, hosts: bool, show: Show
+    arguments: argparse.Namespace, settings: Settings | None, show: Show, *, lives: bool
 ) -> AbstractContextManager[OwnReport]:
     """The report that the engine makes. Raises RmspluginError."""
     from rmsplugin.cli.report.own import own_report
@@ -209,7 +211,7 @@ def _asked(
         if getattr(arguments, option):
             where = f"in {settings.engine.state_dir}"
             raise ReportError(f"--{option.replace('_', '-')} is for who may read the ledger ({where}), or a copy of it")
-    return own_report(connect(settings), arguments, hosts=hosts, show=show)
+    return own_report(connect(settings), arguments, lives=lives, show=show)
 
 
 def _page_file(name: str) -> OutputFile:

@@ -11,13 +11,14 @@ from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.report import utilisation
 from rmsplugin.report.columns import Actions, Flags, Ints, Jobs
-from rmsplugin.report.document import Cost, Head, Job, Node, Point
+from rmsplugin.report.document import Cost, Head, Job, Node
 from rmsplugin.report.hosts import ARRIVALS, Hosts
 from rmsplugin.report.jobs import jobs_of
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.lives import lives_of
 from rmsplugin.report.notes import Circumstances, notes
 from rmsplugin.report.replay import replay
+from rmsplugin.report.samples import Samples, VMs
 from rmsplugin.report.sharing import slowed_s
 from rmsplugin.report.splice import Accounts, nothing, splice
 from rmsplugin.report.totals import Facts, totals
@@ -37,7 +38,7 @@ class Question:
     Attributes:
         since, until: the jobs are those that were there in that time.
         made: now.
-        with_hosts: whether the jobs' intervals say where their VMs ran.
+        with_lives: whether the jobs have their lives in intervals, with where their VMs ran.
     """
 
     since: float
@@ -47,7 +48,7 @@ class Question:
     accounts: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
-    with_hosts: bool = False
+    with_lives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,12 @@ class Site:
 class Report:
     """A report: its document but the jobs, and the jobs one by one."""
 
-    def __init__(self, head: Head, facts: Facts, chosen: Flags, actions: Actions) -> None:
+    def __init__(self, head: Head, facts: Facts, chosen: Flags, hosts: Hosts | None) -> None:
         self.head = head
         self._facts = facts
         self._rows = np.flatnonzero(chosen)
         self._rows = self._rows[np.argsort(facts.jobs.submit[self._rows], kind="stable")]
-        self._hosts = Hosts(actions, facts.lives, facts.jobs.vms)
+        self._hosts = hosts
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -90,8 +91,21 @@ class Report:
         return map(job_json, self.jobs())
 
 
-def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lambda _doing, _part: None) -> Report:
+def build(
+    reader: LedgerReader,
+    question: Question,
+    site: Site,
+    tell: Tell = lambda _doing, _part: None,
+    check: Callable[[int], None] = lambda _jobs: None,
+) -> Report:
     """Make a report.
+
+    Args:
+        reader: of the ledger.
+        question: what is asked for.
+        site: the cluster.
+        tell: called with what is being done.
+        check: called with how many jobs the report has, before most of the work; may raise ReportError.
 
     Raises:
         ReportError: the ledger, or accounting, has no such user, account, partition or job.
@@ -103,15 +117,24 @@ def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lam
     tell("reading the ledger", 0.0)
     begins = reader.begins()
     jobs = reader.jobs(question.since)
-    lives = lives_of(jobs, reader.operations(jobs), question.until)
-    where = question.with_hosts or bool(site.host_cpus)
-    actions = reader.actions(jobs, tuple(dict.fromkeys((*_COSTLY, *(ARRIVALS if where else ())))))
-    slowed = slowed_s(jobs, lives, actions, reader.samples(jobs.begins(question.until)), site.host_cpus)
     accounts, no_accounting = _accounts(jobs, site, question)
-    replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, site.overhead_mib, tell)
-    facts = Facts(jobs, lives, accounts, replays, _count(actions, "migrate", len(jobs)), slowed)
     told = reader.may_be_told(jobs)
-    chosen = _chosen(facts, question, no_accounting, told, reader.of_yours)
+    chosen = _chosen(jobs, accounts, question, no_accounting, told, reader.of_yours)
+    check(int(chosen.sum()))
+    tell("reading the ledger", 0.1)
+    lives = lives_of(jobs, reader.operations(jobs), question.until)
+    where = question.with_lives or bool(site.host_cpus)
+    actions = reader.actions(jobs, tuple(dict.fromkeys((*_COSTLY, *(ARRIVALS if where else ())))))
+    vms = VMs.of(jobs)
+    # What sharing cost is told of whole lives, what CPUs were used for of the time of the report.
+    seen_since = jobs.begins(question.until) if site.host_cpus else question.since
+    samples = Samples.of(jobs, vms, reader.samples(seen_since))
+    slowed = slowed_s(jobs, lives, vms, actions, samples, site.host_cpus)
+    migrations, costs = _count(actions, "migrate", len(jobs)), _costs(actions, chosen)
+    hosts = Hosts(actions, lives, jobs.vms) if question.with_lives else None
+    del actions  # the replays need the memory
+    replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, site.overhead_mib, tell)
+    facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
     everything = reader.owner is None
     about = Circumstances(
         since=question.since,
@@ -134,17 +157,12 @@ def build(reader: LedgerReader, question: Question, site: Site, tell: Tell = lam
         nodes=tuple(site.nodes),
         totals=totals(facts, chosen),
         utilisation_step_s=float(utilisation.step_s(question.since, question.until)),
-        utilisation=tuple(_points(reader, facts, site, question, told)),
+        utilisation=tuple(utilisation.points(facts, told, vms, samples, site.nodes, (question.since, question.until))),
         switches=tuple(reader.switches(question.since)) if everything else (),
-        costs=_costs(actions, chosen),
+        costs=costs,
         notes=tuple(notes(facts, about, told)),
     )
-    return Report(head, facts, chosen, actions)
-
-
-def _points(reader: LedgerReader, facts: Facts, site: Site, question: Question, told: Flags) -> Iterator[Point]:
-    span = (question.since, question.until)
-    return utilisation.points(facts, told, reader.samples(question.since), site.nodes, span)
+    return Report(head, facts, chosen, hosts)
 
 
 def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str]:
@@ -157,9 +175,10 @@ def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str
         return nothing(len(jobs)), str(error)
 
 
-def _chosen(facts: Facts, question: Question, no_accounting: str, told: Flags, of_yours: str) -> Flags:
+def _chosen(
+    jobs: Jobs, accounts: Accounts, question: Question, no_accounting: str, told: Flags, of_yours: str
+) -> Flags:
     """The jobs that were asked for, of those that may be told. Raises ReportError."""
-    jobs, accounts = facts.jobs, facts.accounts
     chosen = told.copy()
     if question.users:
         chosen &= np.isin(jobs.user, [code for code, word in enumerate(jobs.users.words) if word in question.users])

@@ -5,8 +5,9 @@ Arrays of one value share their order: those of jobs are sorted by job id, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,17 @@ class Words:
             code = self._codes[word] = len(self.words)
             self.words.append(word)
         return code
+
+    def codes(self, words: Sequence[str]) -> list[int]:
+        """The codes of many words."""
+        for word in dict.fromkeys(words):
+            self.code(word)
+        return list(map(self._codes.__getitem__, words))
+
+    def clear(self) -> None:
+        """Forget all words, and their codes."""
+        self.words.clear()
+        self._codes.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,29 +132,31 @@ class Actions:
     nodes: Words
 
 
-def arrays(rows: Iterable[tuple[Any, ...]], kinds: str) -> list[NDArray[Any]]:
+def arrays(rows: Iterable[tuple[Any, ...]], kinds: Sequence[str | Words]) -> list[NDArray[Any]]:
     """An array for each column of the rows, without holding all rows at once.
 
     Args:
-        rows: tuples of numbers.
-        kinds: the type of each column: f, i or c for Floats, Ints or Codes.
+        rows: tuples of numbers and words.
+        kinds: the type of each column: f, i or c for Floats, Ints or Codes; the Words whose codes a column of words
+            becomes.
     """
-    types = [{"f": np.float64, "i": np.int64, "c": np.int32}[kind] for kind in kinds]
-    parts: list[list[NDArray[Any]]] = [[] for _ in kinds]
-    batch: list[tuple[Any, ...]] = []
+    parts = [list(each) for each in zip(*pieces(rows, kinds), strict=True)] or [[] for _ in kinds]
+    return [np.concatenate(part) if part else np.empty(0, _type(kind)) for part, kind in zip(parts, kinds, strict=True)]
 
-    def flush() -> None:
-        for part, type_, column in zip(parts, types, zip(*batch, strict=True), strict=True):
-            part.append(np.array(column, dtype=type_))
-        batch.clear()
 
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            flush()
-    if batch:
-        flush()
-    return [np.concatenate(part) if part else np.empty(0, type_) for part, type_ in zip(parts, types, strict=True)]
+def pieces(rows: Iterable[tuple[Any, ...]], kinds: Sequence[str | Words]) -> Iterator[list[NDArray[Any]]]:
+    """The same columns in pieces of so many rows as are Python values at a time."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _BATCH)):
+        columns = zip(*batch, strict=True)
+        yield [
+            np.array(column if isinstance(kind, str) else kind.codes(column), dtype=_type(kind))
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+
+
+def _type(kind: str | Words) -> type:
+    return {"f": np.float64, "i": np.int64}.get(kind, np.int32) if isinstance(kind, str) else np.int32
 
 
 def time_key(number: Ints, seconds: Floats) -> Ints:
@@ -155,5 +169,5 @@ def last_of_each(row: Ints) -> Flags:
     return np.append(row[1:] != row[:-1], True)[: len(row)]
 
 
-#: So many rows are Python values at a time.
-_BATCH = 50_000
+#: So many rows are Python values at a time: few enough to stay in a processor's cache until they are columns.
+_BATCH = 2000

@@ -55,7 +55,7 @@ class Node:
 
 
 class Interval(NamedTuple):
-    """A part of a job's life; a job's intervals follow each other without gaps.
+    """A part of a job's life; a job's intervals follow each other without gaps. A report without lives has none.
 
     Attributes:
         state: waiting (for its first start, or anew after a loss; its start included), running, or sleeping: from the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from rmsplugin.report.lives import RUNNING, STATES, WAITING, Lives
 
 #: Kinds of actions that bring a VM to a node.
 ARRIVALS = ("run", "resume", "migrate")
+
+#: When a VM came, its number, and to which node.
+_Arrival = tuple[float, int, str]
+#: A part of a life: its state, begin and end.
+_Span = tuple[int, float, float]
 
 
 class Hosts:
@@ -28,29 +33,44 @@ class Hosts:
         self._lives = lives
         self._vms = vms
 
-    def intervals(self, row: int) -> Iterator[Interval]:
-        """The life of one job, until its end or that of the report's time."""
+    def intervals(self, rows: Ints) -> Iterator[tuple[Interval, ...]]:
+        """The lives of these jobs, each until its end or that of the report's time."""
         lives = self._lives
-        places, spans = (slice(each[row], each[row + 1]) for each in (self._first, lives.first))
-        times, vms, codes = (each[places].tolist() for each in (self._at, self._vm, self._node))
-        hosts = [""] * int(self._vms[row])
-        seen = 0
-        for state, begin, until in zip(
-            *(each[spans].tolist() for each in (lives.span_state, lives.begin, lives.until)), strict=True
-        ):
-            while state == RUNNING and seen < len(times) and times[seen] < until:
-                at, vm, node = times[seen], vms[seen], self._names[codes[seen]]
-                seen += 1
-                if at > begin and hosts[vm : vm + 1] not in ([node], []):
-                    yield Interval("running", round(begin, 1), round(at, 1), tuple(hosts))
-                    begin = at
-                if vm < len(hosts):
-                    hosts[vm] = node
-            yield Interval(
-                STATES[state],  # type: ignore[arg-type]  # spans have no other states
-                round(begin, 1),
-                round(until, 1),
-                tuple(hosts) if state == RUNNING else (),
-            )
+        places, ends = _places(lives.first, rows)
+        times = (np.round(each[places], 1).tolist() for each in (lives.begin, lives.until))
+        spans = list(zip(lives.span_state[places].tolist(), *times, strict=True))
+        places, last = _places(self._first, rows)
+        nodes = map(self._names.__getitem__, self._node[places].tolist())
+        arrivals = list(zip(np.round(self._at[places], 1).tolist(), self._vm[places].tolist(), nodes, strict=True))
+        begin = first = 0
+        for vms, end, over in zip(self._vms[rows].tolist(), ends, last, strict=True):
+            yield tuple(_life(spans[begin:end], arrivals[first:over], vms))
+            begin, first = end, over
+
+
+def _places(first: Ints, rows: Ints) -> tuple[Ints, list[int]]:
+    """Where the parts of each of these rows are, one row's after the other's; and after how many each row's end."""
+    begins, counts = first[rows], first[rows + 1] - first[rows]
+    ends = np.cumsum(counts)
+    return np.repeat(begins - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0), ends.tolist()
+
+
+def _life(spans: Sequence[_Span], arrivals: Sequence[_Arrival], vms: int) -> Iterator[Interval]:
+    """One life: an arrival at another node begins a new interval of a run."""
+    hosts = [""] * vms
+    seen = 0
+    for state, begin, until in spans:
+        if state != RUNNING:
+            yield Interval(STATES[state], begin, until)  # type: ignore[arg-type]  # spans have no other states
             if state == WAITING:
-                hosts = [""] * len(hosts)
+                hosts = [""] * vms
+            continue
+        while seen < len(arrivals) and arrivals[seen][0] < until:
+            at, vm, node = arrivals[seen]
+            seen += 1
+            if at > begin and hosts[vm : vm + 1] not in ([node], []):
+                yield Interval("running", begin, at, tuple(hosts))
+                begin = at
+            if vm < vms:
+                hosts[vm] = node
+        yield Interval("running", begin, until, tuple(hosts))

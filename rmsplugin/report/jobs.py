@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,19 @@ from rmsplugin.report.totals import Facts, slowdown
 _BATCH = 2000
 
 
-def jobs_of(facts: Facts, hosts: Hosts, rows: Ints) -> Iterator[Job]:
+def jobs_of(facts: Facts, hosts: Hosts | None, rows: Ints) -> Iterator[Job]:
     """The jobs in these rows, in their order.
 
     Args:
         facts: all that is known of the jobs.
-        hosts: where their VMs ran.
+        hosts: where their VMs ran; None: their lives are not told.
         rows: which.
     """
     for begin in range(0, len(rows), _BATCH):
         yield from _batch(facts, hosts, rows[begin : begin + _BATCH])
 
 
-def _batch(facts: Facts, hosts: Hosts, rows: Ints) -> Iterator[Job]:
+def _batch(facts: Facts, hosts: Hosts | None, rows: Ints) -> Iterator[Job]:
     jobs, lives, accounts = facts.jobs, facts.lives, facts.accounts
     ratio = np.where(lives.ended[rows], slowdown(lives.completion_s[rows], lives.run_s[rows]), np.nan)
     limits_s = accounts.limit_s[rows]
@@ -57,7 +58,7 @@ def _batch(facts: Facts, hosts: Hosts, rows: Ints) -> Iterator[Job]:
         facts.migrations[rows].tolist(),
         _numbers(np.where(np.isfinite(limits_s), limits_s, np.nan)),
         _accounted(facts, rows),
-        map(tuple, map(hosts.intervals, rows.tolist())),
+        repeat(()) if hosts is None else hosts.intervals(rows),
         _without(facts, rows),
     )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -24,30 +22,48 @@ from rmsplugin.report.columns import (
     Operations,
     Words,
     arrays,
+    pieces,
 )
 from rmsplugin.report.document import Switch
 from rmsplugin.simulation.measured import Went
+
+
+def _quoted(words: Iterable[str]) -> str:
+    """Words of ours as a list in SQL."""
+    return ", ".join(f"'{word}'" for word in words)
+
+
+def _codes(column: str, words: Iterable[str]) -> str:
+    """The place of a column's word among these, in SQL."""
+    return f"case {column} " + " ".join(f"when '{word}' then {code}" for code, word in enumerate(words)) + " end"
+
 
 _K = OperationKind
 #: What takes time on a cluster, and what makes what was done before void.
 _TIMED = (_K.START, _K.STOP, _K.SUSPEND, _K.RESUME, _K.MIGRATE, _K.RESTART)
 
-_JOBS = """
-    select job_id, display_id, user, partition, geometry, submitted, state, state_since, losses + returns from vjobs
-    where submitted < ? and (state != 'terminated' or state_since >= ?) order by job_id"""
-_OPERATIONS = (
-    "select job_id, kind, state, created, ended from operations where created >= ? and created < ? order by id"
-)
+#: Whatever SQLite can count or compare is a number before Python sees it: a year has millions of rows.
+_THERE = "submitted < ? and (state != 'terminated' or state_since >= ?)"
+_JOBS = f"""
+    select job_id, user, partition, geometry, submitted, state_since, state = 'terminated', state = 'stopping',
+        state in ('suspending', 'sleeping', 'resuming'), losses + returns > 0
+    from vjobs where {_THERE} order by job_id"""
+_NAMES = f"select job_id, display_id from vjobs where {_THERE} and display_id != cast(job_id as text)"
+_OPERATIONS = f"""
+    select job_id, {_codes("kind", KINDS)}, {_codes("state", OUTCOMES)}, created, ended from operations
+    where created >= ? and created < ? and kind in ({_quoted(KINDS)}) order by id"""
 _ACTIONS = """
-    select job_id, vm, actions.kind, destination, actions.created, actions.ended, bytes_done
+    select job_id, cast(substr(vm, instr(vm, '-') + 1) as integer), actions.kind, destination, actions.created,
+        actions.ended, bytes_done
     from actions join operations on operations.id = operation_id
     where actions.state = 'done' and actions.created >= ? and actions.created < ? and actions.kind in ({kinds})
     order by actions.id"""
 _DURATIONS = f"""
     select job_id, kind, created, ended, operations.state = 'failed' from operations join vjobs using (job_id)
     where operations.state != 'running' and created >= submitted and ended >= created and ended < ?
-        and kind in ({", ".join(f"'{kind}'" for kind in _TIMED)}) order by id"""
-_SAMPLES = "select vm, time, centi_cpus from samples where time >= ? and time < ? order by vm, time"
+        and kind in ({_quoted(_TIMED)}) order by id"""
+_SAMPLES = "select vm, time, centi_cpus from samples {way} where time >= ? and time < ? order by vm, time"
+_SAMPLED = "select (select min(time) from samples), (select max(time) from samples)"
 _SWITCHES = """
     select plans.id, time, plans.state, cost_mib, plans.ended, sum(kind = 'start'), sum(kind = 'suspend'),
         sum(kind = 'resume'), sum(kind = 'migrate')
@@ -73,32 +89,21 @@ class LedgerReader:
 
     def jobs(self, since: float) -> Jobs:
         """The jobs that were there then, or later."""
-        users, partitions = Words(), Words()
-        names: dict[int, str] = {}
-        numbers = arrays(self._job_rows(since, users, partitions, names), "iiiiccffcccc")
-        job_id, vms, cpus, memory_mib, user, partition, submit, state_since, *flags = numbers
+        users, partitions, geometries = Words(), Words(), Words()
+        span = [self._until, since]
+        numbers = arrays(self._connection.execute(_JOBS, span), ("i", users, partitions, geometries, *"ffcccc"))
+        job_id, user, partition, geometry, submit, state_since, *flags = numbers
+        shapes = np.array([_shape(word) for word in geometries.words], dtype=np.int64).reshape(-1, 3)
+        vms, cpus, memory_mib = shapes[geometry].T
         terminated, stopping, sleeps, repeated = (each.astype(bool) for each in flags)
-        return Jobs(
-            *(job_id, names, user, partition, users, partitions, vms, cpus, memory_mib),
+        jobs = Jobs(
+            *(job_id, {}, user, partition, users, partitions, vms, cpus, memory_mib),
             *(submit, terminated, stopping, state_since, sleeps, repeated),
         )
-
-    def _job_rows(
-        self, since: float, users: Words, partitions: Words, names: dict[int, str]
-    ) -> Iterator[tuple[Any, ...]]:
-        for row, values in enumerate(self._connection.execute(_JOBS, [self._until, since])):
-            job_id, name, user, partition, geometry, submitted, state, state_since, repeated = values
-            if name != str(job_id):
-                names[row] = name
-            yield (
-                *(job_id, *_shape(geometry), users.code(user), partitions.code(partition), submitted, state_since),
-                *(
-                    state == "terminated",
-                    state == "stopping",
-                    state in _ASLEEP,
-                    repeated,
-                ),
-            )
+        names = list(self._connection.execute(_NAMES, span))
+        rows = jobs.rows_of(np.array([job_id for job_id, _ in names], dtype=np.int64))
+        jobs.names.update(zip(rows.tolist(), (name for _, name in names), strict=True))
+        return jobs
 
     def may_be_told(self, jobs: Jobs) -> Flags:
         """Which of these jobs are the owner's; all, if everybody's may be asked for."""
@@ -109,13 +114,7 @@ class LedgerReader:
 
     def operations(self, jobs: Jobs) -> Operations:
         """What was done to these jobs since their first submission."""
-        kinds = {kind: code for code, kind in enumerate(KINDS)}
-        outcomes = {outcome: code for code, outcome in enumerate(OUTCOMES)}
-        found = (
-            (job_id, kinds[kind], outcomes[state], created, ended)
-            for job_id, kind, state, created, ended in self._connection.execute(_OPERATIONS, self._span(jobs))
-            if kind in kinds
-        )
+        found = self._connection.execute(_OPERATIONS, self._span(jobs))
         job_id, kind, outcome, created, ended = arrays(found, "iccff")
         rows, order = _of_jobs(jobs, job_id, created)
         return Operations(rows[order], kind[order], outcome[order], created[order], ended[order])
@@ -123,14 +122,8 @@ class LedgerReader:
     def actions(self, jobs: Jobs, kinds: tuple[str, ...]) -> Actions:
         """Actions of these kinds on the VMs of these jobs."""
         words, nodes = Words(), Words()
-        marks = ",".join("?" * len(kinds))
-        found = (
-            (job_id, int(vm.rpartition("-")[2]), words.code(kind), nodes.code(node), created, ended, moved)
-            for job_id, vm, kind, node, created, ended, moved in self._connection.execute(
-                _ACTIONS.format(kinds=marks), [*self._span(jobs), *kinds]
-            )
-        )
-        job_id, vm, kind, node, created, ended, moved = arrays(found, "icccffi")
+        found = self._connection.execute(_ACTIONS.format(kinds=",".join("?" * len(kinds))), [*self._span(jobs), *kinds])
+        job_id, vm, kind, node, created, ended, moved = arrays(found, ("i", "c", words, nodes, *"ffi"))
         rows, order = _of_jobs(jobs, job_id, created)
         return Actions(
             *(rows[order], vm[order], kind[order], node[order], created[order], ended[order], moved[order]),
@@ -146,22 +139,17 @@ class LedgerReader:
         for job_id, kind, created, ended, failed in self._connection.execute(_DURATIONS, [self._until]):
             yield job_id, OperationKind(kind), Went(ended - created, bool(failed))
 
-    def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Floats]]:
-        """Demands that were observed, in pieces: job id, number of the VM, time, CPUs; ordered by VM and time."""
-        found: Iterator[tuple[Any, ...]] = self._connection.execute(_SAMPLES, [since - _EARLIER_S, self._until])
-        piece: list[tuple[Any, ...]] = []
-        last = ""
-        for vm, time, centi_cpus in found:
-            if vm != last:
-                if len(piece) >= _PIECE:  # a VM is in one piece
-                    yield _samples(piece)
-                    piece = []
-                last = vm
-                job_text, _, index_text = vm.removeprefix("vjob").rpartition("-")
-                job_id, index = int(job_text), int(index_text)
-            piece.append((job_id, index, time, centi_cpus / 100))
-        if piece:
-            yield _samples(piece)
+    def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Codes]]:
+        """Demands that were observed, in pieces: job id, number of the VM, time, centi CPUs; ordered by VM and time."""
+        names = Words()
+        span = [since - _EARLIER_S, self._until]
+        # By VM is the order of the table; the index by time is for a small part of it.
+        first, last = self._connection.execute(_SAMPLED).fetchone()
+        way = "" if first is None or span[0] > last - _SMALL_PART * (last - first) else "not indexed"
+        for vm, time, centi_cpus in pieces(self._connection.execute(_SAMPLES.format(way=way), span), (names, *"fc")):
+            known = np.array([_vm(name) for name in names.words], dtype=np.int64)
+            yield known[vm, 0], known[vm, 1].astype(np.int32), time, centi_cpus
+            names.clear()
 
     def switches(self, since: float) -> Iterator[Switch]:
         """The context switches that were decided since then."""
@@ -211,19 +199,18 @@ def _of_jobs(jobs: Jobs, job_id: Ints, created: Floats) -> tuple[Ints, Ints]:
     return rows, np.flatnonzero(kept)[np.argsort(rows[kept], kind="stable")]
 
 
-def _samples(piece: list[tuple[Any, ...]]) -> tuple[Ints, Codes, Floats, Floats]:
-    job_id, vm, time, cpus = arrays(piece, "icff")
-    return job_id, vm, time, cpus
-
-
-_ASLEEP = ("suspending", "sleeping", "resuming")
-#: So many samples are looked at together, at least.
-_PIECE = 200_000
 #: A demand that does not change is not recorded again: one that counts may have been recorded before the report's time.
 _EARLIER_S = 7 * 86400
+#: Up to this part of the time of all samples it is faster to look each of them up than to pass over all.
+_SMALL_PART = 0.1
 
 
-@lru_cache(maxsize=4096)
+def _vm(name: str) -> tuple[int, int]:
+    """Job id and number of a VM."""
+    job_id, _, index = name.removeprefix("vjob").rpartition("-")
+    return int(job_id), int(index)
+
+
 def _shape(geometry: str) -> tuple[int, int, int]:
     """VMs, CPUs and MiB of each. Raises ReportError."""
     try:

@@ -15,8 +15,7 @@ import numpy as np
 
 from rmsplugin.report.columns import Flags, Floats, Ints, Jobs
 from rmsplugin.report.document import Node
-from rmsplugin.simulation.short_way import start_times
-from rmsplugin.workload.jobs import Job
+from rmsplugin.simulation.short_way import Queue, starts_of
 
 #: Policies by name, and whether they backfill.
 POLICIES = {"fcfs": False, "easy": True}
@@ -73,18 +72,15 @@ def replay(
     work_s = work_s[rows]
     limits_s = limits_s[rows]
     estimates_s = np.minimum(np.where(np.isnan(limits_s), work_s, limits_s), UNLIMITED_S)
-    columns = (jobs.job_id[rows], jobs.submit[rows], work_s, sizes[rows], np.maximum(estimates_s, 1.0))
-    workload = [
-        Job(job_id, submit_s, run_s, size, estimate_s, memory_mib=None, line=0)
-        for job_id, submit_s, run_s, size, estimate_s in zip(*(each.tolist() for each in columns), strict=True)
-    ]
+    columns = (jobs.submit[rows], work_s, sizes[rows], np.maximum(estimates_s, 1.0))
+    queue = Queue(*(each.tolist() for each in columns))
     starts, ends = {}, {}
     for policy, backfill in POLICIES.items():
-        doing = f"replaying {len(workload)} jobs under {policy}"
-        begun = start_times(
-            *(workload, processors),
+        doing = f"replaying {len(rows)} jobs under {policy}"
+        begun = starts_of(
+            *(queue, processors),
             backfill=backfill,
-            tell=lambda submitted, doing=doing: tell(doing, submitted / len(workload)),  # type: ignore[misc]
+            tell=lambda submitted, doing=doing: tell(doing, submitted / len(rows)),  # type: ignore[misc]
         )
         starts[policy], ends[policy] = np.full(len(jobs), np.nan), np.full(len(jobs), np.nan)
         starts[policy][rows] = begun

@@ -3,21 +3,27 @@
 VMs that together demand more CPUs than their node has get less, each by the same part of what it demands; that is how
 the simulated hypervisor shares, too. The CPU seconds that a VM demanded and did not get, over all its CPUs, are the
 time that it lost; a job is as slow as the slowest of its VMs. Whole columns at once: the loads of all nodes are one sum
-over all changes, and what a CPU lost there in some time is the difference of two places of another sum.
+over all changes, and what a CPU lost there in some time is the difference of two places of another sum. It goes through
+windows of time, none with more samples than can be looked at together; each begins with what the VMs did by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from rmsplugin.report.columns import Actions, Codes, Flags, Floats, Ints, Jobs, time_key
 from rmsplugin.report.lives import RUNNING, WAITING, Lives
+from rmsplugin.report.samples import SLICE, Samples, VMs
 
 #: A node that is not known, and what a change leaves as it was.
 _NOWHERE, _SAME = -1, -2
+
+#: One sample in so many tells how they lie in time.
+_EVERY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class _Changes:
     """What a VM does from a time on, until its next change or the end of its run; _SAME: as before.
 
     Attributes:
-        vm: a number that it has among the VMs of all jobs.
+        vm: its number (samples.VMs).
         run: the place of the run in ``_Runs``.
         time: seconds since the epoch, not before the run.
         node: code of its node.
@@ -55,38 +61,50 @@ class _Changes:
     node: Codes
     centi_cpus: Codes
 
+    def __getitem__(self, chosen: Flags | slice) -> _Changes:
+        return _Changes(*(getattr(self, name)[chosen] for name in self.__slots__))
+
 
 def slowed_s(
-    jobs: Jobs,
-    lives: Lives,
-    arrivals: Actions,
-    samples: Iterable[tuple[Ints, Codes, Floats, Floats]],
-    host_cpus: Mapping[str, int],
+    jobs: Jobs, lives: Lives, vms: VMs, arrivals: Actions, samples: Samples, host_cpus: Mapping[str, int]
 ) -> Floats:
     """How many seconds less each job would have run on CPUs of its own, since its last loss.
 
     Args:
         jobs: of the report.
         lives: of these.
+        vms: of these.
         arrivals: at least what brought their VMs to nodes (``hosts.ARRIVALS``).
-        samples: demands that were observed, see ``LedgerReader.samples``; a VM demands what it requested until then.
+        samples: demands that were observed; a VM demands what it requested until then.
         host_cpus: CPUs of the nodes by name; what VMs did on others is not known, and cost nothing.
     """
     cpus = np.array([host_cpus.get(name, 0) for name in arrivals.nodes.words], dtype=np.int64)
     runs = _runs(lives, len(jobs))
     if not cpus.any() or not len(runs.row):
         return np.zeros(len(jobs))
-    first = np.append(0, np.cumsum(jobs.vms))
-    changes = _joined(
-        _begins(jobs, runs, first, arrivals),
-        _moves(jobs, runs, first, arrivals),
-        *(_demands(jobs, runs, first, piece) for piece in samples),
-    )
-    lost_s = _lost(changes, runs, cpus)
-    kept = runs.counts[changes.run]
-    lost_s *= changes.centi_cpus / (100.0 * jobs.cpus[runs.row[changes.run]])
-    of_vm = np.bincount(changes.vm[kept], weights=lost_s[kept], minlength=int(first[-1]))
-    return np.minimum(np.maximum.reduceat(of_vm, first[:-1]), lives.work_s)
+    booked = 100 * jobs.cpus
+    begins = _begins(runs, vms, arrivals, booked)
+    moves = _moves(runs, vms, arrivals)
+    of_vm = np.zeros(len(vms))
+    going_on = begins[:0]
+    edges = _edges(samples)
+    for begin, until in pairwise(edges):
+        demands = _demands(runs, vms, samples.between(begin, until), booked)
+        parts = (each[(each.time >= begin) & (each.time < until)] for each in (begins, moves, demands))
+        changes = _joined(going_on, *parts)
+        lost_s = _lost(changes, runs, cpus, until)
+        kept = runs.counts[changes.run]
+        lost_s *= changes.centi_cpus / booked[runs.row[changes.run]]
+        of_vm += np.bincount(changes.vm[kept], weights=lost_s[kept], minlength=len(vms))
+        going_on = _going_on(changes, runs, until)
+    return np.minimum(np.maximum.reduceat(of_vm, vms.first[:-1]), lives.work_s)
+
+
+def _edges(samples: Samples) -> list[float]:
+    """Where windows of time begin and end that have so many samples each, more or less."""
+    windows = len(samples) // SLICE + 1
+    inner = np.quantile(samples.time[::_EVERY], np.arange(1, windows) / windows) if windows > 1 else np.empty(0)
+    return [-np.inf, *np.unique(inner).tolist(), np.inf]
 
 
 def _runs(lives: Lives, count: int) -> _Runs:
@@ -98,23 +116,22 @@ def _runs(lives: Lives, count: int) -> _Runs:
     return _Runs(row, begin, lives.until[runs], begin >= last_wait[row])
 
 
-def _begins(jobs: Jobs, runs: _Runs, first: Ints, arrivals: Actions) -> _Changes:
+def _begins(runs: _Runs, vms: VMs, arrivals: Actions, booked: Ints) -> _Changes:
     """Each VM at the beginning of each run: on the node where it was brought last, with all that it requested."""
-    count = jobs.vms[runs.row]
+    count = np.diff(vms.first)[runs.row]
     run = np.repeat(np.arange(len(runs.row)), count)
     row = runs.row[run]
     index = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
-    vm, time = first[row] + index, runs.begin[run]
-    return _Changes(vm, run, time, _where(jobs, first, arrivals, vm, time), (100 * jobs.cpus[row]).astype(np.int32))
+    vm, time = vms.first[row] + index, runs.begin[run]
+    return _Changes(vm, run, time, _where(vms, arrivals, vm, time), booked[row].astype(np.int32))
 
 
-def _where(jobs: Jobs, first: Ints, arrivals: Actions, vm: Ints, time: Floats) -> Codes:
+def _where(vms: VMs, arrivals: Actions, vm: Ints, time: Floats) -> Codes:
     """The node where each VM was brought last."""
-    known = arrivals.vm < jobs.vms[arrivals.row]
+    arrived, known = _arrived(vms, arrivals)
     if not known.any():
         return np.full(len(vm), _NOWHERE, dtype=np.int32)
-    arrived, at, node = first[arrivals.row] + arrivals.vm, arrivals.ended, arrivals.destination
-    arrived, at, node = arrived[known], at[known], node[known]
+    arrived, at, node = arrived[known], arrivals.ended[known], arrivals.destination[known]
     order = np.lexsort((at, arrived))
     origin = min(float(at.min()), float(time.min(initial=np.inf)))
     keys = time_key(arrived[order], at[order] - origin)
@@ -123,30 +140,35 @@ def _where(jobs: Jobs, first: Ints, arrivals: Actions, vm: Ints, time: Floats) -
     return np.where((place >= 0) & (arrived[last] == vm), node[last], _NOWHERE).astype(np.int32)
 
 
-def _moves(jobs: Jobs, runs: _Runs, first: Ints, arrivals: Actions) -> _Changes:
+def _arrived(vms: VMs, arrivals: Actions) -> tuple[Ints, Flags]:
+    """The VM that each arrival brought, and whether its job has such a VM."""
+    vm = vms.first[arrivals.row] + arrivals.vm
+    return vm, vm < vms.first[arrivals.row + 1]
+
+
+def _moves(runs: _Runs, vms: VMs, arrivals: Actions) -> _Changes:
     """The VMs that came to another node while their job ran."""
-    run, known = runs.at(arrivals.row, arrivals.ended)
-    known &= arrivals.vm < jobs.vms[arrivals.row]
-    vm = (first[arrivals.row] + arrivals.vm)[known]
+    vm, known = _arrived(vms, arrivals)
+    run, inside = runs.at(arrivals.row, arrivals.ended)
+    known &= inside
     unchanged = np.full(len(vm), _SAME, dtype=np.int32)
-    return _Changes(vm, run[known], arrivals.ended[known], arrivals.destination[known], unchanged)
+    return _Changes(vm, run, arrivals.ended, arrivals.destination, unchanged)[known]
 
 
-def _demands(jobs: Jobs, runs: _Runs, first: Ints, piece: tuple[Ints, Codes, Floats, Floats]) -> _Changes:
+def _demands(runs: _Runs, vms: VMs, samples: Samples, booked: Ints) -> _Changes:
     """Demands that were seen while their job ran."""
-    job_id, index, time, cpus = piece
-    row = jobs.rows_of(job_id)
+    row, time = vms.row[samples.vm].astype(np.int64), samples.time.astype(np.float64)
     run, inside = runs.at(row, time)
-    known = (row >= 0) & inside & (index < jobs.vms[row])
-    run = run[known]
-    vm = first[row[known]] + index[known]
-    unchanged = np.full(len(vm), _SAME, dtype=np.int32)
-    seen = np.rint(100 * np.minimum(cpus, jobs.cpus[row]))[known].astype(np.int32)
-    return _Changes(vm, run, time[known], unchanged, seen)
+    unchanged = np.full(len(row), _SAME, dtype=np.int32)
+    seen = np.minimum(samples.centi_cpus, booked[row]).astype(np.int32)
+    return _Changes(samples.vm.astype(np.int64), run, time, unchanged, seen)[inside]
 
 
 def _joined(*parts: _Changes) -> _Changes:
-    """All changes by VM and time, each with node and demand; beginnings are the first part, and first of one time."""
+    """All changes by VM and time, each with node and demand; each VM's first one has both.
+
+    Of one time those of the first part come first.
+    """
     vm, run, time, node, centi_cpus = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("vm", "run", "time", "node", "centi_cpus")
     )
@@ -160,11 +182,19 @@ def _filled(values: Codes) -> Codes:
     return np.asarray(values[places])
 
 
-def _lost(changes: _Changes, runs: _Runs, cpus: Ints) -> Floats:
-    """How long a CPU that each VM demands had to wait, all in all, from each change of the VM to the next."""
+def _going_on(changes: _Changes, runs: _Runs, until: float) -> _Changes:
+    """What VMs do that go on running then, as changes of that time."""
+    there = changes[np.append(changes.vm[1:] != changes.vm[:-1], True)[: len(changes.vm)]]
+    there = there[runs.until[there.run] > until]
+    return replace(there, time=np.full(len(there.vm), until))
+
+
+def _lost(changes: _Changes, runs: _Runs, cpus: Ints, end: float) -> Floats:
+    """How long a CPU that each VM demands had to wait, from each change of the VM to its next one, or ``end``."""
     goes_on = np.append((changes.vm[1:] == changes.vm[:-1]) & (changes.run[1:] == changes.run[:-1]), False)
     goes_on = goes_on[: len(changes.vm)]
-    until = np.where(goes_on, np.append(changes.time[1:], 0.0)[: len(goes_on)], runs.until[changes.run])
+    following = np.minimum(runs.until[changes.run], end)
+    until = np.where(goes_on, np.append(changes.time[1:], 0.0)[: len(goes_on)], following)
     counted = np.flatnonzero((changes.node >= 0) & (cpus[changes.node] > 0) & (until > changes.time))
     node, demand = changes.node[counted], changes.centi_cpus[counted].astype(np.int64)
     nodes, times = np.concatenate((node, node)), np.concatenate((changes.time[counted], until[counted]))

@@ -57,10 +57,8 @@ def splice(jobs: Jobs, runs: Iterable[Run], since: float) -> Accounts:
         since: others count that were submitted since then.
     """
     accounts, states = Words(), Words()
-    found = (
-        (*run[:1], accounts.code(run.account), run.submit, run.start, *run[4:7], states.code(run.state)) for run in runs
-    )
-    job_id, account, submit, start, run_s, asleep_s, limit_s, state = arrays(found, "icfffffc")
+    kinds = ("i", accounts, *"fffff", states)
+    job_id, account, submit, start, run_s, asleep_s, limit_s, state = arrays(runs, kinds)
     order = np.lexsort((start, submit, job_id))
     same = (job_id[order][1:] == job_id[order][:-1]) & (submit[order][1:] == submit[order][:-1])
     order = order[np.append(~same, True)[: len(order)]]  # of one that was seen at two moments, the later

@@ -93,7 +93,7 @@ def _total(facts: Facts, name: str, rows: Ints) -> Total:
         resumes=int(lives.resumes[rows].sum()),
         migrations=int(facts.migrations[rows].sum()),
         worth=_own(facts, ended),
-        without={policy: _compared(facts, policy, ended) for policy in facts.replays.starts},
+        without=_compared(facts, ended),
     )
 
 
@@ -102,15 +102,21 @@ def _own(facts: Facts, ended: Ints) -> Worth:
     return _worth(lives.wait_s[ended], lives.completion_s[ended], lives.run_s[ended])
 
 
-def _compared(facts: Facts, policy: str, ended: Ints) -> Compared:
-    """The schedule of a policy for those of these jobs that were replayed."""
+def _compared(facts: Facts, ended: Ints) -> dict[str, Compared]:
+    """The other schedules for those of these jobs that were replayed."""
+    rows = ended[facts.replays.replayed[ended]]
+    own = _own(facts, rows)
+    return {policy: _beside(facts, policy, rows, own) for policy in facts.replays.starts}
+
+
+def _beside(facts: Facts, policy: str, rows: Ints, own: Worth) -> Compared:
+    """The schedule of a policy for these jobs, whose own one was worth so much."""
     replays, lives = facts.replays, facts.lives
-    rows = ended[replays.replayed[ended]]
     submit, start, end = facts.jobs.submit[rows], replays.starts[policy][rows], replays.ends[policy][rows]
     gained_s = end - submit - lives.completion_s[rows]
     return Compared(
         worth=_worth(start - submit, end - submit, end - start),
-        own=_own(facts, rows),
+        own=own,
         gained_s=_sum(gained_s),
         sooner=int((gained_s >= _SAME_S).sum()),
         later=int((gained_s <= -_SAME_S).sum()),

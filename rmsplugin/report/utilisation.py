@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, time_key
+from rmsplugin.report.columns import Flags, Floats, time_key
 from rmsplugin.report.document import Node, Point
-from rmsplugin.report.lives import RUNNING, Lives
+from rmsplugin.report.lives import RUNNING
+from rmsplugin.report.samples import Samples, VMs
 from rmsplugin.report.totals import Facts
 
 #: Lengths of a step in seconds: the first that makes no more than MOST_STEPS of the report's time.
@@ -30,7 +31,8 @@ def edges_of(since: float, until: float) -> Floats:
 def points(
     facts: Facts,
     counted: Flags,
-    samples: Iterable[tuple[Ints, Codes, Floats, Floats]],
+    vms: VMs,
+    samples: Samples,
     nodes: Iterable[Node],
     span: tuple[float, float],
 ) -> Iterator[Point]:
@@ -39,7 +41,8 @@ def points(
     Args:
         facts: of the jobs of the report.
         counted: the jobs whose CPUs count.
-        samples: demands that were observed, see ``LedgerReader.samples``.
+        vms: of the jobs.
+        samples: demands that were observed of them.
         nodes: of the cluster.
         span: since when, and until when.
     """
@@ -49,7 +52,7 @@ def points(
     weights = np.where(counted, jobs.booked, 0)[lives.row].astype(np.float64)
     booked = means(edges, lives.begin[runs], lives.until[runs], weights[runs])
     demanded = means(edges, lives.begin, lives.until, weights)
-    used = booked + _corrections(edges, jobs, lives, samples, counted)
+    used = booked + _corrections(edges, facts, vms, samples, counted)
     others = {}
     for policy, starts in replays.starts.items():
         there = ~np.isnan(starts) & counted
@@ -79,27 +82,27 @@ def _integral(edges: Floats, since: Floats, weight: Floats) -> Floats:
     return np.asarray((edges - edges[0]) * sums[places] - moments[places])
 
 
-def _corrections(
-    edges: Floats, jobs: Jobs, lives: Lives, samples: Iterable[tuple[Ints, Codes, Floats, Floats]], counted: Flags
-) -> Floats:
+def _corrections(edges: Floats, facts: Facts, vms: VMs, samples: Samples, counted: Flags) -> Floats:
     """By how much what was observed differs from what was requested, as means over each step.
 
     A sample counts until the next one of its VM, or the end of the run: a VM that is resumed demands what it requested.
     """
+    jobs, lives = facts.jobs, facts.lives
     found = np.zeros(len(edges) - 1)
     runs = np.flatnonzero(lives.span_state == RUNNING)
     if not len(runs):
         return found
     origin = min(float(lives.begin.min()), float(edges[0]))
     keys = time_key(lives.row[runs], lives.begin[runs] - origin)
-    for job_id, vm, time, cpus in samples:
-        row = jobs.rows_of(job_id)
-        place = np.searchsorted(keys, time_key(row, time - origin), side="right") - 1
+    for part in samples.slices():
+        row, time = vms.row[part.vm], part.time.astype(np.float64)
+        place = np.searchsorted(keys, time_key(row.astype(np.int64), time - origin), side="right") - 1
         run = runs[np.maximum(place, 0)]
         following = np.append(time[1:], np.inf)
-        following[np.append((job_id[1:] != job_id[:-1]) | (vm[1:] != vm[:-1]), True)] = np.inf
+        following[np.append(part.vm[1:] != part.vm[:-1], True)] = np.inf
         begin = np.maximum(time, lives.begin[run])
         until = np.minimum(following, lives.until[run])
-        kept = (row >= 0) & (place >= 0) & (lives.row[run] == row) & (until > begin) & counted[row]
-        found += means(edges, begin[kept], until[kept], (cpus - jobs.cpus[row])[kept])
+        kept = (place >= 0) & (lives.row[run] == row) & (until > begin) & counted[row]
+        less = part.centi_cpus / 100 - jobs.cpus[row]
+        found += means(edges, begin[kept], until[kept], less[kept])
     return found

@@ -131,9 +131,9 @@ def _activity(
     wanted = dict(zip(jobs.job_id[rows].tolist(), rows, strict=True))
     seen: dict[int, dict[int, _Seen]] = defaultdict(lambda: defaultdict(list))
     for columns in reader.samples(float(jobs.submit[rows].min())):
-        for job_id, vm, time, cpus in zip(*(column.tolist() for column in columns), strict=True):
+        for job_id, vm, time, centi_cpus in zip(*(column.tolist() for column in columns), strict=True):
             if job_id in wanted:
-                seen[job_id][vm].append((time, cpus))
+                seen[job_id][vm].append((time, centi_cpus / 100))
     found = {}
     for job_id, vms in seen.items():
         row = wanted[job_id]

@@ -8,6 +8,7 @@ them. At one instant: all ends, then all submissions, then one pass. What makes 
   shadow time, or was taken from the extra. So who could not start then cannot start now, nearer to the shadow time.
 - A pass after ends asks each lane of the queue for one candidate, and not each job.
 - The shadow time is computed when the first candidate needs it.
+- FCFS needs none of that: nobody passes anybody, so a job starts when enough is free once the one before has started.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
 
 from rmsplugin.simulation.releases import Releases
 from rmsplugin.simulation.waiting import ANY_END_S, Waiting
@@ -24,13 +26,42 @@ from rmsplugin.workload.jobs import Job
 _TOLD_EVERY = 4096
 
 
+class Queue(NamedTuple):
+    """What is asked of jobs, in the order of the queue: a list for each value is looked into faster than jobs are.
+
+    Attributes:
+        submits_s: when they were submitted, ascending.
+        runs_s: for how long they run.
+        sizes: how many processors they need.
+        estimates_s: for how long they may run.
+    """
+
+    submits_s: Sequence[float]
+    runs_s: Sequence[float]
+    sizes: Sequence[int]
+    estimates_s: Sequence[float]
+
+
 def start_times(
     jobs: Sequence[Job], processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
 ) -> list[float]:
-    """When each job starts, in seconds as in the trace.
+    """When each job starts, in seconds as in the trace; see ``starts_of``."""
+    queue = Queue(
+        [job.submit_s for job in jobs],
+        [job.run_s for job in jobs],
+        [job.processors for job in jobs],
+        [job.estimate_s for job in jobs],
+    )
+    return starts_of(queue, processors, backfill=backfill, tell=tell)
+
+
+def starts_of(
+    queue: Queue, processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
+) -> list[float]:
+    """When each job starts, in seconds as its submission.
 
     Args:
-        jobs: in the order of the queue, submit times ascending.
+        queue: the jobs.
         processors: how many the cluster has.
         backfill: EASY; False for First Come First Serve.
         tell: called now and then with the number of jobs that were submitted.
@@ -38,10 +69,34 @@ def start_times(
     Raises:
         ValueError: a job needs more processors than there are: it and all behind it would never start.
     """
-    if any(job.processors > processors for job in jobs):
+    if max(queue.sizes, default=0) > processors:
         raise ValueError("a job is larger than the cluster")
-    cluster = _Cluster(jobs, processors, backfill)
-    submits_s = [*(job.submit_s for job in jobs), math.inf]
+    return (_easy if backfill else _fcfs)(queue, processors, tell)
+
+
+def _fcfs(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[float]:
+    """When each job starts if none passes another. Ends that nobody has needed yet are looked at late."""
+    free, now = processors, -math.inf
+    started: list[float] = []
+    ends: list[tuple[float, int]] = []  # a heap of ends and processors; none has more than the cluster
+    for number, (submit_s, run_s, size) in enumerate(zip(queue.submits_s, queue.runs_s, queue.sizes, strict=True)):
+        now = max(now, submit_s)
+        while free < size:
+            end_s, freed = heappop(ends)
+            free += freed
+            now = max(now, end_s)
+        free -= size
+        started.append(now)
+        heappush(ends, (now + run_s, size))
+        if number % _TOLD_EVERY == 0:
+            tell(number)
+    return started
+
+
+def _easy(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[float]:
+    """When each job starts if those may pass the head of the queue that do not delay it."""
+    cluster = _Cluster(queue, processors)
+    submits_s = [*queue.submits_s, math.inf]
     submitted, ends = 0, cluster.ends
     instants = 0
     while True:
@@ -61,19 +116,15 @@ def start_times(
 
 
 class _Cluster:
-    """Who waits, who runs, and the passes."""
+    """Who waits, who runs, and the passes of EASY."""
 
-    def __init__(self, jobs: Sequence[Job], processors: int, backfill: bool) -> None:
-        # What a pass asks of each job, by its number: a look into a list is shorter than one into a job.
-        self._sizes = [job.processors for job in jobs]
-        self._runs_s = [job.run_s for job in jobs]
-        self._estimates_s = [job.estimate_s for job in jobs]
+    def __init__(self, queue: Queue, processors: int) -> None:
+        self._sizes, self._runs_s, self._estimates_s = queue.sizes, queue.runs_s, queue.estimates_s
         self._free = processors
-        self._backfill = backfill
         self._waiting = Waiting()
         self._releases = Releases()
         self._reservation: tuple[float, int] | None = None  # shadow time and extra, where they are known
-        self.started: list[float] = [math.nan] * len(jobs)
+        self.started: list[float] = [math.nan] * len(queue.sizes)
         self.ends: list[tuple[float, int]] = []  # a heap of ends and jobs
 
     def end_until(self, now: float) -> bool:
@@ -104,7 +155,7 @@ class _Cluster:
                 waiting.remove(head, sizes[head])
                 self._start(head, now)
                 head = waiting.head()
-            if head is not None and self._backfill:
+            if head is not None:
                 self._backfill_queue(now)
         for number in submitted:
             if head is None:
@@ -112,7 +163,7 @@ class _Cluster:
                     self._start(number, now)
                     continue
                 head = number
-            elif self._backfill and self._may_pass(number, now):
+            elif self._may_pass(number, now):
                 self._start(number, now)
                 continue
             waiting.append(number, sizes[number], self._estimates_s[number])

@@ -17,7 +17,7 @@ from unit.reported import NOON, UIDS, K, Told
 from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.engine.history import reading
 from rmsplugin.errors import ReportError, UnavailableError
-from rmsplugin.report import writing
+from rmsplugin.report import samples, sharing, writing
 from rmsplugin.report.build import Question, Report, Site, build
 from rmsplugin.report.document import Job, Node
 from rmsplugin.report.ledger import LedgerReader
@@ -56,7 +56,7 @@ def report(
             raise runs
         return runs
 
-    question = Question(NOON + since, NOON + until, NOON + until, with_hosts=True, **more)  # type: ignore[arg-type]
+    question = Question(NOON + since, NOON + until, NOON + until, **{"with_lives": True, **more})  # type: ignore[arg-type]
     site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, host_cpus or {}, ask)
     with reading(told.path) as connection:
         return build(LedgerReader(connection, question.until, owner), question, site)
@@ -377,6 +377,45 @@ def test_what_sharing_cost_is_what_second_by_second_was_not_got(
     assert {job: made[str(job)].slowed_s for job in lost} == pytest.approx(lost, abs=0.2)
 
 
+def test_what_sharing_cost_is_the_same_in_windows_of_few_samples(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, moves and demands that begin in one window and end in another; one that nothing is seen of for long."""
+    for job, cpus in ((1, 2), (2, 1), (3, 3)):
+        told.at(0).start(told.submit(job, vms=2, cpus=cpus), "n1", "n2", seconds=0.0)
+    for number, job in enumerate((1, 2, 1, 1, 2, 1, 1, 2, 1), start=1):
+        told.at(number * 100 + job).demand(job, number % 2, 37 * number % 200)
+    told.at(450).migrate(2, 1, "n1", seconds=0.0)
+    told.at(520).suspend(1, seconds=0.0)
+    told.at(640).resume(1, "n2", "n1", seconds=0.0)
+    for job in (1, 2, 3):
+        told.at(1000 + job).end(job)
+    cpus = {"n1": 3, "n2": 4}
+    whole = report(told, HOUR, host_cpus=cpus)
+    monkeypatch.setattr(sharing, "_EVERY", 1)
+    for size in (1, 2, 4):
+        for module in (sharing, samples):
+            monkeypatch.setattr(module, "SLICE", size)
+        parts = report(told, HOUR, host_cpus=cpus)
+        assert [job.slowed_s for job in parts.jobs()] == [job.slowed_s for job in whole.jobs()]
+        used = [[point.cpu_used for point in made.head.utilisation] for made in (parts, whole)]
+        assert used[0] == pytest.approx(used[1], abs=0.002)
+    assert all(job.slowed_s > 50 for job in whole.jobs())
+
+
+def test_a_small_part_of_the_time_has_the_samples_of_that_time(told: Told) -> None:
+    """They are looked up by time there, and not by VM."""
+    for job, at in ((1, 0), (2, 99 * 86400)):
+        told.at(at).start(told.submit(job, vms=2, cpus=2), "n1", "n1", seconds=0.0)
+        for after, centi_cpus in ((120, 50), (300, 100)):
+            for vm in (0, 1):
+                told.at(at + after).demand(job, vm, centi_cpus)
+        told.at(at + 600).end(job)
+    for since in (0.0, 99.0 * 86400):
+        head = report(told, 100 * 86400, since=since).head
+        jobs = 2 if since == 0 else 1
+        used_s = sum(point.cpu_used for point in head.utilisation) * head.utilisation_step_s
+        assert used_s == pytest.approx(jobs * (4 * 120 + 1 * 180 + 2 * 300), rel=0.02)
+
+
 # -- accounting --------------------------------------------------------------------------------------------------------
 
 
@@ -580,3 +619,38 @@ def test_the_json_is_the_same_in_pieces_and_as_a_whole(queue: Told) -> None:
     assert whole["jobs"][0]["intervals"][0].keys() == {"state", "from", "until", "nodes"}
     empty = report(queue, HOUR, since=HOUR - 1)
     assert json.loads("".join(writing.json_text(empty.head, empty.rows())))["jobs"] == []
+
+
+def test_names_in_the_json_are_ascii_whatever_they_are(told: Told) -> None:
+    """The pieces of a report are counted in bytes on their way from the engine."""
+    told.at(0).start(told.submit(1, user="jörg \U0001f600\x1b"), "n1")
+    made = report(told, HOUR)
+    text = "".join(writing.json_text(made.head, made.rows()))
+    assert text.isascii() and json.loads(text)["jobs"][0]["user"] == "jörg \U0001f600\x1b"
+    head, row = writing.lines(made.head, made.rows())
+    assert head.isascii() and row.isascii() and json.loads(row) == json.loads(text)["jobs"][0]
+
+
+def test_a_report_without_lives_is_the_same_but_for_the_intervals(queue: Told) -> None:
+    def without(job: Job) -> Job:
+        return job._replace(intervals=())
+
+    whole, bare = (list(report(queue, HOUR, with_lives=lives).jobs()) for lives in (True, False))
+    assert all(job.intervals for job in whole) and bare == list(map(without, whole))
+
+
+def test_too_many_jobs_are_refused_before_they_are_replayed(queue: Told) -> None:
+    done = []
+
+    def few(jobs: int) -> None:
+        if jobs > 2:
+            raise ReportError(f"{jobs} are too many")
+
+    with reading(queue.path) as connection:
+        reader = LedgerReader(connection, NOON + HOUR)
+        site = Site(NODES, "", 0, {}, lambda _since: ())
+        question = Question(NOON, NOON + HOUR, NOON)
+        with pytest.raises(ReportError, match="3 are too many"):
+            build(reader, question, site, lambda doing, _part: done.append(doing), few)
+        build(reader, replace(question, jobs=("1", "2")), site, check=few)
+    assert not any("replaying" in doing for doing in done)

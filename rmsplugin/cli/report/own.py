@@ -44,14 +44,14 @@ class OwnReport:
 
 @contextmanager
 def own_report(
-    client: EngineClient, arguments: argparse.Namespace, *, hosts: bool, show: Callable[[str, float], None]
+    client: EngineClient, arguments: argparse.Namespace, *, lives: bool, show: Callable[[str, float], None]
 ) -> Iterator[OwnReport]:
     """Have the engine make a report, and fetch it; it is there inside the block.
 
     Args:
         client: reaches the engine.
         arguments: of the command: times, and what jobs.
-        hosts: whether to ask where VMs ran.
+        lives: whether to ask for the jobs' lives in intervals, with where their VMs ran.
         show: called with what is being done, and the part of it that is.
 
     Raises:
@@ -65,7 +65,7 @@ def own_report(
         "accounts": list(arguments.account),
         "partitions": list(arguments.partition),
         "jobs": list(arguments.job),
-        "hosts": hosts,
+        "hosts": lives,
     }
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         try:
