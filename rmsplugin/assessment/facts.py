@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rmsplugin.model.elements import SHARED, VM, WAITING, Location, VMState
+from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry
 
@@ -20,7 +20,7 @@ class RoomUse(enum.StrEnum):
     LEAVING = "leaving"  # VMs have to leave: the room is to be given back, or another job has the node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeFacts:
     """One VM host.
 
@@ -38,6 +38,27 @@ class NodeFacts:
     room: RoomUse
     reserved: Resources = NOTHING
     out_of_reach: str = ""
+
+    @cached_property
+    def for_vms(self) -> Resources:
+        """What of it VMs may have where the engine has its room; below nothing if more is reserved than there is."""
+        return self.size if self.reserved is NOTHING else self.size - self.reserved
+
+    @cached_property
+    def as_decided_about(self) -> Node:
+        """The node as a configuration has it, if nothing on it is given back by one vjob and promised to another."""
+        if self.out_of_reach or self.room is RoomUse.LEAVING:
+            return Node(self.name, NOTHING, NodeState.DRAINING)
+        if self.room is RoomUse.NONE:
+            return Node(self.name, NOTHING)
+        return Node(self.name, at_least_nothing(self.for_vms))
+
+
+def at_least_nothing(amount: Resources) -> Resources:
+    """The amount, without what of it is below 0."""
+    if amount.cpus >= 0 and amount.memory_mib >= 0:
+        return amount
+    return Resources(max(0.0, amount.cpus), max(0, amount.memory_mib))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, at_least_nothing
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, Location, Node, NodeState, VJob, VMState, running_on
+from rmsplugin.model.elements import SHARED, VM, Location, Node, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
 
@@ -120,7 +120,7 @@ def _parts(
     nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts], left_out: Collection[str]
 ) -> tuple[tuple[Node, ...], tuple[VJob, ...], dict[str, Location]]:
     """Nodes, vjobs in the order of the queue, and locations."""
-    sizes = {node.name: node.size - node.reserved for node in nodes if _has_room(node)}
+    sizes = {node.name: node.for_vms for node in nodes if _has_room(node)}
     transits = _Transits(sizes)
     for vjob in queue:
         if vjob.name in left_out:
@@ -138,7 +138,7 @@ def _parts(
         else:
             vjobs.append(_vjob(vjob))
             locations |= vjob.vms.locations
-    return tuple(_node(node, sizes, transits) for node in nodes), tuple(vjobs), locations
+    return tuple(_node(node, transits) for node in nodes), tuple(vjobs), locations
 
 
 class _Transits:
@@ -264,17 +264,11 @@ def _left_s(vjob: VJobFacts) -> float | None:
     return vjob.time_limit_s - vjob.ran_s
 
 
-def _node(node: NodeFacts, sizes: Mapping[str, Resources], transits: _Transits) -> Node:
-    if node.out_of_reach or node.room is RoomUse.LEAVING:
-        return Node(node.name, NOTHING, NodeState.DRAINING)
-    if node.room is RoomUse.NONE:
-        return Node(node.name, NOTHING)
-    left, twice = sizes[node.name], transits.counted_twice(node.name)
-    if twice is not NOTHING:
-        left += twice
-    if left.cpus < 0 or left.memory_mib < 0:  # where more is reserved than there is, nothing is left
-        left = Resources(max(0.0, left.cpus), max(0, left.memory_mib))
-    return Node(node.name, left)
+def _node(node: NodeFacts, transits: _Transits) -> Node:
+    twice = transits.counted_twice(node.name)
+    if twice is NOTHING:
+        return node.as_decided_about
+    return Node(node.name, at_least_nothing(node.for_vms + twice))
 
 
 def _vjob(vjob: VJobFacts) -> VJob:

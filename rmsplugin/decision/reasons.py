@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from rmsplugin.decision.result import Reason, ReasonCode
 from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 
@@ -36,17 +38,23 @@ def names(vjobs: Iterable[VJob]) -> str:
 
 def needs(vjob: VJob) -> str:
     """What a vjob demands: "9 CPUs and 9216 MiB in 9 VMs"."""
-    return f"{vjob.demand} in {counted(len(vjob.vms), 'VM')}"
+    return _needs(vjob.demand, len(vjob.vms))
+
+
+def _needs(demand: Resources, vms: int) -> str:
+    return f"{demand} in {counted(vms, 'VM')}"
 
 
 def fits(vjob: VJob, code: ReasonCode = ReasonCode.FITS, how: str = "which fit beside those ahead of it") -> Reason:
     """It runs, for there is room."""
-    demand = vjob.demand
-    return Reason(
-        code,
-        f"needs {needs(vjob)}, {how}",
-        {"cpus": demand.cpus, "memory_mib": demand.memory_mib, "vms": len(vjob.vms)},
-    )
+    return _fits(vjob.demand, len(vjob.vms), code, how)
+
+
+@lru_cache(maxsize=1024)
+def _fits(demand: Resources, vms: int, code: ReasonCode, how: str) -> Reason:
+    """Whoever runs, runs for the same reason from cycle to cycle."""
+    numbers = {"cpus": demand.cpus, "memory_mib": demand.memory_mib, "vms": vms}
+    return Reason(code, f"needs {_needs(demand, vms)}, {how}", numbers)
 
 
 def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of it") -> Reason:

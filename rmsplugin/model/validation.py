@@ -64,7 +64,11 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
         if node.name == SHARED:
             yield Problem(("nodes", i, "name"), f"{SHARED!r} is no name for a node: it means storage that all mount")
         nodes[node.name] = node
-        yield from _amounts(node.capacity, ("nodes", i))
+        if id(node.capacity) not in fine:
+            faults = list(_amounts(node.capacity, ("nodes", i)))
+            if not faults:
+                fine.add(id(node.capacity))
+            yield from faults
     there = {name for name, node in nodes.items() if node.state is not NodeState.DOWN and name != SHARED}
     vjobs: set[str] = set()
     vms: set[str] = set()

@@ -18,10 +18,20 @@ def impossible(classes: Classes) -> str | None:
 
 def fewest(classes: Classes) -> int:
     """A lower bound on the number of nodes: with the biggest first, in each dimension, how many give enough."""
-    if not len(classes.count) or not len(classes.kind_of):
+    return fewest_for(classes.total, classes.capacity[classes.kind_of]) if len(classes.count) else 0
+
+
+def fewest_for(total: Ints, capacity: Ints) -> int:
+    """The same for VMs that demand so much together.
+
+    Args:
+        total: hundredths of a CPU, MiB.
+        capacity: the same for each node that takes VMs, in rows.
+    """
+    if not len(capacity):
         return 0
-    largest_first = -np.sort(-classes.capacity[classes.kind_of], axis=0)
-    enough = np.cumsum(largest_first, axis=0) >= classes.total
+    largest_first = -np.sort(-capacity, axis=0)
+    enough = np.cumsum(largest_first, axis=0) >= total
     return int(enough.argmax(axis=0).max()) + 1
 
 

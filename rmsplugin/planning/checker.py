@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState, state_of
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 Pools = Sequence[Sequence[Action]]
@@ -81,7 +82,7 @@ class _Run:
     def __init__(self, source: Configuration) -> None:
         self.source = source
         self.locations = dict(source.locations)
-        self.memory = _memory(source, source.locations)
+        self.memory = {name: used.memory_mib for name, used in source.used.items()}
 
     def pool(self, number: int, pool: Sequence[Action]) -> Iterator[Violation]:
         """Carry out one pool: all arrivals of it are there before anything leaves, for they are in parallel."""
@@ -176,23 +177,6 @@ def _after(action: Action) -> Location:
             return Location(VMState.SLEEPING, action.destination)
         case ActionKind.RUN | ActionKind.MIGRATE | ActionKind.RESUME:
             return Location(VMState.RUNNING, action.destination)
-
-
-def _memory(source: Configuration, locations: Mapping[str, Location]) -> dict[str, int]:
-    memory = {node.name: 0 for node in source.nodes}
-    for name, location in locations.items():
-        if location.state is VMState.RUNNING and location.node in memory:
-            memory[location.node] += source.vm_by_name[name].demand.memory_mib
-    return memory
-
-
-def _cpus(source: Configuration, locations: Mapping[str, Location]) -> dict[str, int]:
-    """Hundredths of CPUs: exact."""
-    cpus = {node.name: 0 for node in source.nodes}
-    for name, location in locations.items():
-        if location.state is VMState.RUNNING and location.node in cpus:
-            cpus[location.node] += source.vm_by_name[name].demand.centi_cpus
-    return cpus
 
 
 def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
@@ -298,14 +282,22 @@ def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iter
     came = {
         location.node
         for name, location in locations.items()
-        if location.state is VMState.RUNNING and location != source.locations[name]
+        if location is not source.locations[name]
+        and location.state is VMState.RUNNING
+        and location != source.locations[name]
     }
-    for what, measure in (("MiB of memory", _memory), ("hundredths of CPUs", _cpus)):
-        after = measure(source, locations)
-        for node in source.nodes:
-            capacity = node.capacity.memory_mib if measure is _memory else node.capacity.centi_cpus
-            if after[node.name] > capacity and node.name in came:
-                sentence = f"{node.name} has {capacity} {what}, and its VMs demand {after[node.name]} in the end"
+    demands: dict[str, list[Resources]] = {node.name: [] for node in source.nodes if node.name in came}
+    for name, location in locations.items():
+        if location.node in demands and location.state is VMState.RUNNING:
+            demands[location.node].append(source.vm_by_name[name].demand)
+    for name, here in demands.items():
+        capacity = source.node_by_name[name].capacity
+        for what, has, wanted in (
+            ("MiB of memory", capacity.memory_mib, sum(each.memory_mib for each in here)),
+            ("hundredths of CPUs", capacity.centi_cpus, sum(each.centi_cpus for each in here)),
+        ):
+            if wanted > has:
+                sentence = f"{name} has {has} {what}, and its VMs demand {wanted} in the end"
                 yield Violation(Rule.VIABILITY, None, None, sentence)
 
 

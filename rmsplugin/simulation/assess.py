@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rmsplugin.assessment.facts import Members, NodeFacts, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
@@ -30,6 +30,12 @@ class Assessor:
     def changed(self, vjob: SimulatedVJob) -> None:
         """Something has changed about the VMs of a vjob."""
         self._vms.pop(vjob, None)
+
+    def members(self, vjobs: Iterable[SimulatedVJob], steps: Iterable[PlannedStep]) -> Iterator[VMFacts]:
+        """The VMs of vjobs, as ``assess`` sees them."""
+        promised = promises(steps)
+        for vjob in vjobs:
+            yield from self._vms_of(vjob, promised.get(vjob.name))
 
     def assess(self, queue: Iterable[SimulatedVJob], steps: Iterable[PlannedStep], now: float) -> Settled:
         """What can be decided about.

@@ -35,6 +35,11 @@ class Measured:
             of_kinds[kind] += [each.seconds for each in own if not each.failed]
         self._usual = {kind: Went(statistics.median(seconds)) for kind, seconds in of_kinds.items() if seconds}
 
+    @property
+    def fails(self) -> bool:
+        """Whether any of them failed."""
+        return any(each.failed for own in self._of_jobs.values() for each in own)
+
     def went(self, job_id: int, kind: OperationKind, number: int) -> Went | None:
         """How an operation goes: as just this one went, else as is usual for its kind; None if nobody knows.
 

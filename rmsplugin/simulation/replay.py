@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse
@@ -17,8 +17,10 @@ from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
+from rmsplugin.simulation.counted import places_left, places_of, reached
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.hosts import Hosts, Slowdown
 from rmsplugin.simulation.measured import Measured
@@ -39,6 +41,9 @@ STATIC = frozenset({"fcfs", "easy"})
 _TOLD_EVERY = 256
 
 _READY = (VJobState.WAITING, VJobState.SLEEPING)
+
+#: Policies by which whoever finds room beside those ahead of it runs, so that nobody else need be asked.
+_GREEDY = frozenset({"rjsp", "rjsp-exact"})
 
 #: Policies by which nobody is suspended who was started or resumed a moment ago, and who has waited long goes first.
 _TIMED = frozenset({"easy-preempt", "mixed"})
@@ -115,6 +120,7 @@ class _Replay:
         self._deciding = Deciding(parameters.proposal)
         self._static = parameters.proposal.policy in STATIC
         self._timed = parameters.proposal.policy in _TIMED
+        self._places = self._places_of_a_node()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = 0
         self._due = False  # something happened that a decision may depend on
@@ -177,8 +183,14 @@ class _Replay:
         self._due, self._decided_s, self._called_s = False, now, None
         if self._all_stays:
             return
-        settled = self._assessor.assess(self._live.values(), self._switches.open_steps(), now)
-        prepared = self._deciding.find(settled.configuration)
+        steps = list(self._switches.open_steps())
+        queue = self._reached(steps)
+        prepared = None
+        if queue is None:
+            self._deciding.decisions += 1
+        else:
+            settled = self._assessor.assess(queue, steps, now)
+            prepared = self._deciding.find(settled.configuration)
         if prepared is not None and prepared.proposal is not None:
             self._switches.add(prepared.proposal, prepared.steps, now)
             self._due |= self._switches.advance(now)
@@ -194,6 +206,36 @@ class _Replay:
             return False
         return len({vjob.requested for vjob in live}) <= 1
 
+    def _places_of_a_node(self) -> int | None:
+        """How many VMs a node hosts, if decisions depend on nothing but how many are where."""
+        parameters = self._parameters
+        fails = parameters.failure_rate > 0 or parameters.measured.fails
+        if fails or parameters.proposal.objective == "nodes" or any(self._is_observed(job) for job in self._jobs):
+            return None
+        return places_of(self._jobs, self._cluster)
+
+    def _is_observed(self, job: Job) -> bool:
+        """Whether the demand of its VMs is what is seen of them, and not what they requested."""
+        activity = self._cluster.activity_of(job, self._parameters.activity)
+        vcpus = self._cluster.vcpus_of(job)
+        varies = any(cpus != vcpus for phase in activity for cpus in phase.cpus)
+        return varies and job.preemptible and not self._static
+
+    def _reached(self, steps: Sequence[PlannedStep]) -> Collection[SimulatedVJob] | None:
+        """Who of the queue may be in another state after a decision; None if nobody is."""
+        queue = self._live.values()
+        if self._places is None:
+            return queue
+        transit = {self._live[step.vjob] for step in steps if step.vjob in self._live} | self._operations.by_vjob.keys()
+        members = self._assessor.members(transit, steps)
+        left = places_left(self._cluster.nodes, self._places, members, (v for v in queue if v not in transit))
+        if left is None:
+            return queue
+        found, starts = reached(queue, transit, left)
+        if not starts:
+            return None
+        return found if self._parameters.proposal.policy in _GREEDY else queue
+
     def _wake(self, now: float) -> None:
         self._due = True
 
@@ -206,8 +248,7 @@ class _Replay:
         activity = cluster.activity_of(job, self._parameters.activity)
         names = tuple(f"{job.job_id}-{index}" for index in range(vms))
         vjob = SimulatedVJob(len(self._vjobs), job, names, requested, activity, since_s=now)
-        varies = any(cpus != vcpus for phase in activity for cpus in phase.cpus)
-        if varies and job.preemptible and not self._static:
+        if self._is_observed(job):
             columns = max(len(phase.cpus) for phase in activity)
             window_s = self._parameters.window_s
             vjob.observed = Known(vjob.cpus) if self._parameters.known else Observed(vcpus, columns, window_s)

@@ -25,12 +25,13 @@ from rmsplugin.planning.target.arrivals import Amounts
 from rmsplugin.planning.target.columns import Columns
 from rmsplugin.planning.target.counts import Counts, counts_of, with_names
 from rmsplugin.planning.target.generation import Generation
-from rmsplugin.planning.target.keep import Kept, bound_of, keep_all
+from rmsplugin.planning.target.keep import Kept, bound_of, keep_all, keep_at_ease
 from rmsplugin.planning.target.level import Level, levels
 from rmsplugin.planning.target.node_terms import Scope
 from rmsplugin.planning.target.placement import Placed, place, place_sample
 from rmsplugin.planning.target.program import Part, Program
 from rmsplugin.planning.target.replacement import Replacement, replacement
+from rmsplugin.planning.target.waits import waits_mib
 
 SEARCH = Search(time_limit_s=5, deterministic_limit=1)
 
@@ -119,6 +120,25 @@ def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instanc
         assert placed.plan.cost == cheapest
     nodes = min(len(hosting(target)) for target in every_target(instance))
     assert placed.nodes_lower_bound <= nodes <= placed.nodes_used
+
+
+@given(instances())
+@settings(max_examples=150)
+def test_what_waits_for_suspends_is_below_every_plan(instance: Instance) -> None:
+    configuration, states, sample = instance
+    plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
+    problem = replacement(configuration, states, sample)
+    assert bound_of(problem, keep_at_ease(problem)) + waits_mib(problem) <= min(plan.cost for plan in plans)
+
+
+@given(instances(most_vjobs=6, least_nodes=3, sizes=(512, 1024)))
+@settings(max_examples=150)
+def test_to_place_only_who_acts_is_to_place_all(instance: Instance) -> None:
+    configuration, states, sample = instance
+    quick = place(configuration, states, sample, search=SEARCH)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "_place_acting", lambda *_: None)
+        assert place(configuration, states, sample, search=SEARCH) == quick
 
 
 def every_stop_on_the_way(instance: Instance) -> list[Configuration]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Node, NodeState, VJob
+from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.bounds import fewest
-from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.bounds import fewest_for
+from rmsplugin.packing.classes import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
 
@@ -32,18 +36,22 @@ def fewest_nodes(
 
     VMs that the sample leaves on a node that takes none (it drains) are left there, and out of the packing.
     """
-    items = [
-        Item(vm, vjob.nodes, vjob.exclude)
-        for vjob in source.vjobs
-        if states[vjob.name] is VJobState.RUNNING
-        for vm in vjob.vms
-    ]
     used = len(set(sample.values()))
-    classes = classify(items, source.nodes)
-    if not items or search is None:
-        return Fewest(used, min(used, fewest(classes)))
-    current = {name: location.node for name, location in source.locations.items() if location.node}
-    packing = pack(items, source.nodes, search.part(_SHARE), current)
-    if isinstance(packing, NoPacking) or packing.nodes_used > used:
-        return Fewest(used, min(used, fewest(classes)))
-    return Fewest(packing.nodes_used, packing.lower_bound, packing.assignment)
+    run = [vjob for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING]
+    if run and search is not None:
+        items = [Item(vm, vjob.nodes, vjob.exclude) for vjob in run for vm in vjob.vms]
+        current = {name: location.node for name, location in source.locations.items() if location.node}
+        packing = pack(items, source.nodes, search.part(_SHARE), current)
+        if not isinstance(packing, NoPacking) and packing.nodes_used <= used:
+            return Fewest(packing.nodes_used, packing.lower_bound, packing.assignment)
+    return Fewest(used, min(used, _by_sums(run, source.nodes)))
+
+
+def _by_sums(run: Sequence[VJob], nodes: Sequence[Node]) -> int:
+    """A lower bound on the number of nodes: as many as have together what all these demand."""
+    if not run:
+        return 0
+    demands = [vm.demand for vjob in run for vm in vjob.vms]
+    total = np.array([sum(each.centi_cpus for each in demands), sum(each.memory_mib for each in demands)])
+    sizes = [node.capacity for node in nodes if node.state is NodeState.UP and node.capacity.holds(NOTHING)]
+    return fewest_for(total, np.array([(size.centi_cpus, size.memory_mib) for size in sizes]).reshape(-1, 2))

@@ -51,6 +51,8 @@ def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
         wait_mib: what a local resume pays that is not in the first pool; None: none may wait. Then the answer is a
             good choice (a vjob whose VMs all resume at once waits for nothing), but no bound.
     """
+    if not place.residents and not place.images:
+        return Kept()
     here = [(classes[k], len(names)) for k, names in place.residents.items()]
     images = [(classes[k], len(names)) for (k, _), names in place.images.items()]
     images_m = sum(count * each.memory_mib for each, count in images)
@@ -72,6 +74,11 @@ def keep_all(problem: Replacement) -> list[Kept]:
     """What each node keeps, with bounds for all plans."""
     wait_mib = problem.wait_mib
     return [keep(place, problem.classes, wait_mib) for place in problem.places]
+
+
+def keep_at_ease(problem: Replacement) -> list[Kept]:
+    """The same if no local resume waits for room."""
+    return [keep(place, problem.classes, 0) for place in problem.places]
 
 
 def bound_of(problem: Replacement, kept: list[Kept]) -> int:

@@ -16,22 +16,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import Location, running_on
+from rmsplugin.model.elements import Location, VMState, running_on
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget, Clock
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.target.acting import acting
 from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
-from rmsplugin.planning.target.keep import Kept, bound_of, keep, keep_all
+from rmsplugin.planning.target.keep import Kept, bound_of, keep, keep_all, keep_at_ease
 from rmsplugin.planning.target.level import levels
 from rmsplugin.planning.target.levels import search_levels
 from rmsplugin.planning.target.neighbourhood import NODES, Neighbourhoods
-from rmsplugin.planning.target.replacement import Replacement, replacement
+from rmsplugin.planning.target.replacement import Replacement, nodes_that_keep, replacement
 from rmsplugin.planning.target.settle import reorder, settle
 from rmsplugin.planning.target.spread import spread
+from rmsplugin.planning.target.waits import waits_mib
 from rmsplugin.planning.target.whole import search_whole
 
 Objective = Literal["cost", "nodes"]
@@ -41,6 +43,9 @@ _MOST_PAIRS = 5_000
 
 #: What repair and its plans take for a VM, in steps: about 50 microseconds.
 _STEPS_A_VM = 10_000
+
+#: Where more act, as a part of all VMs that shall run, a problem of these alone is not much smaller than that of all.
+_MOST_ACTING = 0.5
 
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
 _SMALL_SHARE = 0.6
@@ -98,17 +103,25 @@ def place(
     search = search or Search()
     budget = Budget(search, clock)
     budget.charge(_STEPS_A_VM * len(source.locations))
+    own = Budget(search, clock)
+    at_once = _place_acting(source, states, sample, shared_store, own) if objective == "cost" else None
+    if at_once is not None:
+        if on_better is not None:
+            on_better(at_once)
+        return at_once
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
     kept = keep_all(problem)
-    bound = first_bound = bound_of(problem, kept)
+    bound = first_bound = max(bound_of(problem, kept), bound_of(problem, keep_at_ease(problem)) + waits_mib(problem))
 
     def better(reached: Reached) -> None:
         if on_better is not None:
             on_better(_as_placed(reached, first_bound, fewest))
 
     incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, budget, better)
-    _repair(problem, incumbent, previous)
+    _repair(problem, incumbent)
+    if incumbent.cost != bound and previous is not None:
+        _offer_again(problem, incumbent, previous)
     if incumbent.cost != bound:
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
@@ -116,7 +129,7 @@ def place(
     if incumbent.cost > bound:
         bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
     if incumbent.cost > bound:
-        bound = max(bound, _widen(problem, kept, incumbent, budget, search))
+        bound = max(bound, _widen(problem, kept, incumbent, bound, budget, search))
     if incumbent.cost > bound:
         bound = max(bound, settle(problem, incumbent, budget, shared_store))
     if incumbent.cost > bound:
@@ -124,13 +137,39 @@ def place(
     return _as_placed(incumbent.best(), bound, fewest)
 
 
-def _repair(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str] | None) -> None:
-    """Only what must move moves; and the last answer."""
+def _place_acting(
+    source: Configuration,
+    states: Mapping[str, VJobState],
+    sample: Mapping[str, str],
+    shared_store: bool,
+    budget: Budget,
+) -> Placed | None:
+    """Only those move that have to act, if that is proven to be the cheapest for all; None if it is not."""
+    part = acting(source, states)
+    if part is None or nodes_that_keep(source, states, sample):
+        return None
+    if len(part.locations) > _MOST_ACTING * len(sample):
+        return None
+    problem = replacement(part, states, None, shared_store)
+    at_ease = keep_at_ease(problem)
+    if any(each.bound_mib for each in at_ease):
+        return None  # perhaps one that stays had better make room
+    incumbent = Incumbent(part, budget=budget)
+    _repair(problem, incumbent)
+    bound = bound_of(problem, at_ease) + waits_mib(problem)
+    if incumbent.cost != bound:
+        return None
+    best = incumbent.best()
+    target = {**source.locations, **best.target}
+    nodes = frozenset(at.node for at in target.values() if at.state is VMState.RUNNING and at.node is not None)
+    return _as_placed(Reached(target, best.plan, nodes), bound, fewest_nodes(source, states, sample, None))
+
+
+def _repair(problem: Replacement, incumbent: Incumbent) -> None:
+    """Only what must move moves."""
     counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
     if counts is not None:
         incumbent.offer(with_names(problem, counts))
-    if previous is not None:
-        _offer_again(problem, incumbent, previous)
 
 
 def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str]) -> None:
@@ -142,15 +181,16 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
             incumbent.offer(named)
 
 
-def _widen(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, search: Search) -> int:
-    """Let every VM move: all nodes at once where that is small enough, then part by part; a bound."""
+def _widen(
+    problem: Replacement, kept: list[Kept], incumbent: Incumbent, bound: int, budget: Budget, search: Search
+) -> int:
+    """Let every VM move: all nodes at once where that is small enough, then part by part; a bound, or the one given."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
-    bound = bound_of(problem, kept)
     if not is_small:
         Neighbourhoods(problem, kept, incumbent, budget.part(_NEARBY_SHARE)).improve_small(bound)
     bounds = dict.fromkeys(levels(problem), bound)
     if incumbent.most_nodes is None:
-        whole = search_whole(problem, incumbent, budget.part(_SMALL_SHARE if is_small else 1.0), search)
+        whole = search_whole(problem, incumbent, bound, budget.part(_SMALL_SHARE if is_small else 1.0), search)
         bounds = {level: max(bound, whole[level]) for level in bounds}
     bound = min(bounds.values())
     if is_small and incumbent.best().plan.cost > bound and not budget.exhausted:
@@ -183,7 +223,7 @@ def place_repaired(
     """As ``place`` without a search: only what must move moves, or, where that is dearer, the sample is the target."""
     problem = replacement(source, states, sample, shared_store)
     incumbent = Incumbent(source)
-    _repair(problem, incumbent, None)
+    _repair(problem, incumbent)
     incumbent.offer(_named(problem, sample))
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)

@@ -107,14 +107,18 @@ class Replacement:
 
 
 def replacement(
-    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+    source: Configuration,
+    states: Mapping[str, VJobState],
+    sample: Mapping[str, str] | None,
+    shared_store: bool = False,
 ) -> Replacement:
     """State the problem.
 
     Args:
         source: the configuration now.
         states: the decided state of every vjob, by name.
-        sample: the node of every VM that shall run, in the configuration with which the decision proved itself.
+        sample: the node of every VM that shall run, in the configuration with which the decision proved itself; None:
+            it leaves none on a node that drains or is overloaded.
         shared_store: whether suspended VMs are saved on storage that all nodes mount, and not on their hosts.
     """
     builder = _Builder(source, states, sample, shared_store)
@@ -130,15 +134,15 @@ class _Builder:
         self,
         source: Configuration,
         states: Mapping[str, VJobState],
-        sample: Mapping[str, str],
+        sample: Mapping[str, str] | None,
         shared_store: bool,
     ) -> None:
         self._source = source
-        self._sample = sample
+        self._sample = sample or {}
         self._shared_store = shared_store
         nodes = [node for node in source.nodes if node.state is not NodeState.DOWN]
         self._index = {node.name: i for i, node in enumerate(nodes)}
-        keeping = _nodes_that_keep(source, states, sample)
+        keeping = frozenset[str]() if sample is None else nodes_that_keep(source, states, sample)
         self._problem = Replacement([_place(node, source, node.name in keeping) for node in nodes])
         self._class_ids: dict[VMClass, int] = {}
         self._last: tuple[VJob, Resources, int] | None = None  # whose class was asked for last, and which it is
@@ -241,7 +245,7 @@ def _place(node: Node, source: Configuration, keeps: bool) -> Place:
     )
 
 
-def _nodes_that_keep(
+def nodes_that_keep(
     source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str]
 ) -> frozenset[str]:
     """Nodes on which the decision left VMs although they drain or are overloaded: nothing better was found."""

@@ -46,7 +46,8 @@ class _Spread:
 
     def _mask(self, k: int) -> npt.NDArray[np.bool_]:
         places = self._problem.places
-        return np.array([place.takes and self._problem.classes[k].may_go(i) for i, place in enumerate(places)])
+        may_go = self._problem.classes[k].may_go
+        return np.array([place.takes and may_go(i) for i, place in enumerate(places)], dtype=np.bool_)
 
     def run(self) -> Counts | None:
         """Vjobs that resume first, as whole as they are; then the single arrivals."""

@@ -24,7 +24,9 @@ _SHARE = 0.6
 _ANSWERS_SHARE = 0.9
 
 
-def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> dict[Level, int]:
+def search_whole(
+    problem: Replacement, incumbent: Incumbent, bound: int, budget: Budget, search: Search
+) -> dict[Level, int]:
     """Improve the incumbent, and return a proven lower bound on the cost of the plans of each level, in MiB.
 
     Answers come first: for a first pool of any cost, and what waits pays as little as it can; where the plan's first
@@ -33,18 +35,20 @@ def search_whole(problem: Replacement, incumbent: Incumbent, budget: Budget, sea
     Args:
         problem: what is asked.
         incumbent: the best answer so far; there is one.
+        bound: known already: an answer of that cost is the best.
         budget: what may be used of the limits.
         search: its seed decides which nodes are chosen for anew.
     """
     try:
-        return _Whole(problem, incumbent, budget, search).run()
+        return _Whole(problem, incumbent, bound, budget, search).run()
     except UnsuitableError:
         return dict.fromkeys(levels(problem), 0)
 
 
 class _Whole:
-    def __init__(self, problem: Replacement, incumbent: Incumbent, budget: Budget, search: Search) -> None:
+    def __init__(self, problem: Replacement, incumbent: Incumbent, bound: int, budget: Budget, search: Search) -> None:
         self._problem, self._incumbent, self._budget, self._search = problem, incumbent, budget, search
+        self._bound = bound
         self._last: Generation | None = None
 
     @property
@@ -54,7 +58,7 @@ class _Whole:
     def run(self) -> dict[Level, int]:
         wait_mib, again = 0, self._problem.wait_mib
         part = self._budget.part(_ANSWERS_SHARE)
-        while again > wait_mib:
+        while again > wait_mib and self._cost > self._bound:
             wait_mib = again
             self._answer(Level(wait_mib), part)
             again = self._incumbent.best().plan.first_cost
@@ -67,9 +71,13 @@ class _Whole:
         if generation.bound_mib < self._cost - self._problem.fixed_cost:
             for counts in generation.answers(budget, self._search, _NEARLY):
                 self._incumbent.offer(with_names(self._problem, counts))
+                if self._cost == self._bound:
+                    break
 
     def _bounds(self) -> dict[Level, int]:
         """Those with the dearest first pool, most like what was solved, come first; only the least counts."""
+        if self._cost == self._bound:
+            return dict.fromkeys(levels(self._problem), self._bound)
         bounds: dict[Level, int] = {}
         ahead = levels(self._problem)[::-1]
         for at, level in enumerate(ahead):

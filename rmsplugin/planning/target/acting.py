@@ -1,0 +1,69 @@
+"""Acting: what of a configuration a decision changes; the rest stays where it is, and is taken off what nodes have.
+
+Mostly a few vjobs of many start, sleep or resume, and there is room for them. A problem of these alone is small. Its
+answer is one for all if nothing could be cheaper even if all others moved as well; who asks has to see to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, Node, NodeState, VJob, VMState
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
+
+
+def acting(source: Configuration, states: Mapping[str, VJobState]) -> Configuration | None:
+    """The vjobs whose state changes, and the nodes on which they are or might go, with what the others leave of them.
+
+    Args:
+        source: the configuration now.
+        states: the decided state of every vjob, by name.
+
+    Returns:
+        None where one whose state stays the same may have to move all the same.
+    """
+    if source.overloaded():
+        return None
+    acts: list[VJob] = []
+    stay: list[VJob] = []
+    for vjob in source.vjobs:
+        (stay if states[vjob.name] is source.state(vjob) else acts).append(vjob)
+    if not all(_may_stay(source, vjob) for vjob in stay):
+        return None
+    locations = {vm.name: source.locations[vm.name] for vjob in acts for vm in vjob.vms}
+    return Configuration(tuple(_nodes(source, acts, locations)), tuple(acts), locations, checked=True)
+
+
+def _may_stay(source: Configuration, vjob: VJob) -> bool:
+    """Whether all VMs of a vjob are in its state already, and may be where they are."""
+    places = {id(at): at for at in (source.locations[vm.name] for vm in vjob.vms)}.values()
+    state = VMState(source.state(vjob))
+    if any(at.state is not state for at in places):
+        return False
+    return state is not VMState.RUNNING or all(
+        at.node is not None and source.node_by_name[at.node].state is NodeState.UP and vjob.allows(at.node)
+        for at in places
+    )
+
+
+def _nodes(source: Configuration, acts: Sequence[VJob], locations: Mapping[str, Location]) -> list[Node]:
+    """The nodes with what is left for those that act, without the nodes that have nothing for any of them."""
+    own: dict[str, Resources] = {}
+    for vjob in acts:
+        for vm in vjob.vms:
+            at = locations[vm.name]
+            if at.node is not None:
+                own[at.node] = own.get(at.node, NOTHING) + (vm.demand if at.state is VMState.RUNNING else NOTHING)
+    demands = {id(vm.demand): vm.demand for vjob in acts for vm in vjob.vms}.values()
+    least = Resources(
+        min((each.cpus for each in demands), default=math.inf), min((each.memory_mib for each in demands), default=0)
+    )
+    found = []
+    for node in source.nodes:
+        left = source.free(node.name) + own.get(node.name, NOTHING)
+        if node.name in own or left.holds(least):
+            found.append(Node(node.name, left, node.state))
+    return found

@@ -1,0 +1,56 @@
+"""Waits: what a plan costs at least because not all that arrive find room in its first pool.
+
+Suspends are in the first pool (RR-6929 section 4.1), so that whatever arrives later waits for the dearest action there.
+The first pool takes up only what is free at the start, and all VMs of a vjob that resumes are in one pool. Where VMs
+are equal, that is mostly all there is to pay beside what each action costs by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmsplugin.planning.target.replacement import Replacement
+
+
+def waits_mib(problem: Replacement) -> int:
+    """What those that arrive later wait together at least, in MiB, whatever the dearest action of the first pool."""
+    if not problem.suspend_mib:
+        return 0
+    dearest = _dearest(problem)
+    singles = sum(mover.group is None for mover in problem.movers)
+    arrivals, slots = singles + sum(problem.group_sizes), _slots(problem)
+    waits = []
+    for price in {problem.suspend_mib, *(cost for cost in dearest if cost > problem.suspend_mib)}:
+        groups = [size for size, cost in zip(problem.group_sizes, dearest, strict=True) if cost <= price]
+        waits.append(price * (arrivals - _most_early(singles, groups, slots)))
+    return min(waits)
+
+
+def _dearest(problem: Replacement) -> list[int]:
+    """By group: what the dearest of its resumes costs at least if all are in the first pool, in MiB."""
+    found = [0] * len(problem.groups)
+    for place in problem.places:
+        for k, group in place.images:
+            memory = problem.classes[k].memory_mib
+            cost = memory if memory <= place.early_m else 2 * memory  # there is no room yet where its saved state lies
+            found[group] = max(found[group], cost)
+    for mover in problem.movers:
+        if mover.group is not None:
+            found[mover.group] = max(found[mover.group], mover.cost)
+    return found
+
+
+def _slots(problem: Replacement) -> int:
+    """How many of the smallest of those that arrive have room in the first pool."""
+    of = {mover.vm_class for mover in problem.movers} | {k for place in problem.places for k, _ in place.images}
+    least_mib = max(1, min((problem.classes[k].memory_mib for k in of), default=1))
+    return sum(place.early_m // least_mib for place in problem.places if place.takes)
+
+
+def _most_early(singles: int, groups: Sequence[int], slots: int) -> int:
+    """How many VMs have so many slots at most, if of each group all have one or none has."""
+    sums = 1  # its bits are the numbers of VMs that groups have together
+    for size in groups:
+        sums |= sums << size
+    most = min(slots, sum(groups))
+    return max(number + min(singles, slots - number) for number in range(most + 1) if sums >> number & 1)

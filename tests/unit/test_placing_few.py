@@ -1,0 +1,113 @@
+"""A few vjobs of many act: they alone are placed, and where VMs are equal no solver is needed for the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.planning.target import placement
+from rmsplugin.planning.target.acting import acting
+from rmsplugin.planning.target.placement import Placed, place
+from rmsplugin.planning.target.replacement import replacement
+from rmsplugin.planning.target.waits import waits_mib
+
+ONE = Resources(1, 1024)
+RUNS, SLEEPS, WAITS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.WAITING
+
+
+def cluster(places: Mapping[str, list[Location]], nodes: int = 8, **states: NodeState) -> Configuration:
+    """Vjobs of VMs of one CPU, on nodes n0, n1, ... of one."""
+    vjobs = tuple(VJob(name, tuple(VM(f"{name}-{i}", ONE) for i in range(len(at)))) for name, at in places.items())
+    locations = {f"{name}-{i}": each for name, at in places.items() for i, each in enumerate(at)}
+    found = tuple(Node(f"n{i}", ONE, states.get(f"n{i}", NodeState.UP)) for i in range(nodes))
+    return Configuration(found, vjobs, locations)
+
+
+def on(*nodes: int) -> list[Location]:
+    return [running_on(f"n{node}") for node in nodes]
+
+
+BUSY = cluster({"a": on(0, 1, 2, 3, 4), "b": on(5), "c": [WAITING], "d": [WAITING]})
+
+
+def test_only_who_acts_is_left_and_nodes_that_have_room_for_them() -> None:
+    part = acting(BUSY, {"a": RUNS, "b": SLEEPS, "c": RUNS, "d": WAITS})
+    assert part is not None
+    assert [vjob.name for vjob in part.vjobs] == ["b", "c"]
+    assert [node.name for node in part.nodes] == ["n5", "n6", "n7"]
+    assert part.free("n5") == Resources(0, 0) and part.free("n6") == ONE
+
+
+def test_nothing_is_left_out_where_one_that_goes_on_running_has_to_move() -> None:
+    places = {"a": on(0, 1), "b": [WAITING]}
+    states = {"a": RUNS, "b": RUNS}
+    assert acting(cluster(places), states) is not None
+    assert acting(cluster(places, n1=NodeState.DRAINING), states) is None
+    crowded = cluster({"a": on(0, 0), "b": [WAITING]})
+    assert acting(crowded, states) is None
+
+
+def test_a_vjob_of_which_only_a_part_runs_acts() -> None:
+    assert acting(cluster({"a": [*on(0), WAITING]}), {"a": WAITS}) is None
+    assert acting(cluster({"a": [*on(0), *[sleeping_on("n1")]]}), {"a": RUNS}) is None
+
+
+def test_starts_beside_others_are_placed_without_a_look_at_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def seen(source: Configuration, *rest: object) -> object:
+        sizes.append(len(source.vjobs))
+        return replacement(source, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(placement, "replacement", seen)
+    sample = {**{f"a-{i}": f"n{i}" for i in range(5)}, "b-0": "n5", "c-0": "n6"}
+    placed = place(BUSY, {"a": RUNS, "b": RUNS, "c": RUNS, "d": WAITS}, sample)
+    assert isinstance(placed, Placed) and sizes == [1]
+    assert placed.target == {**BUSY.locations, "c-0": running_on("n6")}
+    assert placed.optimal and placed.plan.cost == 0
+    assert placed.nodes_used == placed.nodes_lower_bound == 7
+
+
+def test_arrivals_that_wait_for_suspends_are_proven_to_have_to_without_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two nodes are free, two VMs are suspended, four start: two of them wait for a suspend of 1024 MiB."""
+    source = cluster({"w": [WAITING] * 4, "a": on(0, 1, 2, 3), "b": on(4, 5)})
+    states = {"w": RUNS, "a": RUNS, "b": SLEEPS}
+    monkeypatch.setattr(placement, "_widen", None)
+    monkeypatch.setattr(placement, "settle", None)
+    sample = {f"{name}-{i}": f"n{4 * at + i}" for at, name in enumerate("wa") for i in range(4)}
+    placed = place(source, states, sample)
+    assert isinstance(placed, Placed) and placed.optimal
+    assert placed.plan.cost == 2 * 1024 + 2 * 1024
+
+
+def waits(places: Mapping[str, list[Location]], states: Mapping[str, VJobState]) -> int:
+    return waits_mib(replacement(cluster(places), states, None))
+
+
+def test_a_vjob_that_resumes_waits_as_a_whole() -> None:
+    """Three nodes are free; of three VMs that resume with a fourth, none is early."""
+    images = [sleeping_on(f"n{node}") for node in (5, 6, 7, 0)]
+    assert waits({"s": images, "a": on(1, 2, 3, 4), "b": on(0)}, {"s": RUNS, "a": RUNS, "b": SLEEPS}) == 4 * 1024
+
+
+def test_the_cheaper_of_a_late_resume_and_of_late_starts_counts() -> None:
+    """The states to resume lie on nodes in use: early, a copy is the dearest action, and who is late waits longer."""
+    images = [sleeping_on("n0"), sleeping_on("n1")]
+    states = {"s": RUNS, "w": RUNS, "a": RUNS, "b": SLEEPS}
+    # Four nodes are free. Two resumes late wait 1024 MiB each; one start late waits for a copy, 2048 MiB.
+    assert waits({"s": images, "w": [WAITING] * 3, "a": on(0, 1, 2), "b": on(3)}, states) == 2048
+    # Three nodes are free: the resumes late, or two starts late.
+    assert waits({"s": images, "w": [WAITING] * 3, "a": on(0, 1, 2), "b": on(3, 4)}, states) == 2048
+    # Five nodes are free: nobody is late, if the states are copied in the first pool.
+    assert waits({"s": images, "w": [WAITING] * 3, "a": on(0, 1), "b": on(2)}, states) == 0
+
+
+def test_nothing_waits_where_nobody_is_suspended() -> None:
+    assert waits({"w": [WAITING] * 3, "a": on(0)}, {"w": RUNS, "a": RUNS}) == 0
