@@ -182,7 +182,6 @@ CONSTANTS: Mapping[str, Constant] = {
     "nearly solved": Constant(whole, "_NEARLY", "columns"),
     "share of the linear program": Constant(whole, "_SHARE", "columns"),
     "share of answers": Constant(whole, "_ANSWERS_SHARE", "columns"),
-    "columns of a program": Constant(master, "_MOST_COLUMNS", "columns"),
     "columns of a group": Constant(master, "_PER_GROUP", "columns"),
     "groups": Constant(generation, "_GROUPS", "columns"),
     "share of a choice": Constant(generation, "_CHOICE_SHARE", "columns"),

@@ -122,7 +122,7 @@ def test_the_exact_search_of_a_crowded_cluster_leaves_others_their_part_of_the_l
 
 
 def test_a_plan_that_suspends_no_more_is_found_though_a_cheaper_one_suspends_more() -> None:
-    """The greedy order costs 13,824 MiB and suspends one VM; the cheapest plan of all costs 10,752 and suspends two."""
+    """The greedy order costs 13,824 MiB and suspends one VM; the cheapest of all 10,752, but two that must not be."""
     vjobs = [
         vjob("a", (0.5, 512), (0, 2048), (1, 512), preemptible=False),
         vjob("b", (1, 1024)),

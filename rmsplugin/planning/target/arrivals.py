@@ -16,7 +16,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Amounts = npt.NDArray[np.float64]
 
-#: Entries of a table at most: one of 100,000 takes some hundredths of a second. CPUs get so many steps of them at most.
+#: A guard against tables without end: so many entries at most, which take some hundredths of a second. CPUs get so many
+#: steps of them at most.
 _MOST_ENTRIES = 100_000
 _MOST_CPU_STEPS = 400
 

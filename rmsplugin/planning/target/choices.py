@@ -18,7 +18,7 @@ from rmsplugin.planning.target.replacement import Place, Replacement
 
 Ints = npt.NDArray[np.int64]
 
-#: Beyond so many choices of all kinds of nodes, listing them takes longer than what it is good for.
+#: A guard against exhausting memory: so many choices of all kinds of nodes, with as many entries as there are classes.
 _MOST_CHOICES = 150_000
 
 #: What it takes to list one, in steps.

@@ -19,10 +19,7 @@ from rmsplugin.planning.target.solver import is_too_large, solve
 #: A VM that is left over costs so many times what any VM can cost, which is more than it is worth anywhere.
 _LEFT_OVER = 16
 
-#: Columns of a program in whole numbers: with three times as many it finds less in more time.
-_MOST_COLUMNS = 3_000
-
-#: Columns for each group that the linear program keeps: those with the least reduced costs.
+#: Columns for each group, or kind, that a program has: those with the least reduced costs.
 _PER_GROUP = 6
 
 #: Less than that is nothing, in MiB and in shares of nodes.
@@ -174,7 +171,7 @@ class Master:
         kind_of = self.columns.choices.kind_of[found.choice]
         least = np.full(len(self._group_of), math.inf)
         np.minimum.at(least, kind_of, reduced)
-        taken = np.argsort(reduced - least[kind_of], kind="stable")[: max(_MOST_COLUMNS, len(kinds))]
+        taken = np.argsort(reduced - least[kind_of], kind="stable")[: _PER_GROUP * len(kinds)]
         return Chosen(*(each[taken] for each in found))
 
     def _program(
