@@ -111,3 +111,24 @@ def test_the_cheaper_of_a_late_resume_and_of_late_starts_counts() -> None:
 
 def test_nothing_waits_where_nobody_is_suspended() -> None:
     assert waits({"w": [WAITING] * 3, "a": on(0)}, {"w": RUNS, "a": RUNS}) == 0
+
+
+def test_a_saved_state_on_a_node_in_use_is_copied_without_a_look_at_equal_vms(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = cluster({"a": on(0, 1, 2), "s": [sleeping_on("n0")]})
+    states, sample = {"a": RUNS, "s": RUNS}, {"a-0": "n0", "a-1": "n1", "a-2": "n2", "s-0": "n3"}
+    monkeypatch.setattr(placement, "_fall_back", None)
+    monkeypatch.setattr(placement, "keep_all", None)
+    placed = place(source, states, sample)
+    assert isinstance(placed, Placed) and placed.optimal and placed.plan.cost == 2 * 1024
+
+
+def test_a_smaller_vm_makes_room_for_a_saved_state_although_it_does_not_act() -> None:
+    small, large = Resources(1, 512), Resources(1, 4096)
+    vjobs = (VJob("a", (VM("a-0", small),)), VJob("s", (VM("s-0", large),)), VJob("b", (VM("b-0", large),)))
+    nodes = tuple(Node(f"n{i}", Resources(2, 4096)) for i in range(3))
+    locations = {"a-0": running_on("n0"), "s-0": sleeping_on("n0"), "b-0": running_on("n1")}
+    source = Configuration(nodes, vjobs, locations)
+    states, sample = {"a": RUNS, "s": RUNS, "b": RUNS}, {"a-0": "n0", "s-0": "n2", "b-0": "n1"}
+    placed = place(source, states, sample)
+    assert isinstance(placed, Placed) and placed.target["s-0"] == running_on("n0")
+    assert placed.target["a-0"] == running_on("n2") and placed.plan.cost < 2 * 4096

@@ -7,7 +7,7 @@ answer is one for all if nothing could be cheaper even if all others moved as we
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, Node, NodeState, VJob, VMState
@@ -35,6 +35,17 @@ def acting(source: Configuration, states: Mapping[str, VJobState]) -> Configurat
         return None
     locations = {vm.name: source.locations[vm.name] for vjob in acts for vm in vjob.vms}
     return Configuration(tuple(_nodes(source, acts, locations)), tuple(acts), locations, checked=True)
+
+
+def are_alike(source: Configuration, nodes: Collection[str]) -> bool:
+    """Whether on each of these nodes all VMs that run or sleep there demand the same: none costs less to move away."""
+    demands: dict[str, Resources] = {}
+    for vjob in source.vjobs:
+        for vm in vjob.vms:
+            node = source.locations[vm.name].node
+            if node is not None and node in nodes and demands.setdefault(node, vm.demand) != vm.demand:
+                return False
+    return True
 
 
 def _may_stay(source: Configuration, vjob: VJob) -> bool:

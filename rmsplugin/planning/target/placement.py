@@ -22,7 +22,7 @@ from rmsplugin.packing.budget import Budget, Clock
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
-from rmsplugin.planning.target.acting import acting
+from rmsplugin.planning.target.acting import acting, are_alike
 from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
@@ -152,8 +152,9 @@ def _place_acting(
         return None
     problem = replacement(part, states, None, shared_store)
     at_ease = keep_at_ease(problem)
-    if any(each.bound_mib for each in at_ease):
-        return None  # perhaps one that stays had better make room
+    lost = {place.node.name for place, each in zip(problem.places, at_ease, strict=True) if each.bound_mib}
+    if lost and not are_alike(source, lost):
+        return None  # one that stays had perhaps better make room for a saved state
     incumbent = Incumbent(part, budget=budget)
     _repair(problem, incumbent)
     bound = bound_of(problem, at_ease) + waits_mib(problem)
