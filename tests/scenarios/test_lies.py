@@ -14,6 +14,8 @@ from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsSnapshot
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
 
 Tell = Callable[[Any], Any]
 
@@ -107,3 +109,24 @@ def test_a_lie_that_is_told_once_costs_time_at_most(directory: Path, what: str, 
         except AssertionError as error:
             wrong.append(f"answer {number} of {answers}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_suspended_job_that_is_said_to_run_is_resumed_with_its_vjob(world: World) -> None:
+    job = world.submit()
+    world.until(job, VJobState.RUNNING)
+    answers = 1
+    number = 0
+    while number < answers:
+        number += 1
+        world.ask(job, OperationKind.SUSPEND)
+        world.until(job, VJobState.SLEEPING)
+        world.neighbours.answers.clear()
+        world.neighbours.lie = Lie(*LIES["these jobs run"][:2], number, LIES["these jobs run"][2])
+        world.ask(job, OperationKind.RESUME)
+        world.until(job, VJobState.RUNNING)
+        answers = world.neighbours.answers["rms", "jobs"]
+        for _ in range(3):
+            world.pass_time(30)
+            world.tick()
+        assert world.state(job) is VJobState.RUNNING, f"after a lie in answer {number}"
+    assert number > 1

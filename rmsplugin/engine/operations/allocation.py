@@ -70,3 +70,12 @@ def current_job(task: Task) -> RmsJob:
     if job.state is JobState.ENDED:
         raise CancelledError(f"its job has ended: {job.detail}")
     return job
+
+
+def resume_job(task: Task) -> None:
+    """Have the RMS let the job go on, whose VMs do.
+
+    Also where it is said to run: were that wrong, a user would seem to have suspended it, and nobody would resume it.
+    """
+    if current_job(task).state in (JobState.RUNNING, JobState.SUSPENDED):
+        task.context.rms.resume(task.job_id)

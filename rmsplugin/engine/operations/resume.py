@@ -11,7 +11,7 @@ from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import nowhere, require_gone
 from rmsplugin.engine.gone import end_vm, has_left
-from rmsplugin.engine.operations.allocation import await_allocation, current_job
+from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
@@ -57,8 +57,7 @@ def resume(task: Task) -> None:
     for vm in vms:
         _drop_state_quietly(task, vm)
     task.each(task.vms(), lambda vm: set_clock(task, vm))
-    if current_job(task).state is JobState.SUSPENDED:
-        context.rms.resume(task.job_id)
+    resume_job(task)
     context.ledger.transition(
         task.job_id,
         VJobState.RUNNING,

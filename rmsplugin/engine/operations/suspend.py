@@ -13,7 +13,7 @@ from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.gone import end_vm
-from rmsplugin.engine.operations.allocation import current_job
+from rmsplugin.engine.operations.allocation import current_job, resume_job
 from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, require_not_left, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
@@ -118,8 +118,7 @@ def _undo(task: Task, reason: str) -> None:
     for vm in task.vms():
         with suppress(NoStoreError):  # where no store is nothing can be dropped; the next save there drops it first
             context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
-    if current_job(task).state is JobState.SUSPENDED:
-        context.rms.resume(task.job_id)
+    resume_job(task)
     context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
 
 
