@@ -45,9 +45,6 @@ _STEPS_A_VM = 10_000
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
 _SMALL_SHARE = 0.6
 
-#: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
-_NEARBY_SHARE = 0.3
-
 #: Of what is left of the limits, what the exact search of a small problem may use before others; then what they leave.
 _EXACT_SHARE = 0.3
 
@@ -147,7 +144,7 @@ def _widen(problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget:
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     bound = bound_of(problem, kept)
     if not is_small:
-        Neighbourhoods(problem, kept, incumbent, budget.part(_NEARBY_SHARE)).improve_small(bound)
+        Neighbourhoods(problem, kept, incumbent, budget.part(1 / 2)).improve_small(bound)
     bounds = dict.fromkeys(levels(problem), bound)
     if incumbent.most_nodes is None:
         whole = search_whole(problem, incumbent, budget.part(_SMALL_SHARE if is_small else 1.0), search)
