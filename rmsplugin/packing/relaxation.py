@@ -20,8 +20,6 @@ from rmsplugin.packing.patterns import Pricer
 #: What one node costs, in the whole numbers of prices.
 _ONE = 1_000_000
 
-_MOST_ROUNDS = 5_000
-
 #: The part of the limits that is left for what comes after the relaxation.
 _RESERVE = 0.5
 
@@ -134,9 +132,7 @@ def relax(classes: Classes, pricer: Pricer, start: Iterable[Column], usable: Int
     relaxation = Relaxation(0)
     reserve = budget.left * _RESERVE
     cost = 0  # first: can all VMs be hosted at all?
-    for _ in range(_MOST_ROUNDS):
-        if budget.exhausted or budget.left < reserve:
-            break
+    while not budget.exhausted and budget.left >= reserve:
         solved = master.solve(cost, budget)
         if solved is None:
             break

@@ -174,7 +174,6 @@ FACTORS = (0.5, 2)
 CONSTANTS: Mapping[str, Constant] = {
     "share of small clusters' columns": Constant(placement, "_SMALL_SHARE", "columns"),
     "pairs of one program": Constant(placement, "_MOST_PAIRS", "columns"),
-    "nearby's share": Constant(placement, "_NEARBY_SHARE", "nearby"),
     "exact share": Constant(placement, "_EXACT_SHARE", "exact search"),
     "order's share": Constant(incumbent, "_ORDER_SHARE", "unblocking first"),
     "passes": Constant(improve, "_PASSES", "unblocking first"),

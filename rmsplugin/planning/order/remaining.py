@@ -98,14 +98,16 @@ class Remaining:
         too_many_c, too_many_m = self._switch.excess(node, staying + coming)
         if too_many_c <= 0 and too_many_m <= 0:
             return []
-        sums = {(0, 0, 0)}  # of all that may leave together: how many, their CPUs and memory
+        sums = {(0, 0, 0)}  # of those that leave together, and are not enough: how many, their CPUs and memory
+        least: dict[int, int] = {}
         for kind in staying:
             of = self._switch.kinds[kind]
-            sums |= {(count + 1, cpus + of.centi_cpus, memory + of.memory_mib) for count, cpus, memory in sums}
-        least: dict[int, int] = {}
-        for count, cpus, memory in sums:
-            if cpus >= too_many_c and memory >= too_many_m:
-                least[count] = min(memory, least.get(count, memory))
+            for count, cpus, memory in list(sums):
+                more = (count + 1, cpus + of.centi_cpus, memory + of.memory_mib)
+                if more[1] < too_many_c or more[2] < too_many_m:
+                    sums.add(more)
+                else:
+                    least[more[0]] = min(more[2], least.get(more[0], more[2]))
         return list(least.items()) or [max((count + 1, memory) for count, _, memory in sums)]
 
 

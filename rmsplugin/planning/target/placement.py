@@ -50,9 +50,6 @@ _MOST_ACTING = 0.5
 #: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
 _SMALL_SHARE = 0.6
 
-#: Of what is left of the limits, what the nodes near a small change may use before all nodes do.
-_NEARBY_SHARE = 0.3
-
 #: Of what is left of the limits, what the exact search of a small problem may use before others; then what they leave.
 _EXACT_SHARE = 0.3
 
@@ -188,7 +185,7 @@ def _widen(
     """Let every VM move: all nodes at once where that is small enough, then part by part; a bound, or the one given."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     if not is_small:
-        Neighbourhoods(problem, kept, incumbent, budget.part(_NEARBY_SHARE)).improve_small(bound)
+        Neighbourhoods(problem, kept, incumbent, budget.part(1 / 2)).improve_small(bound)
     bounds = dict.fromkeys(levels(problem), bound)
     if incumbent.most_nodes is None:
         whole = search_whole(problem, incumbent, bound, budget.part(_SMALL_SHARE if is_small else 1.0), search)
