@@ -63,6 +63,8 @@ def _without_waiting(source: Configuration, decision: Decision) -> tuple[Configu
     """The same without those that wait and go on waiting: no plan is other for them, and they may have most VMs."""
     waiting, states = VJobState.WAITING, decision.states
     acts = tuple(v for v in source.vjobs if states[v.name] is not waiting or source.state(v) is not waiting)
+    if len(acts) == len(source.vjobs):
+        return source, decision
     locations = {vm.name: source.locations[vm.name] for vjob in acts for vm in vjob.vms}
     left = {vjob.name: states[vjob.name] for vjob in acts}
     return Configuration(source.nodes, acts, locations, checked=True), replace(decision, states=left)

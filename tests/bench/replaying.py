@@ -25,6 +25,7 @@ class Sizes:
         ("ctc_sp2_full.swf.gz", 338),
         ("hpc2n_full.swf.gz", 240),
         ("sdsc_sp2_5k.swf", 128),
+        ("lublin256_5k_fmodel.swf", 256),
     )
     policies: Sequence[str] = ("rjsp", "mixed")
     first: Sequence[int] = (1000, 5000)  # jobs of each trace, ascending

@@ -12,6 +12,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.target import placement
 from rmsplugin.planning.target.acting import acting
+from rmsplugin.planning.target.keep import keep
 from rmsplugin.planning.target.placement import Placed, place
 from rmsplugin.planning.target.replacement import replacement
 from rmsplugin.planning.target.waits import waits_mib
@@ -132,3 +133,25 @@ def test_a_smaller_vm_makes_room_for_a_saved_state_although_it_does_not_act() ->
     placed = place(source, states, sample)
     assert isinstance(placed, Placed) and placed.target["s-0"] == running_on("n0")
     assert placed.target["a-0"] == running_on("n2") and placed.plan.cost < 2 * 4096
+
+
+def test_resumes_that_wait_anyway_wait_where_their_states_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two states lie on nodes of one that is suspended, the third on that of one that goes on running."""
+    images = [sleeping_on("n4"), sleeping_on("n3"), sleeping_on("n0")]
+    source = cluster({"a": on(0, 1, 2), "s": images, "b": on(3, 4, 5)}, nodes=6)
+    states = {"a": RUNS, "s": RUNS, "b": SLEEPS}
+    sample = {**{f"a-{i}": f"n{i}" for i in range(3)}, **{f"s-{i}": f"n{3 + i}" for i in range(3)}}
+    monkeypatch.setattr(placement, "_widen", None)
+    monkeypatch.setattr(placement, "settle", None)
+    placed = place(source, states, sample)
+    assert isinstance(placed, Placed) and placed.optimal
+    assert [placed.target[f"s-{i}"].node for i in range(3)] == ["n4", "n3", "n5"]
+    assert placed.plan.cost == 3 * 1024 + 2 * (1024 + 1024) + (2048 + 1024)
+
+
+def test_of_two_equal_vms_the_one_that_runs_is_kept() -> None:
+    source = cluster({"a": on(0), "s": [sleeping_on("n0")]}, nodes=2)
+    problem = replacement(source, {"a": RUNS, "s": RUNS}, None)
+    for wait_mib in (None, 0, 1024):
+        (kept, *_) = (keep(place, problem.classes, wait_mib) for place in problem.places)
+        assert (list(kept.residents.values()), list(kept.images.values())) == ([1], [0])

@@ -74,7 +74,10 @@ def _nodes(source: Configuration, acts: Sequence[VJob], locations: Mapping[str, 
     )
     found = []
     for node in source.nodes:
-        left = source.free(node.name) + own.get(node.name, NOTHING)
-        if node.name in own or left.holds(least):
-            found.append(Node(node.name, left, node.state))
+        left = source.free(node.name)
+        if node.name in own:
+            left += own[node.name]
+        elif not left.holds(least):
+            continue
+        found.append(Node(node.name, left, node.state))
     return found

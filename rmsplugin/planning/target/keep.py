@@ -111,7 +111,8 @@ def _exact(place: Place, items: list[_Item], wait_mib: int | None) -> tuple[list
                 if key[0] > place.capacity_c or key[1] > place.capacity_m or key[2] > place.early_m:
                     continue
                 total = cost + (item.count - count) * item.memory_mib + late * (wait_mib or 0)
-                if key not in grown or total < grown[key][0]:
+                # Of two that cost and take the same the later keeps more of the first items: who runs stays.
+                if key not in grown or total <= grown[key][0]:
                     grown[key] = (total, (*chosen, count))
         if len(grown) > _MOST_SUMS:
             return None

@@ -108,15 +108,15 @@ def place(
         return at_once
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
-    kept = keep_all(problem)
-    bound = first_bound = max(bound_of(problem, kept), bound_of(problem, keep_at_ease(problem)) + waits_mib(problem))
+    kept, at_ease = keep_all(problem), keep_at_ease(problem)
+    bound = first_bound = max(bound_of(problem, kept), bound_of(problem, at_ease) + waits_mib(problem))
 
     def better(reached: Reached) -> None:
         if on_better is not None:
             on_better(_as_placed(reached, first_bound, fewest))
 
     incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, budget, better)
-    _repair(problem, incumbent)
+    _repair(problem, at_ease, incumbent, bound)
     if incumbent.cost != bound and previous is not None:
         _offer_again(problem, incumbent, previous)
     if incumbent.cost != bound:
@@ -153,8 +153,8 @@ def _place_acting(
     if lost and not are_alike(source, lost):
         return None  # one that stays had perhaps better make room for a saved state
     incumbent = Incumbent(part, budget=budget)
-    _repair(problem, incumbent)
     bound = bound_of(problem, at_ease) + waits_mib(problem)
+    _repair(problem, at_ease, incumbent, bound)
     if incumbent.cost != bound:
         return None
     best = incumbent.best()
@@ -163,11 +163,12 @@ def _place_acting(
     return _as_placed(Reached(target, best.plan, nodes), bound, fewest_nodes(source, states, sample, None))
 
 
-def _repair(problem: Replacement, incumbent: Incumbent) -> None:
-    """Only what must move moves."""
-    counts = spread(problem, [keep(place, problem.classes, None) for place in problem.places])
-    if counts is not None:
-        incumbent.offer(with_names(problem, counts))
+def _repair(problem: Replacement, at_ease: list[Kept], incumbent: Incumbent, bound: int) -> None:
+    """Only what must move moves: first so that no local resume waits for room; then, unless that is best, they may."""
+    for kept in ([keep(place, problem.classes, None) for place in problem.places], at_ease):
+        counts = spread(problem, kept) if incumbent.cost != bound else None
+        if counts is not None:
+            incumbent.offer(with_names(problem, counts))
 
 
 def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str]) -> None:
@@ -221,7 +222,8 @@ def place_repaired(
     """As ``place`` without a search: only what must move moves, or, where that is dearer, the sample is the target."""
     problem = replacement(source, states, sample, shared_store)
     incumbent = Incumbent(source)
-    _repair(problem, incumbent)
+    at_ease = keep_at_ease(problem)
+    _repair(problem, at_ease, incumbent, bound_of(problem, at_ease) + waits_mib(problem))
     incumbent.offer(_named(problem, sample))
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
