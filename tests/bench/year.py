@@ -15,6 +15,7 @@ from rmsplugin.engine.ledger_file import open_database
 YEAR_S = 365 * 86400.0
 BEGINS = 1735689600.0  # 2025-01-01, UTC
 PROCESSORS = 4096
+NODES = 256
 
 #: Jobs of so many shapes, CPUs first; and how long they run, in seconds, around which median.
 _SHAPES = ((1, 1), (1, 1), (1, 2), (2, 1), (4, 1), (2, 4), (8, 2))
@@ -82,7 +83,7 @@ def _life(
         )
         moved = _MEMORY_MIB << 20
         for name in names:
-            node = f"n{random.randrange(256) + 1}"
+            node = f"n{random.randrange(NODES) + 1}"
             span = (created + 0.1, created + took_s - 0.1)
             rows["actions"].append((operation_id, name, action, node, node, "done", moved, moved, "", *span))
         rows["events"].append(
