@@ -18,6 +18,7 @@ from rmsplugin.child_process import end_with, limit
 from rmsplugin.engine.history import reading
 from rmsplugin.engine.ledger_file import LEDGER_NAME
 from rmsplugin.errors import ReportError, RmspluginError
+from rmsplugin.latency import uncollected
 from rmsplugin.report import slurm, writing
 from rmsplugin.report.build import Question, Report, Site, build
 from rmsplugin.report.document import Node
@@ -42,7 +43,8 @@ def main(words: list[str]) -> int:
     request = json.load(sys.stdin)
     progress = _Progress()
     try:
-        with os.fdopen(1, "w", encoding="ascii", closefd=False) as file:
+        # Rows are in no cycles, and there may be millions.
+        with uncollected(), os.fdopen(1, "w", encoding="ascii", closefd=False) as file:
             report = _made(Settings.model_validate(request["settings"]), request, progress)
             # From here on this process writes nothing else.
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_mib << 20, most_mib << 20))

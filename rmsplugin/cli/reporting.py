@@ -19,6 +19,7 @@ from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.report.fields import JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
 from rmsplugin.cli.table import Row, Table, add_table_options, described, parse_format, printable
 from rmsplugin.errors import ReportError, SettingsError
+from rmsplugin.latency import uncollected
 
 if TYPE_CHECKING:
     from rmsplugin.cli.output_file import OutputFile
@@ -148,7 +149,8 @@ def _report(arguments: argparse.Namespace) -> int:
     path = _ledger(arguments, settings)
     lives = arguments.json or page is not None
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
-    with ExitStack() as stack:
+    # Rows are in no cycles, and there may be millions.
+    with ExitStack() as stack, uncollected():
         report: Report | OwnReport
         with bar() as show:
             if path is not None:

@@ -5,7 +5,7 @@ Arrays of one value share their order: those of jobs are sorted by job id, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -45,11 +45,6 @@ class Words:
         for word in dict.fromkeys(words):
             self.code(word)
         return list(map(self._codes.__getitem__, words))
-
-    def clear(self) -> None:
-        """Forget all words, and their codes."""
-        self.words.clear()
-        self._codes.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +135,13 @@ def arrays(rows: Iterable[tuple[Any, ...]], kinds: Sequence[str | Words]) -> lis
         kinds: the type of each column: f, i or c for Floats, Ints or Codes; the Words whose codes a column of words
             becomes.
     """
-    parts = [list(each) for each in zip(*pieces(rows, kinds), strict=True)] or [[] for _ in kinds]
-    return [np.concatenate(part) if part else np.empty(0, _type(kind)) for part, kind in zip(parts, kinds, strict=True)]
-
-
-def pieces(rows: Iterable[tuple[Any, ...]], kinds: Sequence[str | Words]) -> Iterator[list[NDArray[Any]]]:
-    """The same columns in pieces of so many rows as are Python values at a time."""
+    types: list[type] = [_TYPES[kind] if isinstance(kind, str) else np.int32 for kind in kinds]
+    parts: list[list[NDArray[Any]]] = [[] for _ in kinds]
     remaining = iter(rows)
     while batch := list(islice(remaining, _BATCH)):
-        columns = zip(*batch, strict=True)
-        yield [
-            np.array(column if isinstance(kind, str) else kind.codes(column), dtype=_type(kind))
-            for column, kind in zip(columns, kinds, strict=True)
-        ]
-
-
-def _type(kind: str | Words) -> type:
-    return {"f": np.float64, "i": np.int64}.get(kind, np.int32) if isinstance(kind, str) else np.int32
+        for part, kind, type_, column in zip(parts, kinds, types, zip(*batch, strict=True), strict=True):
+            part.append(np.array(column if isinstance(kind, str) else kind.codes(column), dtype=type_))
+    return [np.concatenate(part) if part else np.empty(0, type_) for part, type_ in zip(parts, types, strict=True)]
 
 
 def time_key(number: Ints, seconds: Floats) -> Ints:
@@ -169,5 +154,6 @@ def last_of_each(row: Ints) -> Flags:
     return np.append(row[1:] != row[:-1], True)[: len(row)]
 
 
+_TYPES: dict[str, type] = {"f": np.float64, "i": np.int64, "c": np.int32}
 #: So many rows are Python values at a time: few enough to stay in a processor's cache until they are columns.
 _BATCH = 2000

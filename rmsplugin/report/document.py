@@ -30,7 +30,8 @@ The keys of the JSON are the names of the fields below::
 ``kind`` is report, simulation or comparison. ``policy`` names the schedule that the jobs' own fields, ``utilisation``
 and ``switches`` tell of ("live" in a report); ``others`` the schedules beside it, which are the keys of every
 ``without``. A simulation has fcfs and easy beside a policy that switches, and else no others; a comparison has its last
-policy as ``policy``, the rest as others. Both have no ``totals``, and no names of users, accounts and partitions.
+policy as ``policy``, the rest as others. Both have no ``totals``; what their users, accounts and partitions are called,
+the workload tells (workload/jobs.py), and an empty name is one that it does not.
 """
 
 from __future__ import annotations

@@ -99,9 +99,9 @@ def _job(run: JobRun, cluster: Cluster, without: dict[str, Schedule | None]) -> 
     completion_s = run.end_s - job.submit_s
     return Job(
         id=str(job.job_id),
-        user="",
-        account="",
-        partition="",
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
         state="ended",
         vms=cluster.vms_of(job),
         cpus=cluster.vcpus_of(job),

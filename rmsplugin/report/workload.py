@@ -121,6 +121,8 @@ def _job(jobs: Jobs, lives: Lives, row: int, begin: float, limit_s: float, preem
         line=0,
         cpus_per_vm=int(jobs.cpus[row]),
         preemptible=preemptible,
+        user=jobs.users.words[jobs.user[row]],
+        partition=jobs.partitions.words[jobs.partition[row]],
     )
 
 

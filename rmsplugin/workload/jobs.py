@@ -8,6 +8,8 @@ The rules by which a record becomes a job:
 - memory: what was requested for each processor, else what was used, else not known;
 - the average CPU time is not believed where it is the same for all jobs, however long they ran: some sites fill the
   field with a constant (MetaCentrum: 1 s). Then it is not known for any job;
+- user, account and partition are called by the numbers of user, group and queue; the partition by its own number where
+  no queue is known;
 - a job that was checkpointed is told as a whole by one line and then by a line for each partial execution (status 2, 3,
   4), which are counted and not simulated;
 - the queue is in the order of the submit times, then of the file.
@@ -41,6 +43,9 @@ class Job(NamedTuple):
     average_cpu_s: float | None = None  # that each processor was used for; None: not known
     cpus_per_vm: int | None = None  # None: those of the cluster's VMs; else ``memory_mib`` is that of such a VM
     preemptible: bool = True  # whether it may be suspended and moved
+    user: str = ""  # as account and partition: empty where it is not known
+    account: str = ""
+    partition: str = ""
 
 
 #: Of fewer jobs that have an average CPU time it may be the same by chance.
@@ -100,6 +105,7 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
     seen: dict[int, int] = {}  # line by job number
     partial: list[tuple[int, int]] = []  # line and job number
     unestimated = 0
+    names = _Names()
     for line, record in reader:
         job_id = record.job_id
         if 2 <= record.status <= 4:
@@ -123,7 +129,10 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
             unestimated += 1
         cpu_s = record.average_cpu_s if record.average_cpu_s > 0 else None
         memory_mib = memory(record, processors)
-        jobs.append(Job(job_id, record.submit_s, record.run_s, processors, estimate_s, memory_mib, line, cpu_s))
+        partition = record.partition if record.queue < 0 else record.queue
+        whose = (names[record.user], names[record.group], names[partition])
+        given = (job_id, record.submit_s, record.run_s, processors, estimate_s, memory_mib, line, cpu_s)
+        jobs.append(Job(*given, None, True, *whose))
     alone = [(line, job_id) for line, job_id in partial if job_id not in seen]
     for line, job_id in alone:
         faults.add(line, FaultCode.PARTIAL, f"is a partial execution of job {job_id}, of which no line tells the whole")
@@ -133,6 +142,14 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
         jobs = [job._replace(average_cpu_s=None) for job in jobs]
     counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated, *disbelieved)
     return Workload(jobs, reader.header, faults, *counted)
+
+
+class _Names(dict[int, str]):
+    """What numbers are called; what is not known has no name. Many jobs share each."""
+
+    def __missing__(self, number: int) -> str:
+        name = self[number] = "" if number < 0 else str(number)
+        return name
 
 
 def _filled_in(jobs: Sequence[Job]) -> tuple[int, float] | tuple[()]:

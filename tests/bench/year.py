@@ -15,6 +15,7 @@ from rmsplugin.engine.ledger_file import open_database
 YEAR_S = 365 * 86400.0
 BEGINS = 1735689600.0  # 2025-01-01, UTC
 PROCESSORS = 4096
+NODES = 256
 
 #: Jobs of so many shapes, CPUs first; and how long they run, in seconds, around which median.
 _SHAPES = ((1, 1), (1, 1), (1, 2), (2, 1), (4, 1), (2, 4), (8, 2))
@@ -24,14 +25,21 @@ _INSERTED = 20_000
 Rows = list[tuple[Any, ...]]
 
 
-def make_year(path: Path, jobs: int, seed: int = 1) -> None:
-    """Write a ledger in which so many jobs ran in a year; every tenth slept for a while, every tenth moved."""
+def make_year(path: Path, jobs: int, samples: int = 1, seed: int = 1) -> None:
+    """Write a ledger in which so many jobs ran in a year; every tenth slept for a while, every tenth moved.
+
+    Args:
+        path: of the ledger.
+        jobs: how many.
+        samples: how many of each VM, unless its job is too short for them.
+        seed: of all that is random.
+    """
     open_database(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma synchronous = off")
         numbers = itertools.count(1)
-        lives = _lives(jobs, Random(seed), numbers)
-        while batch := list(itertools.islice(lives, _INSERTED)):
+        lives = _lives(jobs, samples, Random(seed), numbers)
+        while batch := list(itertools.islice(lives, max(1, _INSERTED // samples))):
             with connection:
                 for table, columns in _COLUMNS.items():
                     rows = [row for life in batch for row in life[table]]
@@ -52,16 +60,18 @@ _COLUMNS = {
 }
 
 
-def _lives(jobs: int, random: Random, numbers: Iterator[int]) -> Iterator[dict[str, Rows]]:
+def _lives(jobs: int, samples: int, random: Random, numbers: Iterator[int]) -> Iterator[dict[str, Rows]]:
     apart_s = YEAR_S / jobs
     # So that the cluster is full for nine tenths.
     mean_s = 0.9 * PROCESSORS * apart_s * len(_SHAPES) / sum(vms * cpus for vms, cpus in _SHAPES)
     for number in range(jobs):
         submit = BEGINS + (number + random.random()) * apart_s
-        yield _life(number + 1, submit, random.expovariate(1 / mean_s) + 30, random, numbers)
+        yield _life(number + 1, submit, random.expovariate(1 / mean_s) + 30, samples, random, numbers)
 
 
-def _life(job_id: int, submit: float, run_s: float, random: Random, numbers: Iterator[int]) -> dict[str, Rows]:
+def _life(
+    job_id: int, submit: float, run_s: float, samples: int, random: Random, numbers: Iterator[int]
+) -> dict[str, Rows]:
     vms, cpus = random.choice(_SHAPES)
     rows: dict[str, Rows] = {table: [] for table in _COLUMNS}
     names = [f"vjob{job_id}-{index}" for index in range(vms)]
@@ -73,7 +83,7 @@ def _life(job_id: int, submit: float, run_s: float, random: Random, numbers: Ite
         )
         moved = _MEMORY_MIB << 20
         for name in names:
-            node = f"n{random.randrange(256) + 1}"
+            node = f"n{random.randrange(NODES) + 1}"
             span = (created + 0.1, created + took_s - 0.1)
             rows["actions"].append((operation_id, name, action, node, node, "done", moved, moved, "", *span))
         rows["events"].append(
@@ -83,8 +93,9 @@ def _life(job_id: int, submit: float, run_s: float, random: Random, numbers: Ite
         return created + took_s
 
     now = operation("start", submit + random.expovariate(1 / 600), 8.0, "run")
-    for name in names:
-        rows["samples"].append((name, int(now) // 60 * 60 + 60, random.randrange(1, 100 * cpus), None))
+    # All in the first half, after which some sleep.
+    seen = range(int(now) + 1, int(now + run_s / 2), max(1, int(run_s / 2 / samples)))[:samples] or [int(now) + 1]
+    rows["samples"] += [(name, at, random.randrange(1, 100 * cpus), None) for name in names for at in seen]
     if job_id % 10 == 3:
         now = operation("suspend", now + run_s / 2, 20.0, "suspend")
         now = operation("resume", now + random.expovariate(1 / 3600), 25.0, "resume") + run_s / 2

@@ -12,6 +12,7 @@ import pytest
 from page.browser import Browser, browser
 from page.reading import colour, drawn, lasting, rows
 from unit.test_cli_compare import CLUSTER, TRACE
+from unit.test_workload import line
 
 from rmsplugin.cli.main import main
 from rmsplugin.report.page import html
@@ -59,11 +60,31 @@ def test_a_simulation_beside_fcfs_and_easy(window: Browser, capsys: pytest.Captu
     label = window.value("document.querySelector('#allocation [role=img]').getAttribute('aria-label')")
     assert "1 suspend, 1 resume, 0 migrations of VMs" in label
     assert all(drawn(window, "allocation").get(colour(window, role), 0) > 10 for role in ("orange", "teal", "run3"))
-    # Nobody's name is in a trace, so there is nothing to filter by, and nothing in the table.
+    # Nobody's name is in this trace, so there is nothing to filter by, and nothing in the table.
     assert window.value(
         "['user', 'account', 'partition'].every((id) => !document.getElementById(id).checkVisibility())"
     )
     assert [row[0:2] for row in rows(window, "jobs")] == [["1", "ended"], ["2", "ended"], ["3", "ended"]]
+
+
+@pytest.mark.parametrize("words", [SIMULATE, COMPARE])
+def test_the_users_groups_and_queues_of_a_trace_are_filters_and_totals(
+    window: Browser, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    jobs = (("7", "3", "1"), ("8", "3", "1"), ("7", "4", "2"))
+    Path("t.swf").write_text(
+        "".join(
+            line(job_id=number, submit_s=0, run_s=60 * number, user=user, group=group, queue=queue) + "\n"
+            for number, (user, group, queue) in enumerate(jobs, start=1)
+        )
+    )
+    opened(window, capsys, *words)
+    listed = {
+        kind: window.value(f"[...document.getElementById('{kind}').options].map((each) => each.text).slice(1)")
+        for kind in ("user", "account", "partition")
+    }
+    assert listed == {"user": ["7", "8"], "account": ["3", "4"], "partition": ["1", "2"]}
+    assert {row[0]: row[1] for row in rows(window, "totals")} == {"7": "2", "8": "1"}
 
 
 def test_a_comparison_has_the_completions_under_each_policy(

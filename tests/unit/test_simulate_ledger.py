@@ -62,6 +62,10 @@ def test_a_job_runs_for_as_long_as_it_ran_without_its_sleeps_and_since_its_last_
     assert (slept.memory_mib, slept.estimate_s, slept.preemptible) == (512, slept.run_s, True)
     assert (lost.submit_s, lost.run_s, lost.processors, lost.cpus_per_vm) == (5, 400, 2, 2)
     assert (lost.memory_mib, lost.preemptible) == (1024, False)
+    assert [(job.user, job.account, job.partition) for job in (slept, lost)] == [
+        ("alice", "", "vjob"),
+        ("alice", "", "vlong"),
+    ]
     assert (found.workload.unestimated, found.workload.header) == (2, {"UnixStartTime": [str(int(NOON))]})
     assert found.activity == {}
 

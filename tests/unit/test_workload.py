@@ -147,6 +147,13 @@ def test_the_run_time_stands_for_a_requested_time_that_nobody_knows(unknown: int
     assert found.unestimated == 1
 
 
+def test_users_groups_and_queues_are_called_by_their_numbers_where_they_are_known() -> None:
+    named = only(line(user=7, group=3, queue=0, partition=2))
+    assert (named.user, named.account, named.partition) == ("7", "3", "0")
+    assert only(line(partition=2)).partition == "2"
+    assert only(line())[-3:] == ("", "", "")
+
+
 def test_work_beyond_the_requested_time_is_not_cut() -> None:
     job = only(line(run_s=300))
     assert (job.run_s, job.estimate_s) == (300, 200)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import MAX_BYTES, Tell, blocks, named
+from rmsplugin.latency import uncollected
 from rmsplugin.workload.jobs import MemoryUnit, Workload, read_workload
 
 
@@ -22,17 +19,6 @@ def read(
     Raises:
         WorkloadError: the file cannot be read, or is no trace.
     """
-    with named(path, WorkloadError), _uncollected():
+    # Jobs are in no cycles, and each look for some is at all that are read.
+    with named(path, WorkloadError), uncollected():
         return read_workload(blocks(path, WorkloadError, "trace", tell, limit_bytes), memory_unit)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Let nobody look for cycles of objects meanwhile: jobs are in none, and each look is at all that are read."""
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collected:
-            gc.enable()
