@@ -18,9 +18,6 @@ from rmsplugin.packing.classes import Classes, Ints
 #: Elements of the arrays of all patterns that are kept: bounds the memory.
 _MOST_ELEMENTS = 6_000_000
 
-#: So many times as many may be made on the way, class by class: bounds the time.
-_DETOUR = 10
-
 #: States times items of a table of dynamic programming: above that CP-SAT prices instead.
 _MOST_STATES = 30_000_000
 
@@ -28,23 +25,22 @@ _MOST_STATES = 30_000_000
 _OFFERED = 8
 
 
-def maximal(classes: Classes, kind: int, most_elements: int) -> Ints | None:
-    """All maximal patterns of a kind of nodes, one a row; None if there are too many."""
+def maximal(classes: Classes, kind: int, most_elements: int, budget: Budget) -> Ints | None:
+    """All maximal patterns of a kind of nodes, one a row; None if there are too many, or there is no time for them."""
     most = classes.most[:, kind]
     members = np.flatnonzero(most)
     # The largest first: few choices for them, and the small ones fill up what is left.
     members = members[np.lexsort((-classes.demand[members, 0], -classes.demand[members, 1]))]
     rows = np.zeros((1, len(members)), dtype=np.int32)
     free = classes.capacity[kind][None, :].copy()
-    made = 0
     for j, c in enumerate(members):
         fits = np.full(len(rows), most[c])
         for dimension in np.flatnonzero(classes.demand[c]):
             fits = np.minimum(fits, free[:, dimension] // classes.demand[c, dimension])
         elements = int(fits.sum() + len(fits)) * len(members)
-        made += elements
-        if elements > most_elements or made > _DETOUR * most_elements:
+        if elements > most_elements or budget.exhausted:
             return None
+        budget.charge(elements / 3)  # they are copied, which is less than a step
         chosen = np.arange((fits + 1).sum()) - np.repeat(np.cumsum(fits + 1) - fits - 1, fits + 1)
         rows, free = np.repeat(rows, fits + 1, axis=0), np.repeat(free, fits + 1, axis=0)
         rows[:, j] = chosen
@@ -67,14 +63,13 @@ class Pricer:
         self.listed: dict[int, Ints] = {}
         left = most_elements
         for kind in range(len(classes.available)):
-            patterns = maximal(classes, kind, left)
+            patterns = maximal(classes, kind, left, budget)
             budget.charge(CALL * len(classes.count))
             if patterns is not None:
                 self.listed[kind] = patterns
                 left -= patterns.size
                 budget.charge(20 * patterns.size)
             else:
-                budget.charge(3 * _DETOUR * left)
                 left //= 2  # each failure costs time; with many kinds that must come to an end
         alike: defaultdict[bytes, list[int]] = defaultdict(list)
         for kind in range(len(classes.available)):

@@ -224,7 +224,7 @@ def test_both_integer_programs_find_the_optimum_on_their_own(problem: tuple[list
     best, classes = fewest_by_trying(items, nodes), classify(items, nodes)
     wanted = Wanted(1, len(classes.kind_of))
     assume(wanted.at_most)
-    patterns = [(kind, maximal(classes, kind, 10**6)) for kind in range(len(classes.available))]
+    patterns = [(kind, maximal(classes, kind, 10**6, Budget(SEARCH))) for kind in range(len(classes.available))]
     columns = [
         (kind, tuple((c, n) for c, n in enumerate(row) if n))
         for kind, rows in patterns

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.packing.budget import STEPS_A_SECOND, Budget
+from rmsplugin.packing.budget import CP_SAT_UNIT, STEPS_A_SECOND, Budget
 from rmsplugin.packing.classes import Item, classify
 from rmsplugin.packing.diving import dive
 from rmsplugin.packing.feasible import Fits, FitsNot, Unknown, fits
@@ -290,14 +290,14 @@ def test_with_a_deterministic_limit_no_clock_ends_a_solver_and_its_threads_do_no
     budget = Budget(Search(time_limit_s=0.5, workers=workers, seed=7, deterministic_limit=4.0))
     solver, _ = budget.solve(cp_model.CpModel(), 0.25)
     parameters = solver.parameters
-    assert (parameters.max_deterministic_time, parameters.max_time_in_seconds) == (1.0, math.inf)
+    assert (parameters.max_deterministic_time, parameters.max_time_in_seconds) == (1.0 / CP_SAT_UNIT, math.inf)
     assert (parameters.random_seed, parameters.num_workers) == (7, workers)
     assert parameters.interleave_search is interleaved
 
 
 def test_patterns_are_not_listed_if_there_are_too_many_and_the_bound_is_the_same() -> None:
     classes = classify(triples(12, 60, 2), [node(f"n{i}", 1.5, 3072) for i in range(60)])
-    assert maximal(classes, 0, 100) is None
+    assert maximal(classes, 0, 100, Budget(Search())) is None
     listed, unlisted = (Pricer(classes, Budget(SEARCH), elements) for elements in (10**6, 100))
     assert listed.complete == len(listed.listed[0])
     assert unlisted.complete is None
