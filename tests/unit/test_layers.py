@@ -30,7 +30,7 @@ ALLOWED = {
         *("adapters", "settings", "client", "calibration", "latency", "child_process"),
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
-    "reporter": {"report", "engine", "settings", "child_process"},
+    "reporter": {"report", "engine", "settings", "latency", "child_process"},
     "node_agent": {"model"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {
@@ -41,6 +41,7 @@ ALLOWED = {
         "engine",
         "input_file",
         "instance",
+        "latency",
         "model",
         "packing",
         "planning",
