@@ -133,6 +133,8 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "early bypasses": [Off(_Search, "early_bypasses", _nothing)],
     "other bypasses": [Off(_Search, "other_bypasses", _nothing)],
     "exact order": [Off(placement, "reorder", _nothing)],
+    "who acts, alone": [Off(placement, "_place_acting", _nothing)],
+    "waits for suspends": [Off(placement, "waits_mib", _zero)],
     # within the search for targets
     "knapsacks wait": [Off(placement, "keep_all", _kept_without_waiting)],
     "awake first": [Off(settle, "_AWAKE_SHARE", 0.0), Off(settle, "switch_to_any", switch_to_any)],
