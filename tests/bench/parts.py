@@ -130,6 +130,8 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "early bypasses": [Off(_Search, "early_bypasses", _nothing)],
     "other bypasses": [Off(_Search, "other_bypasses", _nothing)],
     "exact order": [Off(placement, "reorder", _nothing)],
+    "who acts, alone": [Off(placement, "_place_acting", _nothing)],
+    "waits for suspends": [Off(placement, "waits_mib", _zero)],
     # within the search for targets
     "knapsacks wait": [Off(placement, "keep_all", _kept_without_waiting)],
     "partners": [Off(Partners, "of", _others_as_they_come)],
