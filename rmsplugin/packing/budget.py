@@ -21,7 +21,7 @@ VARIABLE = 2_000
 #: The same for a program that goes to HiGHS, with the rows in which the variable is.
 MATHOPT_VARIABLE = 6_000
 
-#: What one of CP-SAT's deterministic units takes, in seconds: 1.5 to 5 were measured in the small models of this package.
+#: What one unit of CP-SAT takes, in seconds: 1.5 to 5 were measured in the small models of this package.
 CP_SAT_UNIT = 3.0
 
 #: Monotonic seconds.
