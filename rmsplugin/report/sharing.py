@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmsplugin.report.columns import Actions, Codes, Flags, Floats, Ints, Jobs, time_key
 from rmsplugin.report.lives import RUNNING, WAITING, Lives
@@ -22,7 +24,7 @@ from rmsplugin.report.samples import SLICE, Samples, VMs
 #: A node that is not known, and what a change leaves as it was.
 _NOWHERE, _SAME = -1, -2
 
-#: One sample in so many tells how they lie in time.
+#: One time in so many tells how they lie.
 _EVERY = 100
 
 
@@ -87,7 +89,7 @@ def slowed_s(
     moves = _moves(runs, vms, arrivals)
     of_vm = np.zeros(len(vms))
     going_on = begins[:0]
-    edges = _edges(samples)
+    edges = _edges(samples.time, begins.time)
     for begin, until in pairwise(edges):
         demands = _demands(runs, vms, samples.between(begin, until), booked)
         parts = (each[(each.time >= begin) & (each.time < until)] for each in (begins, moves, demands))
@@ -100,10 +102,11 @@ def slowed_s(
     return np.minimum(np.maximum.reduceat(of_vm, vms.first[:-1]), lives.work_s)
 
 
-def _edges(samples: Samples) -> list[float]:
-    """Where windows of time begin and end that have so many samples each, more or less."""
-    windows = len(samples) // SLICE + 1
-    inner = np.quantile(samples.time[::_EVERY], np.arange(1, windows) / windows) if windows > 1 else np.empty(0)
+def _edges(*times: NDArray[Any]) -> list[float]:
+    """Where windows of time begin and end that have about as many of these times each, and not too many."""
+    windows = sum(map(len, times)) // SLICE + 1
+    some = np.concatenate([each[::_EVERY] for each in times])
+    inner = np.quantile(some, np.arange(1, windows) / windows) if windows > 1 else np.empty(0)
     return [-np.inf, *np.unique(inner).tolist(), np.inf]
 
 
