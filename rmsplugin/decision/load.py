@@ -7,6 +7,7 @@ knowledge of their memory allocation sizes"). Times are durations, so that nothi
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,11 +46,6 @@ class NodeLoad:
         """What nobody demands."""
         return max(0, self.memory_mib - self.demand_mib)
 
-    @property
-    def stalled(self) -> float:
-        """How many VMs' worth of time is lost to missing pages."""
-        return sum(vm.stalled for vm in self.vms)
-
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -84,6 +80,11 @@ class Board:
         self.vms: dict[str, list[VMLoad]] = {name: list(node.vms) for name, node in self.nodes.items()}
         self.free_mib = {name: node.memory_mib - node.demand_mib for name, node in self.nodes.items()}
         self.free_slots = {name: node.slots - len(node.vms) for name, node in self.nodes.items()}
+        self.place = {vm.name: name for name, vms in self.vms.items() for vm in vms}
+        self._members: defaultdict[str, list[VMLoad]] = defaultdict(list)
+        for vms in self.vms.values():
+            for vm in vms:
+                self._members[vm.vjob].append(vm)
         self.moves: list[Move] = []
         self.suspended: list[str] = []  # vjobs
         self._moved: set[str] = set()
@@ -125,17 +126,24 @@ class Board:
         """The VMs of a node that may go elsewhere, and have not been moved on this board yet."""
         return [vm for vm in self.vms[node] if not vm.fixed and vm.name not in self._moved]
 
+    def book(self, vm: VMLoad, node: str, count: int = 1) -> None:
+        """Count a VM as being on a node; with -1 no longer."""
+        self.free_mib[node] -= count * vm.memory_mib
+        self.free_slots[node] -= count
+
     def add(self, vm: VMLoad, node: str) -> None:
         """Put a VM on a node."""
         self.vms[node].append(vm)
-        self.free_mib[node] -= vm.memory_mib
-        self.free_slots[node] -= 1
+        self._members[vm.vjob].append(vm)
+        self.place[vm.name] = node
+        self.book(vm, node)
 
     def remove(self, vm: VMLoad, node: str) -> None:
         """Take a VM from a node."""
         self.vms[node].remove(vm)
-        self.free_mib[node] += vm.memory_mib
-        self.free_slots[node] += 1
+        self._members[vm.vjob].remove(vm)
+        del self.place[vm.name]
+        self.book(vm, node, -1)
 
     def move(self, vm: VMLoad, source: str, destination: str) -> None:
         """Migrate a VM; it is not migrated again on this board."""
@@ -146,14 +154,13 @@ class Board:
 
     def suspend(self, vjob: str) -> None:
         """Take all VMs of a vjob away."""
-        for node, vms in self.vms.items():
-            for vm in [vm for vm in vms if vm.vjob == vjob]:
-                self.remove(vm, node)
+        for vm in self.members(vjob):
+            self.remove(vm, self.place[vm.name])
         self.suspended.append(vjob)
 
     def members(self, vjob: str) -> list[VMLoad]:
         """The VMs of a vjob."""
-        return [vm for vms in self.vms.values() for vm in vms if vm.vjob == vjob]
+        return list(self._members[vjob])
 
 
 def mean_memory_mib(nodes: Sequence[NodeLoad]) -> float:

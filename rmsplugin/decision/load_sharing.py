@@ -81,7 +81,7 @@ def _relieve_one(board: Board, node: str, closed: Collection[str]) -> bool:
     shut = {*closed, node}
     most_mib = board.most_free_mib(shut)
     movable = [vm for vm in board.movable(node) if vm.memory_mib <= most_mib]
-    chosen = _cheapest(board, node, movable, shut) or _largest(board, node, movable, shut)
+    chosen = _cheapest(board, node, movable, shut) or _largest(board, movable, shut)
     for vm, destination in chosen:
         board.move(vm, node, destination)
     return bool(chosen)
@@ -113,17 +113,15 @@ def _together(board: Board, vms: Sequence[VMLoad], shut: Collection[str]) -> lis
         there = board.tightest(vm.memory_mib, shut)
         if there is None:
             break
-        board.add(vm, there)
+        board.book(vm, there)
         placed.append((vm, there))
     for vm, there in placed:
-        board.remove(vm, there)
+        board.book(vm, there, -1)
     return placed if len(placed) == len(vms) else None
 
 
-def _largest(board: Board, node: str, movable: Sequence[VMLoad], shut: Collection[str]) -> list[tuple[VMLoad, str]]:
+def _largest(board: Board, movable: Sequence[VMLoad], shut: Collection[str]) -> list[tuple[VMLoad, str]]:
     """Where a shortage cannot be ended, the largest VM that finds a place makes it smaller by most."""
-    if len(board.vms[node]) == 1:
-        return []  # it is as well off here as anywhere
     for vm in sorted(movable, key=lambda vm: (-vm.memory_mib, vm.name)):
         there = board.tightest(vm.memory_mib, shut)
         if there is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from rmsplugin.decision.load import Board, NodeLoad, VMLoad, mean_memory_mib
@@ -203,17 +204,13 @@ class Reconfiguration:
         if not ready:
             return False
         chosen = min(ready, key=lambda each: (not each.guests, each.since_s, each.node))
-        source = self.source(vm)
+        source = self.board.place[vm.name]
         self.board.move(vm, source, chosen.node)
         self._held[chosen.node] = replace(chosen, guests=chosen.guests | {vm.name})
         waited_s = self.now_s - chosen.since_s
         words = f"{vm.name} ({vm.memory_mib} MiB) moves from {source} to {chosen.node}, reserved for {waited_s:.0f} s"
         self.notes.append(Note("served", chosen.node, words, {"vm": vm.name, "waited_s": waited_s}))
         return True
-
-    def source(self, vm: VMLoad) -> str:
-        """Where a VM is."""
-        return next(name for name, vms in self.board.vms.items() if vm in vms)
 
     def _has_room(self, held: Reservation, vm: VMLoad) -> bool:
         here = self.board.vms[held.node]
@@ -223,15 +220,15 @@ class Reconfiguration:
             return False
         return self.limits.until == "room" or bool(held.guests)
 
-    def reserve(self, vm: VMLoad, node: str, why: str = "") -> None:
-        """Reserve a node for one that is blocked."""
+    def reserve(self, vm: VMLoad, node: str, why: str = "", costs: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Reserve a node for one that is blocked; ``why`` and ``costs`` are told with it."""
         idle_mib = self.board.idle_mib(self.closed)
         self._held[node] = Reservation(node, vm.name, self.now_s)
         words = (
             f"{node} is reserved for {vm.name}, which demands {vm.memory_mib} MiB: no node has room, "
             f"and {idle_mib} MiB are idle in pieces{why}"
         )
-        self.notes.append(Note("reserved", node, words, {"vm": vm.name, "idle_mib": idle_mib}))
+        self.notes.append(Note("reserved", node, words, {"vm": vm.name, "idle_mib": idle_mib, **costs}))
 
     def candidate(self, vm: VMLoad) -> str | None:
         """The node to reserve for one that is blocked: the most lightly loaded, then with most idle memory; None: none.

@@ -2,13 +2,13 @@
 
 Before a node is reserved it is asked whether migrations alone make the room now (compaction: the idle memory of many
 nodes is gathered), and whether it is cheaper to suspend the last in the queue than to wait. All three are priced in
-VM-seconds lost; the cheapest is taken, and its sentence names all three prices.
+VM-seconds lost, and so is to do nothing. The cheapest is taken, and its sentence names all prices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.decision.load import Board, Move, VMLoad
@@ -29,12 +29,14 @@ class Prices:
         network_mib_per_s: of a migration.
         store_mib_per_s: of a suspend, and of a resume.
         search: limits of the search for a compaction, each time; None: none is looked for.
+        searches: so many compactions are looked for in a cycle at most.
     """
 
     migrate_s: float = 0.1
     network_mib_per_s: float = 100.0
     store_mib_per_s: float = 100.0
     search: Search | None = field(default_factory=lambda: Search(time_limit_s=math.inf, deterministic_limit=0.02))
+    searches: int = 10
 
     def migration_s(self, memory_mib: int) -> float:
         """VM-seconds that one migration loses."""
@@ -65,38 +67,51 @@ class Unblocking(Reconfiguration):
     ) -> None:
         super().__init__(board, before, now_s, limits)
         self.prices = prices
+        self._searches_left = prices.searches
 
     def help(self, vm: VMLoad) -> None:
-        """Take the cheapest way; of equals compaction before reservation before suspension."""
-        reservation, suspension = self.reservation(vm), self.suspension(vm)
-        compaction = self.compaction(vm, min(reservation.cost_s, suspension.cost_s))
+        """Take the cheapest way if it is cheaper than to wait; of equals compaction before reservation."""
+        waiting, reservation, suspension = self.waiting(vm), self.reservation(vm), self.suspension(vm)
+        compaction = self.compaction(vm, min(waiting.cost_s, reservation.cost_s, suspension.cost_s))
         offers = {"compaction": compaction, "reservation": reservation, "suspension": suspension}
-        possible = [way for way, offer in offers.items() if not offer.is_bound and math.isfinite(offer.cost_s)]
+        possible = [way for way, offer in offers.items() if not offer.is_bound and offer.cost_s < waiting.cost_s]
         if not possible:
             return
         way = min(possible, key=lambda each: offers[each].cost_s)
         offer = offers[way]
-        why = "; " + ", ".join(f"{name} {each}" for name, each in offers.items())
+        why = "; " + ", ".join(f"{name} {each}" for name, each in {**offers, "waiting": waiting}.items())
+        costs = {f"{name}_cost_s": each.cost_s for name, each in offers.items() if math.isfinite(each.cost_s)}
         if way == "reservation":
-            self.reserve(vm, offer.node, why)
+            self.reserve(vm, offer.node, why, costs)
         elif way == "compaction":
-            self._compact(vm, offer, why)
+            self._compact(vm, offer, why, costs)
         else:
-            self._suspend(vm, offer, why)
+            self._suspend(vm, offer, why, costs)
 
     # -- what each way costs -------------------------------------------------------------------------------------------
 
-    def compaction(self, vm: VMLoad, below_s: float = math.inf) -> Offer:
-        """Migrations on all nodes that are neither reserved nor short themselves: as little memory as possible.
+    def waiting(self, vm: VMLoad) -> Offer:
+        """What pages cost on the node that is short until so many of its own VMs have ended that it is not."""
+        node = self.board.place[vm.name]
+        return Offer(self._stalled(node) * self._until_room_s(node, 0))
 
-        What is missing has to leave the node at least: where that costs ``below_s`` or more nothing is looked for.
+    def _stalled(self, node: str) -> float:
+        """How many VMs' worth of time a node loses to missing pages."""
+        return sum(vm.stalled for vm in self.board.vms[node])
+
+    def compaction(self, vm: VMLoad, below_s: float = math.inf) -> Offer:
+        """Migrations on all nodes that are neither reserved nor short themselves: the least memory that is found.
+
+        What is missing has to leave the node at least: where that costs ``below_s`` or more nothing is looked for, nor
+        when this cycle has looked often enough.
         """
-        source = self.source(vm)
+        source = self.board.place[vm.name]
         missing_mib = -self.board.free_mib[source]
         if self.prices.search is None or self.board.idle_mib(self.closed) < missing_mib:
             return Offer()
-        if self.prices.migration_s(missing_mib) >= below_s:
+        if self.prices.migration_s(missing_mib) >= below_s or self._searches_left <= 0:
             return Offer(self.prices.migration_s(missing_mib), is_bound=True)
+        self._searches_left -= 1
         names = [name for name in self.board.nodes if name == source or self._is_open(name)]
         repaired = self._repair(names).by_program(self.prices.search)
         if repaired is None:
@@ -131,7 +146,7 @@ class Unblocking(Reconfiguration):
         node = self.candidate(vm)
         if node is None:
             return Offer()
-        lost = self.board.nodes[self.source(vm)].stalled
+        lost = self._stalled(self.board.place[vm.name])
         wait_s = self._until_room_s(node, vm.memory_mib)
         return Offer(lost * wait_s + self.prices.migration_s(vm.memory_mib), node=node)
 
@@ -146,7 +161,7 @@ class Unblocking(Reconfiguration):
 
     def suspension(self, vm: VMLoad) -> Offer:
         """Suspending the last in the queue of those on the node, and resuming it when another VM there has ended."""
-        node = self.source(vm)
+        node = self.board.place[vm.name]
         vjob = self._last(node)
         if vjob is None:
             return Offer()
@@ -174,20 +189,20 @@ class Unblocking(Reconfiguration):
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
-    def _compact(self, vm: VMLoad, offer: Offer, why: str) -> None:
-        node = self.source(vm)
-        by_name = {each.name: each for name in self.board.nodes for each in self.board.vms[name]}
+    def _compact(self, vm: VMLoad, offer: Offer, why: str, costs: Mapping[str, float]) -> None:
+        node = self.board.place[vm.name]
         for move in offer.moves:
-            self.board.move(by_name[move.vm], move.source, move.destination)
+            moved = next(each for each in self.board.vms[move.source] if each.name == move.vm)
+            self.board.move(moved, move.source, move.destination)
         moved_mib = sum(move.memory_mib for move in offer.moves)
         words = f"{moved_mib} MiB migrate to make room for {node}{why}"
-        self.notes.append(Note("compacted", node, words, {"vm": vm.name, "moved_mib": moved_mib}))
+        self.notes.append(Note("compacted", node, words, {"vm": vm.name, "moved_mib": moved_mib, **costs}))
 
-    def _suspend(self, vm: VMLoad, offer: Offer, why: str) -> None:
-        node = self.source(vm)
+    def _suspend(self, vm: VMLoad, offer: Offer, why: str, costs: Mapping[str, float]) -> None:
+        node = self.board.place[vm.name]
         self.board.suspend(offer.vjob)
         words = f"{offer.vjob}, the last in the queue on {node}, is suspended to make room there{why}"
-        self.notes.append(Note("suspended", node, words, {"vm": vm.name, "vjob": offer.vjob}))
+        self.notes.append(Note("suspended", node, words, {"vm": vm.name, "vjob": offer.vjob, **costs}))
 
 
 def estimate_mib(peaks_mib: Sequence[int], unknown_mib: int, percentile: float = 0.9) -> int:

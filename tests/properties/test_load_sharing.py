@@ -73,6 +73,7 @@ def test_with_constant_demands_the_second_cycle_moves_and_suspends_nothing(nodes
         return found
 
     first = cycle(nodes, Reservations(), 0.0)
+    assert len({move.vm for move in first.board.moves}) == len(first.board.moves)
     second = cycle(after(first.board), first.reservations, 30.0)
     assert (second.board.moves, second.board.suspended) == ([], [])
     assert second.closed == first.closed

@@ -10,7 +10,7 @@ MANY = 100.0
 
 def vm(name: str, memory_mib: int, faults: float = 0.0, **others: object) -> VMLoad:
     """A VM; the name of its vjob is what stands before a point."""
-    fields = {"stalled": 0.5 if faults else 0.0, "age_s": 100.0, **others}
+    fields = {"stalled": 0.4 if faults else 0.0, "age_s": 100.0, **others}
     return VMLoad(name, name.partition(".")[0], memory_mib, faults, **fields)  # type: ignore[arg-type]
 
 
@@ -19,10 +19,16 @@ def node(name: str, *vms: VMLoad, memory_mib: int = 1000, slots: int = 4) -> Nod
     return NodeLoad(name, memory_mib, slots, vms)
 
 
-def blocked_cluster(spare: int = 2) -> list[NodeLoad]:
-    """One short node (700 + 600 of 1000 MiB), and others that cannot make room for either, however they move."""
-    short = node("n0", vm("big", 700, MANY, rank=1), vm("mid", 600, MANY, rank=9))
-    others = [node(f"n{i}", vm(f"a{i}", 590, rank=2), vm(f"b{i}", 10, rank=3)) for i in range(1, spare + 1)]
+def blocked_cluster(spare: int = 2, age_s: float = 100.0) -> list[NodeLoad]:
+    """One short node (700 + 600 of 1000 MiB), and others that cannot make room for either, however they move.
+
+    ``age_s``: of the VMs on the others; those on the short node are 1000 s old.
+    """
+    short = node("n0", vm("big", 700, MANY, rank=1, age_s=1000.0), vm("mid", 600, MANY, rank=9, age_s=1000.0))
+    others = [
+        node(f"n{i}", vm(f"a{i}", 590, rank=2, age_s=age_s), vm(f"b{i}", 10, rank=3, age_s=age_s))
+        for i in range(1, spare + 1)
+    ]
     return [short, *others]
 
 

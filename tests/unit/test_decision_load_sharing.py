@@ -54,6 +54,12 @@ def test_relief_moves_as_little_memory_as_ends_the_shortage() -> None:
     assert board.moves == [Move("c", "n0", "n1", 250)]
 
 
+def test_a_smaller_one_that_is_not_enough_stays() -> None:
+    board = Board([node("n0", vm("a", 650), vm("b", 400), vm("c", 100)), node("n1", vm("d", 400))])
+    relieve(board)
+    assert [move.vm for move in board.moves] == ["b"]
+
+
 def test_two_small_ones_go_where_the_one_that_would_do_fits_nowhere() -> None:
     nodes = [node("n0", vm("a", 800), vm("b", 200), vm("c", 200)), node("n1", vm("d", 750)), node("n2", vm("e", 780))]
     board = Board([node("n0", vm("a", 900), vm("b", 200), vm("c", 200)), *nodes[1:]])

@@ -87,7 +87,8 @@ def test_a_node_is_released_when_whoever_moved_there_has_ended_and_not_before() 
     with_guest = [node("n0"), node("n1", vm("mid", 600)), node("n2")]
     found = cycle(with_guest, held, 60.0)
     assert [each.guests for each in found.reservations.held] == [{"mid"}]
-    assert words(cycle([node("n0"), node("n1", vm("other", 600)), node("n2")], held, 60.0)) == ["released"]
+    (note,) = cycle([node("n0"), node("n1", vm("other", 600)), node("n2")], held, 60.0).notes
+    assert (note.what, note.sentence) == ("released", "n1 is released: the VMs that were moved there have ended")
 
 
 def test_a_further_blocking_tries_reserved_nodes_with_guests_first() -> None:

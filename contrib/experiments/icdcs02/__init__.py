@@ -62,6 +62,7 @@ class Setup:
         arrivals: how submissions are spread.
         seed: of the traces.
         learns: whether ours expects of a job what earlier ones of its program needed.
+        compacts: whether ours looks for compactions.
     """
 
     given: Assumptions = field(default_factory=Assumptions)
@@ -70,6 +71,7 @@ class Setup:
     arrivals: Arrivals = "lognormal"
     seed: int = 1
     learns: bool = True
+    compacts: bool = True
 
     def policy(self, name: str, group: Group) -> Policy:
         """A policy, by its name."""
@@ -80,8 +82,8 @@ class Setup:
             return LoadSharing(estimate_mib)
         if name == "V-Reconfiguration":
             return Reconfiguring(estimate_mib, self.limits)
-        search = Search(time_limit_s=math.inf, deterministic_limit=0.02)
-        prices = Prices(REMOTE_S, NETWORK_MB_PER_S, self.given.disk_mb_per_s, search)
+        search = Search(time_limit_s=math.inf, deterministic_limit=0.02) if self.compacts else None
+        prices = Prices(REMOTE_S, NETWORK_MB_PER_S, self.given.disk_mb_per_s, search, searches=1)
         return Ours(estimate_mib, self.limits, prices, self.learns)
 
     def run(self, name: str, group: Group, rate: Rate) -> Result:
@@ -106,15 +108,15 @@ VARIANTS: dict[str, Callable[[Setup], Setup]] = {
     "pages visited in 100 s": _paging(sweep_s=100.0),
     "the largest are short first": _paging(memory="equal"),
     "nobody computes during a fault": _paging(overlaps=False),
+    "submissions evenly spread": lambda setup: replace(setup, arrivals="uniform"),
+    "ours learns nothing": lambda setup: replace(setup, learns=False),
     "CPU threshold 3": _changed(slots=3),
     "CPU threshold 6": _changed(slots=6),
     "memory grows in 10 % of the life": _changed(growth=0.1),
-    "memory grows in 80 % of the life": _changed(growth=0.8),
     "unknown jobs need 40 % of a node": lambda setup: replace(setup, estimate=0.4),
-    "submissions evenly spread": lambda setup: replace(setup, arrivals="uniform"),
     "at most 1/8 of the nodes reserved": lambda setup: replace(setup, limits=replace(setup.limits, most_share=0.125)),
-    "reserved until empty": lambda setup: replace(setup, limits=replace(setup.limits, until="empty")),
-    "ours learns nothing": lambda setup: replace(setup, learns=False),
+    "states are written at 1 MB/s": _changed(disk_mb_per_s=1.0),
+    "ours does not compact": lambda setup: replace(setup, compacts=False),
     "another seed": lambda setup: replace(setup, seed=setup.seed + 1),
 }
 
@@ -146,10 +148,17 @@ def _rate(number: int, jobs: int | None) -> Rate:
 
 def _traces(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
     """A line for each trace and policy; then what it takes off G-Loadsharing, beside the paper."""
-    results = {(number, name): setup.run(name, group, rate) for number, rate in rates.items() for name in POLICIES}
+    results: dict[tuple[int, str], Result] = {}
+
+    def lines() -> Iterator[list[object]]:
+        for number, rate in rates.items():
+            for name in POLICIES:
+                results[number, name] = setup.run(name, group, rate)
+                yield _line(group, number, name, results[number, name])
+
     titles = ["trace, policy", "execution (h)", "queuing (h)", "faults (h)", "moves (h)", "slowdown", "idle (MB)"]
     titles += ["skew", "last end (h)", "reserved", "migrations", "suspends"]
-    yield from table(titles, [_line(group, *key, each) for key, each in results.items()])
+    yield from table(titles, lines())
     yield ""
     yield from table(
         ["trace", "measure", "paper", *POLICIES[2:]],
@@ -179,16 +188,14 @@ def _reductions(results: dict[tuple[int, str], Result], number: int, of: Callabl
 
 def _varied(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
     """For each change of what is assumed: what V-Reconfiguration and ours take off G-Loadsharing."""
-    rows = []
-    for name, change in VARIANTS.items():
-        varied = change(setup)
-        for number, rate in rates.items():
-            base, *others = (varied.run(policy, group, rate) for policy in POLICIES[1:])
-            parts = [
-                f"{100 * (of(each) / of(base) - 1):+.1f} %"
-                for each in others
-                for of in (MEASURES["execution"], MEASURES["queuing"], MEASURES["slowdown"])
-            ]
-            rows.append([f"{group.name}-Trace-{number}, {name}", f"{base.total_s / 3600:.0f}", *parts])
+    measures = [MEASURES[name] for name in ("execution", "queuing", "slowdown")]
+
+    def lines() -> Iterator[list[object]]:
+        for name, change in VARIANTS.items():
+            for number, rate in rates.items():
+                base, *others = (change(setup).run(policy, group, rate) for policy in POLICIES[1:])
+                parts = [f"{100 * (of(each) / of(base) - 1):+.1f} %" for each in others for of in measures]
+                yield [f"{group.name}-Trace-{number}, {name}", f"{base.total_s / 3600:.0f}", *parts]
+
     columns = [f"{policy}: {what}" for policy in ("V", "ours") for what in ("execution", "queuing", "slowdown")]
-    yield from table(["trace, assumption", "G: execution (h)", *columns], rows)
+    yield from table(["trace, assumption", "G: execution (h)", *columns], lines())
