@@ -242,7 +242,6 @@ class Result:
     reserved: float  # workstations, mean over time
     moves: int
     suspends: int
-    swap_mb: float  # the most that was swapped on one workstation
 
     @property
     def total_s(self) -> float:
@@ -288,7 +287,6 @@ class Simulation:
         self.asleep: list[Job] = []
         self.counts = {"moves": 0, "suspends": 0}
         self._sums = {"idle": 0.0, "skew": 0.0, "reserved": 0.0, "time": 0.0}
-        self._swap_mb = 0.0
 
     def run(self) -> Result:
         """Until all jobs have ended."""
@@ -318,7 +316,6 @@ class Simulation:
             self._sums["reserved"] / time_s,
             self.counts["moves"],
             self.counts["suspends"],
-            self._swap_mb,
         )
 
     def _act(self, now_s: float) -> bool:
@@ -379,7 +376,6 @@ class Simulation:
         demands = [node.demand_mb for node in self.nodes]
         users = [node.user_mb for node in self.nodes]
         self._idle_mb = sum(max(0.0, user - demand) for user, demand in zip(users, demands, strict=True))
-        self._swap_mb = max(self._swap_mb, max(demand - user for user, demand in zip(users, demands, strict=True)))
         reserved = self.policy.reserved
         counts = [len(node.jobs) for node in self.nodes if str(node.number) not in reserved]
         mean = sum(counts) / max(1, len(counts))

@@ -36,13 +36,11 @@ class Group:
         name: of its traces.
         programs: which are submitted, each as often as the others.
         memory_mb: of a workstation.
-        swap_mb: of a workstation.
     """
 
     name: str
     programs: Sequence[Program]
     memory_mb: float
-    swap_mb: float
 
 
 SPEC = Group(
@@ -56,7 +54,6 @@ SPEC = Group(
         Program("bzip", 200.0, 403.0),
     ),
     384.0,
-    380.0,
 )
 
 #: Where the paper gives one number for the working set, it is what the program demands from its begin to its end.
@@ -71,7 +68,6 @@ APP = Group(
         Program("r-sphere", 39.66, 318.64, 36.84),
         Program("r-wing", 23.39, 72.78, 19.53),
     ),
-    128.0,
     128.0,
 )
 
