@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 #: From nothing to all.
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """The lines of a table: the first column is text, the others are numbers, and to the right."""
     yield f"| {' | '.join(titles)} |"
     yield f"|---|{'---:|' * (len(titles) - 1)}"

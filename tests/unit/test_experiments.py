@@ -34,7 +34,7 @@ def cells(lines: list[str], name: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
-@pytest.mark.parametrize("name", ["rr6929", "vee09", "traces"])
+@pytest.mark.parametrize("name", ["rr6929", "vee09", "icdcs02", "traces"])
 def test_each_experiment_says_what_it_does(name: str) -> None:
     done = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
