@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from rmsplugin.model.action import Action
 from rmsplugin.planning.cost import plan_cost, pool_cost
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Pools of actions, carried out one pool after the other; empty if there is nothing to do."""
 
     pools: tuple[tuple[Action, ...], ...]
 
-    @property
+    @cached_property
     def cost(self) -> int:
         """Cost by the papers' model, in MiB."""
         return plan_cost(self.pools)

@@ -13,6 +13,7 @@ from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.options import COUNTING, cluster_of, read_activity_of, replay_parameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
+from rmsplugin.latency import uncollected
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
@@ -136,7 +137,8 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
         return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
-    outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell)
+    with uncollected():
+        outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
     metrics = measure(jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
