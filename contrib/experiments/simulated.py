@@ -15,7 +15,8 @@ from rmsplugin.planning.target.placement import Objective
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.outcome import Outcome
-from rmsplugin.simulation.replay import ReplayParameters, replay
+from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.replay import replay
 from rmsplugin.workload.activity import Activity
 from rmsplugin.workload.jobs import Job
 

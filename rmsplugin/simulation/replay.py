@@ -6,30 +6,28 @@ the last one was a cycle ago. No clock and no chance is asked: the same input gi
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse
-from rmsplugin.decision.cpu_demand import WINDOW_S
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.counted import places_left, places_of, reached
 from rmsplugin.simulation.deciding import Deciding
-from rmsplugin.simulation.hosts import Hosts, Slowdown
-from rmsplugin.simulation.measured import Measured
+from rmsplugin.simulation.events import Events
+from rmsplugin.simulation.hosts import Hosts
 from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.operations import Operation, Operations
-from rmsplugin.simulation.outcome import Outcome, Usage
+from rmsplugin.simulation.outcome import Outcome
+from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.switches import Switches
 from rmsplugin.simulation.vjob import SimulatedVJob
-from rmsplugin.workload.activity import Activity
+from rmsplugin.simulation.watching import Watching
+from rmsplugin.simulation.work import Work
 from rmsplugin.workload.jobs import Job
 
 K = OperationKind
@@ -47,35 +45,6 @@ _GREEDY = frozenset({"rjsp", "rjsp-exact"})
 
 #: Policies by which nobody is suspended who was started or resumed a moment ago, and who has waited long goes first.
 _TIMED = frozenset({"easy-preempt", "mixed"})
-
-
-@dataclass(frozen=True)
-class ReplayParameters:
-    """How a workload is replayed.
-
-    Attributes:
-        proposal: how the engine decides and plans; no search of it may look at a clock.
-        cycle_s: so long lies between two decisions at least.
-        look_s: so long it takes to look at the cluster: a decision comes so long after what called for it.
-        failure_rate: the part of all operations that fail, from 0 to below 1.
-        seed: which ones.
-        slowdown: of those that compute beside an action.
-        activity: what the VMs of a job do, by job id; of others what the trace says, or all that they requested.
-        window_s: so long nothing more has to be seen of a VM before its demand falls.
-        measured: how what was done to vjobs really went; what it does not know takes what ``proposal`` expects.
-        known: whether ``activity`` is the demand that an engine has seen, so that it is not to be observed once more.
-    """
-
-    proposal: ProposalParameters
-    cycle_s: float = 30.0
-    look_s: float = 0.0
-    failure_rate: float = 0.0
-    seed: int = 0
-    slowdown: Slowdown = field(default_factory=Slowdown)
-    activity: Mapping[int, Activity] = field(default_factory=dict)
-    window_s: float = WINDOW_S
-    measured: Measured = field(default_factory=Measured)
-    known: bool = False
 
 
 def replay(
@@ -100,7 +69,10 @@ class _Replay:
         self._jobs, self._cluster, self._parameters = jobs, cluster, parameters
         names = cluster.node_names
         size = Resources(cluster.cpus_per_node, cluster.memory_per_node_mib)
+        self._events = Events()
         self._hosts = Hosts(names, cluster.cpus_per_node, cluster.memory_per_node_mib, parameters.slowdown)
+        self._watching = Watching(self._events, parameters.cycle_s, self._demands_otherwise)
+        self._work = Work(self._hosts, self._events, begins=self._watching.watch, done=self._work_done)
         self._operations = Operations(
             parameters.proposal.durations,
             self._hosts,
@@ -121,14 +93,9 @@ class _Replay:
         self._static = parameters.proposal.policy in STATIC
         self._timed = parameters.proposal.policy in _TIMED
         self._places = self._places_of_a_node()
-        self._events: list[tuple[float, int, Callable[[float], None]]] = []
-        self._count = 0
         self._due = False  # something happened that a decision may depend on
         self._decided_s = -math.inf
         self._called_s: float | None = None  # when the next decision was called for
-        self._usage: list[Usage] = []
-        self._used = self._demanded = 0.0
-        self._share: dict[SimulatedVJob, tuple[float, float]] = {}  # CPUs of each that computes: used, demanded
 
     def run(self, tell: Callable[[int], None]) -> Outcome:
         """All of it."""
@@ -147,29 +114,24 @@ class _Replay:
         found = self._deciding
         switches = sorted(self._switches.done, key=lambda each: each.begin_s)
         policy = self._parameters.proposal.policy
-        return Outcome(policy, runs, switches, self._usage, found.decisions, dict(found.faults))
+        return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults))
 
     @property
     def _next_s(self) -> float:
-        return min(self._operations.next_s, self._events[0][0] if self._events else math.inf)
+        return min(self._operations.next_s, self._events.next_s)
 
     @property
     def _next_submission_s(self) -> float:
         return self._jobs[len(self._vjobs)].submit_s if len(self._vjobs) < len(self._jobs) else math.inf
 
-    def _at(self, when_s: float, what: Callable[[float], None]) -> None:
-        self._count += 1
-        heapq.heappush(self._events, (when_s, self._count, what))
-
     def _happen(self, now: float) -> None:
         """All that ends, and all that is submitted; then whoever is slower or faster by that is."""
         self._operations.proceed(now)
-        while self._events and self._events[0][0] <= now:
-            heapq.heappop(self._events)[2](now)
+        self._events.proceed(now)
         while self._next_submission_s <= now:
             self._submit(self._jobs[len(self._vjobs)], now)
         self._due |= self._switches.advance(now)
-        self._set_rates(now)
+        self._work.set_rates(now)
 
     def _decide(self, now: float) -> None:
         """One decision, or a word to make it when the cycle is over."""
@@ -178,7 +140,7 @@ class _Replay:
         next_s = max(self._decided_s + self._parameters.cycle_s, self._called_s + self._parameters.look_s)
         if now < next_s:
             self._due = False
-            self._at(next_s, self._wake)
+            self._events.at(next_s, self._wake)
             return
         self._due, self._decided_s, self._called_s = False, now, None
         if self._all_stays:
@@ -194,7 +156,7 @@ class _Replay:
         if prepared is not None and prepared.proposal is not None:
             self._switches.add(prepared.proposal, prepared.steps, now)
             self._due |= self._switches.advance(now)
-            self._set_rates(now)
+            self._work.set_rates(now)
 
     @property
     def _all_stays(self) -> bool:
@@ -269,7 +231,7 @@ class _Replay:
             self._due |= vjob.since_s == since_s and any(each.state in _READY for each in self._live.values())
 
         if ready or vjob.state is VJobState.RUNNING:
-            self._at(now + wait_s, remind)
+            self._events.at(now + wait_s, remind)
 
     def _ended(self, operation: Operation, now: float) -> None:
         """An operation has ended."""
@@ -280,7 +242,7 @@ class _Replay:
         if operation.fails:
             again_s = vjob.failed(operation.kind, now)
             stops = operation.kind is K.STOP
-            self._at(again_s, (lambda then: self._stop(vjob, then)) if stops else self._wake)
+            self._events.at(again_s, (lambda then: self._stop(vjob, then)) if stops else self._wake)
         if vjob.state is VJobState.TERMINATED:
             del self._live[vjob.name]
         elif vjob.state is VJobState.RUNNING and vjob.end_s is not None:
@@ -288,85 +250,18 @@ class _Replay:
         else:
             self._remind(vjob, now)
         if operation.kind in (K.START, K.RESUME, K.MIGRATE) and vjob.computes:
-            self._watch(vjob, now)
+            self._watching.watch(vjob, now)
 
     def _stop(self, vjob: SimulatedVJob, now: float) -> None:
         """Stop its VMs: its work is done."""
         self._operations.begin(vjob, K.STOP, {}, now)
         self._assessor.changed(vjob)
 
-    # -- work --------------------------------------------------------------------------------------------------------
+    def _work_done(self, vjob: SimulatedVJob, now: float) -> None:
+        """It has done its work; where an operation is under way on it, its VMs are stopped after that."""
+        if vjob not in self._operations.by_vjob:
+            self._stop(vjob, now)
 
-    def _set_rates(self, now: float) -> None:
-        """Whoever computes at another speed from now on; and who computes no more is not counted any more."""
-        changed, crowded_vms = False, self._hosts.crowded_vms
-        for vjob in [vjob for vjob in self._share if not vjob.computes]:
-            changed |= self._account(vjob, None)
-        for vjob in self._hosts.affected():
-            rate = self._hosts.rate(vjob)
-            if rate != vjob.rate or vjob not in self._share:
-                vjob.count(now)
-                vjob.rate = rate
-                self._forecast(vjob)
-                cpus = sum(vjob.cpus(index) for index in range(len(vjob.names)))
-                changed |= self._account(vjob, (rate * cpus, cpus))
-        if changed or crowded_vms != self._hosts.crowded_vms:
-            usage = Usage(now, round(self._used, 6), round(self._demanded, 6), self._hosts.crowded_vms)
-            self._usage.append(usage)
-
-    def _account(self, vjob: SimulatedVJob, share: tuple[float, float] | None) -> bool:
-        before, after = self._share.pop(vjob, (0.0, 0.0)), share or (0.0, 0.0)
-        if share is not None:
-            self._share[vjob] = share
-        self._used += after[0] - before[0]
-        self._demanded += after[1] - before[1]
-        return before != after
-
-    def _forecast(self, vjob: SimulatedVJob) -> None:
-        """When its present phase is done, unless its speed changes before."""
-        vjob.forecast += 1
-        number = vjob.forecast
-
-        def phase_done(now: float) -> None:
-            if vjob.forecast == number and vjob.computes:
-                self._phase_done(vjob, now)
-
-        self._at(vjob.phase_ends_s, phase_done)
-
-    def _phase_done(self, vjob: SimulatedVJob, now: float) -> None:
-        vjob.count(now)
-        self._hosts.compute(vjob, -1)
-        if vjob.phase + 1 == len(vjob.activity):
-            vjob.work_left_s = 0.0
-            vjob.end_s = now
-            if vjob not in self._operations.by_vjob:
-                self._stop(vjob, now)
-            return
-        vjob.phase += 1
-        vjob.work_left_s = vjob.activity[vjob.phase].work_s
-        self._hosts.compute(vjob, 1)
-        self._account(vjob, None)
-        self._watch(vjob, now)
-
-    def _watch(self, vjob: SimulatedVJob, now: float) -> None:
-        """Look at what its VMs do, cycle after cycle, until nothing new is seen."""
-        observed = vjob.observed
-        if observed is None:
-            return
-        watched = now < observed.steady_from_s
-        observed.changes(now, self._parameters.cycle_s)
-        if not watched:
-            self._look(vjob, now)
-
-    def _look(self, vjob: SimulatedVJob, now: float) -> None:
-        observed = vjob.observed
-        if observed is None or not vjob.computes:
-            if observed is not None:
-                observed.steady_from_s = -math.inf
-            return
-        vjob.count(now)
-        if observed.look(now):
-            self._assessor.changed(vjob)
-            self._due = True
-        if now < observed.steady_from_s:
-            self._at(now + max(1.0, self._parameters.cycle_s), lambda then: self._look(vjob, then))
+    def _demands_otherwise(self, vjob: SimulatedVJob) -> None:
+        self._assessor.changed(vjob)
+        self._due = True

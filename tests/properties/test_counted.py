@@ -14,7 +14,8 @@ from rmsplugin.simulation import replay as module
 from rmsplugin.simulation.capacity import Cluster, fitting
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.outcome import Outcome
-from rmsplugin.simulation.replay import ReplayParameters, replay
+from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.replay import replay
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job
 

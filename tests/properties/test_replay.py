@@ -24,7 +24,8 @@ from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.measured import Measured, Went
 from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import JobRun, Outcome, events_of
-from rmsplugin.simulation.replay import ReplayParameters, _Replay, replay
+from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.replay import _Replay, replay
 from rmsplugin.simulation.vjob import SimulatedVJob
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import Faults

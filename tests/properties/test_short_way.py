@@ -15,8 +15,9 @@ from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
+from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.releases import Releases
-from rmsplugin.simulation.replay import ReplayParameters, replay
+from rmsplugin.simulation.replay import replay
 from rmsplugin.simulation.short_way import start_times
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job

@@ -15,7 +15,8 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.capacity import Cluster, fitting
-from rmsplugin.simulation.replay import ReplayParameters, replay
+from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.replay import replay
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job

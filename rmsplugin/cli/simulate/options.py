@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.simulation.capacity import Cluster
     from rmsplugin.simulation.measured import Measured
-    from rmsplugin.simulation.replay import ReplayParameters
+    from rmsplugin.simulation.parameters import ReplayParameters
     from rmsplugin.workload.activity import Activity
     from rmsplugin.workload.jobs import Job
 
@@ -255,7 +255,7 @@ def replay_parameters(
     from rmsplugin.proposing.parameters import ProposalParameters
     from rmsplugin.simulation.hosts import NO_SLOWDOWN, Slowdown
     from rmsplugin.simulation.measured import Measured
-    from rmsplugin.simulation.replay import ReplayParameters
+    from rmsplugin.simulation.parameters import ReplayParameters
 
     if policy in COUNTING:  # as where processors are counted: everything takes no time, whenever it is
         at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))

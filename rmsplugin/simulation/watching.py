@@ -1,0 +1,45 @@
+"""Watching: the demand of VMs is looked at once a cycle, as the engine does, for as long as it may change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from rmsplugin.simulation.events import Events
+from rmsplugin.simulation.vjob import SimulatedVJob
+
+
+class Watching:
+    """Looks at the VMs of vjobs whose demand is observed."""
+
+    def __init__(self, events: Events, cycle_s: float, changed: Callable[[SimulatedVJob], None]) -> None:
+        """Look at nobody yet.
+
+        Args:
+            events: of the replay.
+            cycle_s: between two looks.
+            changed: told of a vjob whose demand has changed.
+        """
+        self._events, self._cycle_s, self._changed = events, cycle_s, changed
+
+    def watch(self, vjob: SimulatedVJob, now: float) -> None:
+        """Look at what its VMs do, cycle after cycle, until nothing new is seen."""
+        observed = vjob.observed
+        if observed is None:
+            return
+        watched = now < observed.steady_from_s
+        observed.changes(now, self._cycle_s)
+        if not watched:
+            self._look(vjob, now)
+
+    def _look(self, vjob: SimulatedVJob, now: float) -> None:
+        observed = vjob.observed
+        if observed is None or not vjob.computes:
+            if observed is not None:
+                observed.steady_from_s = -math.inf
+            return
+        vjob.count(now)
+        if observed.look(now):
+            self._changed(vjob)
+        if now < observed.steady_from_s:
+            self._events.at(now + max(1.0, self._cycle_s), lambda then: self._look(vjob, then))
