@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -183,7 +183,6 @@ def _read(
     from rmsplugin.engine.history import reading
     from rmsplugin.report.build import Question, build
     from rmsplugin.report.ledger import LedgerReader
-    from rmsplugin.report.page.html import check_size
 
     with reading(path) as connection:
         reader = LedgerReader(connection, arguments.until)
@@ -198,8 +197,16 @@ def _read(
             jobs=arguments.job,
             with_lives=lives,
         )
-        check = check_size if arguments.html else lambda _jobs: None
-        return build(reader, question, site(arguments, settings, show), show, check)
+        return build(reader, question, site(arguments, settings, show), show, _check_of(arguments))
+
+
+def _check_of(arguments: argparse.Namespace) -> Callable[[int], None]:
+    """Refuses more jobs than a page shows, where one is asked for."""
+    if not arguments.html:
+        return lambda _jobs: None
+    from rmsplugin.report.page.html import check_size
+
+    return check_size
 
 
 def _asked(

@@ -64,11 +64,7 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
         if node.name == SHARED:
             yield Problem(("nodes", i, "name"), f"{SHARED!r} is no name for a node: it means storage that all mount")
         nodes[node.name] = node
-        if id(node.capacity) not in fine:
-            faults = list(_amounts(node.capacity, ("nodes", i)))
-            if not faults:
-                fine.add(id(node.capacity))
-            yield from faults
+        yield from _amounts_once(node.capacity, fine, ("nodes", i))
     there = {name for name, node in nodes.items() if node.state is not NodeState.DOWN and name != SHARED}
     vjobs: set[str] = set()
     vms: set[str] = set()
@@ -103,6 +99,16 @@ def _name(name: str, known: Container[str], place: Place, what: str) -> Iterator
         yield Problem(place, f"the name of {what} must not be empty")
     elif name in known:
         yield Problem(place, f"{what} named {name!r} exists already; names must be unique")
+
+
+def _amounts_once(amount: Resources, fine: set[int], place: Place) -> Iterator[Problem]:
+    """Look at an amount that is not among the sound ones; it is among them then, if it is sound."""
+    if id(amount) in fine:
+        return
+    faults = list(_amounts(amount, place))
+    if not faults:
+        fine.add(id(amount))
+    yield from faults
 
 
 def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
@@ -166,10 +172,7 @@ def _vms(
         own = (*place, "vms", k)
         yield from _name(vm.name, known, (*own, "name"), "a VM")
         known.add(vm.name)
-        faults = list(_amounts(vm.demand, own))
-        if not faults:
-            fine.add(id(vm.demand))
-        yield from faults
+        yield from _amounts_once(vm.demand, fine, own)
         yield from _location(locations.get(vm.name), nodes, own)
 
 

@@ -135,16 +135,7 @@ def build(
     del actions  # the replays need the memory
     replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, site.overhead_mib, tell)
     facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
-    everything = reader.owner is None
-    about = Circumstances(
-        since=question.since,
-        begins=begins,
-        node_changes=reader.node_changes(question.since),
-        no_accounting=no_accounting,
-        no_nodes=site.no_nodes,
-        knows_hosts=bool(site.host_cpus),
-        own_only=not everything,
-    )
+    about = _circumstances(reader, question, site, begins, no_accounting)
     tell("putting the report together", 0.0)
     head = Head(
         kind="report",
@@ -158,11 +149,25 @@ def build(
         totals=totals(facts, chosen),
         utilisation_step_s=float(utilisation.step_s(question.since, question.until)),
         utilisation=tuple(utilisation.points(facts, told, vms, samples, site.nodes, (question.since, question.until))),
-        switches=tuple(reader.switches(question.since)) if everything else (),
+        switches=() if about.own_only else tuple(reader.switches(question.since)),
         costs=costs,
         notes=tuple(notes(facts, about, told)),
     )
     return Report(head, facts, chosen, hosts)
+
+
+def _circumstances(
+    reader: LedgerReader, question: Question, site: Site, begins: float, no_accounting: str
+) -> Circumstances:
+    return Circumstances(
+        since=question.since,
+        begins=begins,
+        node_changes=reader.node_changes(question.since),
+        no_accounting=no_accounting,
+        no_nodes=site.no_nodes,
+        knows_hosts=bool(site.host_cpus),
+        own_only=reader.owner is not None,
+    )
 
 
 def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str]:

@@ -15,6 +15,9 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 
+#: Codes of what is said of a domain that is not there, or that is gone by the time that something is asked of it.
+NOT_THERE = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)
+
 _BY_CODE: dict[int, type[RmspluginError]] = {
     libvirt.VIR_ERR_NO_DOMAIN: NotFoundError,
     libvirt.VIR_ERR_NO_CONNECT: UnavailableError,

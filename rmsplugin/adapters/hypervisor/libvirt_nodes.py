@@ -9,6 +9,7 @@ from typing import TypeVar
 import libvirt
 
 from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
 from rmsplugin.adapters.hypervisor.libvirt_link import Link
 from rmsplugin.adapters.hypervisor.libvirt_values import exists, operation, power, statistics
 from rmsplugin.errors import TimedOutError
@@ -61,7 +62,7 @@ class LibvirtNodes:
                 state, reason = domain.state()
                 return power(state, reason, operation(domain)) if exists(state) else None
             except libvirt.libvirtError as error:
-                if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                if error.get_error_code() in NOT_THERE:
                     return None
                 raise
 
@@ -100,7 +101,7 @@ class LibvirtNodes:
                 try:
                     jobs[name] = operation(conn.lookupByName(name))
                 except libvirt.libvirtError as error:
-                    if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    if error.get_error_code() in NOT_THERE:
                         jobs[name] = None
 
         if names:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import libvirt
 
 from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError
 
 #: What is wrong with a VM that is POSTCOPY_FAILED.
 HALF = "its post-copy migration broke off, and one half of its memory is on each side"
 
-#: There is no such VM, or it is not in a state in which this could be done.
-_NOTHING_TO_DO = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)
+
+@contextmanager
+def _if_there() -> Iterator[None]:
+    """Nothing happens where there is no such VM, or nothing in it that this could be done to."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in NOT_THERE:
+            raise
 
 
 class LibvirtVMs:
@@ -26,11 +37,8 @@ class LibvirtVMs:
         """See ``base.Hypervisor.stop``."""
 
         def destroy(conn: libvirt.virConnect) -> None:
-            try:
+            with _if_there():
                 conn.lookupByName(name).destroyFlags(0)
-            except libvirt.libvirtError as error:
-                if error.get_error_code() not in _NOTHING_TO_DO:
-                    raise
 
         self._nodes.link(node).call(f"stopping {name}", destroy, timeout_s)
         if self._nodes.find(node, name) is not None:
@@ -62,10 +70,7 @@ class LibvirtVMs:
         """See ``base.Hypervisor.abort_job``."""
 
         def abort(conn: libvirt.virConnect) -> None:
-            try:
+            with _if_there():
                 conn.lookupByName(name).abortJob()
-            except libvirt.libvirtError as error:
-                if error.get_error_code() not in _NOTHING_TO_DO:
-                    raise
 
         self._nodes.query(node, f"aborting the job of {name}", abort)

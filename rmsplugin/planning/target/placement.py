@@ -109,7 +109,7 @@ def place(
     problem = replacement(source, states, sample, shared_store)
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
     kept, at_ease = keep_all(problem), keep_at_ease(problem)
-    bound = first_bound = max(bound_of(problem, kept), bound_of(problem, at_ease) + waits_mib(problem))
+    bound = first_bound = max(bound_of(problem, kept), _bound_at_ease(problem, at_ease))
 
     def better(reached: Reached) -> None:
         if on_better is not None:
@@ -123,15 +123,29 @@ def place(
         _fall_back(problem, incumbent, sample, fewest)
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
-    if incumbent.cost > bound:
-        bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
-    if incumbent.cost > bound:
-        bound = max(bound, _widen(problem, kept, incumbent, bound, budget, search))
-    if incumbent.cost > bound:
-        bound = max(bound, settle(problem, incumbent, budget, shared_store))
-    if incumbent.cost > bound:
-        reorder(incumbent, budget)
+    bound = _improve(problem, kept, incumbent, bound, budget, search, shared_store)
     return _as_placed(incumbent.best(), bound, fewest)
+
+
+def _improve(
+    problem: Replacement,
+    kept: list[Kept],
+    incumbent: Incumbent,
+    bound: int,
+    budget: Budget,
+    search: Search,
+    shared_store: bool,
+) -> int:
+    """Search until nothing can cost less than the best answer, or the limits are used up; the bound that is proven."""
+    if incumbent.best().plan.cost > bound:
+        bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
+    if incumbent.best().plan.cost > bound:
+        bound = max(bound, _widen(problem, kept, incumbent, bound, budget, search))
+    if incumbent.best().plan.cost > bound:
+        bound = max(bound, settle(problem, incumbent, budget, shared_store))
+    if incumbent.best().plan.cost > bound:
+        reorder(incumbent, budget)
+    return bound
 
 
 def _place_acting(
@@ -153,7 +167,7 @@ def _place_acting(
     if lost and not are_alike(source, lost):
         return None  # one that stays had perhaps better make room for a saved state
     incumbent = Incumbent(part, budget=budget)
-    bound = bound_of(problem, at_ease) + waits_mib(problem)
+    bound = _bound_at_ease(problem, at_ease)
     _repair(problem, at_ease, incumbent, bound)
     if incumbent.cost != bound:
         return None
@@ -161,6 +175,11 @@ def _place_acting(
     target = {**source.locations, **best.target}
     nodes = frozenset(at.node for at in target.values() if at.state is VMState.RUNNING and at.node is not None)
     return _as_placed(Reached(target, best.plan, nodes), bound, fewest_nodes(source, states, sample, None))
+
+
+def _bound_at_ease(problem: Replacement, at_ease: list[Kept]) -> int:
+    """What each node loses if no local resume waits for room, and what those wait that arrive late; a bound, in MiB."""
+    return bound_of(problem, at_ease) + waits_mib(problem)
 
 
 def _repair(problem: Replacement, at_ease: list[Kept], incumbent: Incumbent, bound: int) -> None:
@@ -223,7 +242,7 @@ def place_repaired(
     problem = replacement(source, states, sample, shared_store)
     incumbent = Incumbent(source)
     at_ease = keep_at_ease(problem)
-    _repair(problem, at_ease, incumbent, bound_of(problem, at_ease) + waits_mib(problem))
+    _repair(problem, at_ease, incumbent, _bound_at_ease(problem, at_ease))
     incumbent.offer(_named(problem, sample))
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
