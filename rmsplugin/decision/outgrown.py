@@ -54,6 +54,10 @@ class Outgrown:
     notes: tuple[Note, ...] = ()
     waiting: frozenset[str] = frozenset()
 
+    def applied_to(self, configuration: Configuration) -> Configuration:
+        """The same done to another look at the same cluster."""
+        return _to_decide_about(bearable(configuration), self.reservations, self.waiting)
+
 
 def outgrown(
     configuration: Configuration,
@@ -80,11 +84,15 @@ def outgrown(
     limits = replace(limits, serious_faults_per_s=0.0)
     cycle = Unblocking(_board(configuration, facts), _as_seen(before, configuration), now_s, limits, prices)
     cycle.run()
-    waiting = _waiting(cycle)
+    waiting, held = _waiting(cycle), cycle.reservations
+    return Outgrown(_to_decide_about(configuration, held, waiting), held, tuple(cycle.notes), waiting)
+
+
+def _to_decide_about(configuration: Configuration, held: Reservations, waiting: frozenset[str]) -> Configuration:
+    if not held.held and not waiting:
+        return configuration
     nodes = tuple(_as_it_is(node, configuration) if node.name in waiting else node for node in configuration.nodes)
-    held = cycle.reservations
-    closed = replace(configuration, nodes=nodes, vjobs=_closed(configuration, held), checked=True)
-    return Outgrown(closed, held, tuple(cycle.notes), waiting)
+    return replace(configuration, nodes=nodes, vjobs=_closed(configuration, held), checked=True)
 
 
 def bearable(configuration: Configuration) -> Configuration:
@@ -231,8 +239,6 @@ def _as_it_is(node: Node, configuration: Configuration) -> Node:
 
 def _closed(configuration: Configuration, held: Reservations) -> tuple[VJob, ...]:
     """The vjobs, none of which may go to a reserved node but its guests."""
-    if not held.held:
-        return configuration.vjobs
     hosts: dict[str, str] = {guest: each.node for each in held.held for guest in each.guests}
     return tuple(_kept_off(configuration, vjob, held.nodes, hosts) for vjob in configuration.vjobs)
 
