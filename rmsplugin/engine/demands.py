@@ -8,6 +8,7 @@ The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is w
 - counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
 - a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
   of that;
+- a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
 - nor does one that is seen on two nodes, of which nobody knows where it computes.
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Events start cycles early. What a VM used in a shorter time is mostly chance, so such a sample is left out.
 _LEAST_APART_S = 5.0
+#: Linux counts what it swaps in pages of this size.
+_PAGE_KIB = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class _Run:
     memory: MemoryDemand
     recorded: tuple[int | None, int | None]  # both in the ledger, hundredths of a CPU and MiB; None: what was requested
     node: str = ""  # of the last sample
+    reads: tuple[float, float] | None = None  # when, and how many pages the guest had read back from storage by then
 
     @property
     def demands(self) -> tuple[int, int]:
@@ -53,7 +57,7 @@ class _Run:
 
     def anew(self) -> _Run:
         """The same after a time in which nothing could be seen."""
-        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew())
+        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew(), reads=None)
 
 
 class Demands:
@@ -120,9 +124,12 @@ class Demands:
             return run
         if node != run.node:
             run = replace(run.anew(), node=node)
-        window_s = self._context.settings.decision.demand_window_s
-        cpu = _cpu_after(run.cpu, seen.sampled[node], statistics, window_s)
-        return replace(run, cpu=cpu, memory=_memory_after(run.memory, seen.sampled[node], statistics, window_s))
+        time_s, window_s = seen.sampled[node], self._context.settings.decision.demand_window_s
+        cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
+        reads = _reads(time_s, statistics)
+        suffers = _per_s(run.reads, reads) >= self._context.settings.memory.faults_per_s
+        memory = _memory_after(run.memory, time_s, statistics, window_s, suffers=suffers)
+        return replace(run, cpu=cpu, memory=memory, reads=reads or run.reads)
 
 
 def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
@@ -143,11 +150,27 @@ def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, windo
     return demand.after(CpuSample(time_s, statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0), window_s)
 
 
-def _memory_after(demand: MemoryDemand, time_s: float, statistics: VMStatistics, window_s: float) -> MemoryDemand:
-    """The demand of memory after what was read at a time."""
+def _reads(time_s: float, statistics: VMStatistics) -> tuple[float, float] | None:
+    """How many pages a guest has read back from storage by a time (major faults, swap-ins); None: it does not say."""
+    if statistics.major_faults is None:
+        return None
+    return time_s, statistics.major_faults + (statistics.swap_in_kib or 0) / _PAGE_KIB
+
+
+def _per_s(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float:
+    if before is None or now is None or now[0] - before[0] < _LEAST_APART_S:
+        return 0.0
+    return (now[1] - before[1]) / (now[0] - before[0])
+
+
+def _memory_after(
+    demand: MemoryDemand, time_s: float, statistics: VMStatistics, window_s: float, *, suffers: bool
+) -> MemoryDemand:
+    """The demand of memory after what was read at a time; who ``suffers`` needs all that its balloon leaves it."""
     if statistics.memory_current_kib is None or statistics.memory_usable_kib is None:
         return demand
-    working_set_kib = max(0, statistics.memory_current_kib - statistics.memory_usable_kib)
+    usable_kib = 0 if suffers else statistics.memory_usable_kib
+    working_set_kib = max(0, statistics.memory_current_kib - usable_kib)
     return demand.after(MemorySample(time_s, -(-working_set_kib // 1024)), window_s)
 
 

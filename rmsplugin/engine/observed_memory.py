@@ -8,16 +8,18 @@ next cycle.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rmsplugin.decision.unblocking import estimate_mib
 from rmsplugin.engine import site
-from rmsplugin.engine.context import Context
-from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import Geometry
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.context import Context
+    from rmsplugin.engine.observation import Observation
 
 
 class _Job(Protocol):

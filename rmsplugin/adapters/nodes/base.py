@@ -81,6 +81,18 @@ class Reach:
     unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What VMs whose memory is observed have of a node."""
+
+    bounded: bool
+    why: str
+    limit_mib: int | None
+    used_mib: int | None
+    waits: bool
+    pressure: float | None
+
+
 #: Storage that is slower than this, reading and syncing, is taken for broken.
 SLOWEST_SEAL_BYTES_PER_S = 10 << 20
 
@@ -209,6 +221,10 @@ class Nodes(Protocol):
 
     def check(self, node: str) -> NodeCheck:
         """Version, directories and images of the node."""
+        ...
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """TEMPORARY, the helper's is merged over it."""
         ...
 
     def reach(self, node: str, other: str) -> Reach:

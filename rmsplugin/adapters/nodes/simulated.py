@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
-from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.nodes.base import Digest, MemoryReport, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
 from rmsplugin.errors import (
     CorruptStateError,
     NoStoreError,
@@ -35,6 +35,10 @@ class SimulatedNodes:
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
+        #: What VMs whose memory is observed are bound to, and what they use, MiB by node; and what else a node reports.
+        self.bounds: dict[str, int] = {}
+        self.in_use: dict[str, int] = {}
+        self.memory: dict[str, MemoryReport] = {}
 
     def set_reachable(self, node: str, reachable: bool) -> None:
         """Cut the node's agent off from us, or back on."""
@@ -200,6 +204,16 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("check", node)
         return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """See ``Nodes``: what is in use, and what else a node reports, is what was told in ``in_use`` and ``memory``."""
+        self._enter("bound_memory", node, "")
+        used_mib = self.in_use.get(node, 0)
+        if 0 < mib < used_mib:
+            raise OperationFailedError(f"{used_mib} MiB are in use on {node}, and cannot be bound to {mib}")
+        if mib:
+            self.bounds[node] = mib
+        return self.memory.get(node) or MemoryReport(True, "", self.bounds.get(node), used_mib, False, 0.0)
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

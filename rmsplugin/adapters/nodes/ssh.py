@@ -15,6 +15,7 @@ import paramiko
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.nodes.base import (
     Digest,
+    MemoryReport,
     NodeCheck,
     NodeFiles,
     PartialFile,
@@ -218,6 +219,10 @@ class NodeAgents:
             frozenset(answer.get("restorable_formats", ())),
             answer.get("snapshot_format", ""),
         )
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """TEMPORARY."""
+        return MemoryReport(False, "temporary", None, None, False, None)
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -1,0 +1,350 @@
+"""Memory by observation on the simulated world: more VMs run, nodes that are short are relieved, nodes are reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios.world import World
+
+from rmsplugin.adapters.nodes.base import MemoryReport
+from rmsplugin.adapters.rms.base import RmsPartition
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
+
+S = VJobState
+GIB = 1024
+OVERHEAD = 128
+#: Cycles until a fall of demand counts, and what follows from it is done.
+FALLS = 4
+STEP_S = 30.0
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make(directory: Path) -> Any:
+    made: list[World] = []
+
+    def world(nodes: int = 3, memory_mib: int = 2 * GIB, memory: str = "observed", **settings: Any) -> World:
+        found = World(directory, nodes={f"n{index}": (16, memory_mib) for index in range(1, nodes + 1)})
+        changed = found.settings.model_dump()
+        changed["partition"]["vjob"]["memory"] = memory
+        changed["memory"] |= settings
+        found.settings = type(found.settings).model_validate(changed)
+        found.start_engine()
+        made.append(found)
+        return found
+
+    yield world
+    for each in made:
+        assert each.hypervisor.violations == []
+        each.close()
+
+
+def submit(world: World, memory_mib: int, needs_mib: int, vms: int = 1, name: str = "job") -> int:
+    job = world.submit(vms=vms, memory_mib=memory_mib, computing=False, name=name)
+    for index in range(vms):
+        needs(world, job, needs_mib, index)
+    return job
+
+
+def needs(world: World, job: int, needs_mib: int, index: int = 0) -> None:
+    world.hypervisor.set_working_set(f"vjob{job}-{index}", needs_mib)
+
+
+def ticks(world: World, times: int = FALLS) -> None:
+    for _ in range(times):
+        world.tick(STEP_S)
+
+
+def running(world: World, jobs: list[int]) -> list[int]:
+    known = {vjob.job_id: vjob.state for vjob in world.context.ledger.vjobs()}
+    return [job for job in jobs if known.get(job) is S.RUNNING]
+
+
+def host(world: World, job: int) -> str:
+    (vm,) = world.context.ledger.vms(job)
+    return vm.host
+
+
+def events(world: World, kind: str) -> list[str]:
+    return [event.message for event in world.context.ledger.events(limit=100000) if event.kind == kind]
+
+
+def demanded(world: World) -> dict[str, int]:
+    """By node, what the VMs there demand with their hypervisor processes."""
+    found: dict[str, int] = {}
+    for vm in world.context.ledger.live_vms():
+        if vm.host:
+            assert vm.memory_demand_mib is not None
+            found[vm.host] = found.get(vm.host, 0) + vm.memory_demand_mib + OVERHEAD
+    return found
+
+
+# -- more VMs run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("memory", "together"), [("requested", 1), ("observed", 3)])
+def test_vjobs_that_ask_for_three_times_what_they_need_run_together(make: Make, memory: str, together: int) -> None:
+    world = make(nodes=1, memory=memory)
+    jobs = [submit(world, 1200, 400) for _ in range(4)]
+    ticks(world, 3 * FALLS)
+    assert len(running(world, jobs)) == together
+    assert not events(world, "suspend")
+
+
+def test_where_context_switches_are_off_memory_is_as_requested(make: Make) -> None:
+    world = make(nodes=1)
+    old = world.rms.partitions["vjob"]
+    world.rms.partitions["vjob"] = RmsPartition("vjob", True, old.nodes, "OFF", 1, 0)
+    jobs = [submit(world, 1200, 400) for _ in range(3)]
+    ticks(world, 2 * FALLS)
+    assert len(running(world, jobs)) == 1
+
+
+def test_a_new_vjob_needs_what_earlier_ones_of_its_name_did(make: Make) -> None:
+    world = make(nodes=1)
+    first = submit(world, 1600, 300, name="solver")
+    ticks(world)
+    world.rms.cancel(first)
+    ticks(world, 2)
+    later = [submit(world, 1600, 300, name=name) for name in ("solver", "solver", "solver", "other")]
+    for _ in range(4):
+        world.tick(1.0)
+    assert running(world, later) == later[:3], "336 MiB each; the other one is expected to need half of its request"
+    assert [vm.memory_demand_mib for vm in world.context.ledger.vms(later[0])] == [336]
+
+
+def test_estimates_are_of_the_same_user_name_and_request(make: Make) -> None:
+    world = make(nodes=1)
+    job = submit(world, 1600, 300, name="solver")
+    ticks(world, 2 * FALLS)
+    peaks = world.context.ledger.samples.peaks
+    user = world.context.ledger.vjob(job).user
+    assert peaks(user, "solver", 1600) == [336]
+    assert peaks("somebody", "solver", 1600) == peaks(user, "other", 1600) == peaks(user, "solver", 1601) == []
+
+
+# -- shortage ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_whose_vm_grows_is_relieved_within_a_cycle_by_a_migration(make: Make) -> None:
+    world = make(nodes=2)
+    jobs = [submit(world, 1600, 300) for _ in range(4)]
+    ticks(world, 3 * FALLS)
+    assert running(world, jobs) == jobs
+    grown = jobs[0]
+    needs(world, grown, 1400)
+    ticks(world, 2)
+    assert max(demanded(world).values()) <= 0.9 * 2 * GIB
+    assert running(world, jobs) == jobs
+    assert not [job for job in jobs if world.state(job) is S.SLEEPING]
+
+
+def test_without_room_anywhere_the_last_in_the_queue_is_suspended_and_comes_back(make: Make) -> None:
+    world = make(nodes=1)
+    jobs = [submit(world, 1600, 300) for _ in range(3)]
+    ticks(world, 3 * FALLS)
+    assert running(world, jobs) == jobs
+    ticks(world, 20)  # nobody is exempt any more
+    needs(world, jobs[0], 1000)
+    ticks(world, 2)
+    assert world.state(jobs[2]) is S.SLEEPING
+    assert running(world, jobs) == jobs[:2]
+    needs(world, jobs[0], 300)
+    ticks(world, 3 * FALLS)
+    assert running(world, jobs) == jobs
+
+
+def test_a_vm_that_is_larger_than_the_threshold_runs_alone(make: Make) -> None:
+    world = make(nodes=1)
+    job = submit(world, 1900, 1900)
+    other = submit(world, 1600, 300)
+    ticks(world, 2 * FALLS)
+    assert world.state(job) is S.RUNNING
+    assert world.state(other) is S.WAITING
+
+
+def test_balloons_take_back_caches_and_give_them_again(make: Make) -> None:
+    world = make(nodes=1)
+    first = submit(world, 1500, 300)
+    ticks(world)
+    assert not events(world, "balloon"), "there is room for all that it asked for"
+    second = submit(world, 1500, 300)
+    ticks(world, 2 * FALLS)
+    assert len(running(world, [first, second])) == 2
+    taken = events(world, "balloon")
+    assert taken and all("is asked to do with" in each for each in taken)
+    left = world.hypervisor.statistics("n1")
+    assert sum(each.memory_current_kib or 0 for each in left.values()) // GIB <= 2 * GIB - 64 - 2 * OVERHEAD
+    told = len(taken)
+    ticks(world, 4)
+    assert len(events(world, "balloon")) == told, "with the same needs nothing is asked again"
+    world.rms.cancel(second)
+    ticks(world, 3)
+    (alone,) = world.hypervisor.statistics("n1").values()
+    assert alone.memory_current_kib == 1500 * GIB
+
+
+def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
+    world = make(nodes=2)
+    jobs = [submit(world, 1600, 300) for _ in range(2)]
+    ticks(world, 2 * FALLS)
+    if host(world, jobs[0]) != host(world, jobs[1]):
+        world.ask(jobs[1], OperationKind.MIGRATE, host(world, jobs[0]))
+        ticks(world, 1)
+    short = host(world, jobs[0])
+    world.nodes.memory[short] = MemoryReport(True, "", 2000, 2000, True, 0.0)
+    ticks(world, 1)
+    del world.nodes.memory[short]
+    ticks(world, 1)
+    assert host(world, jobs[0]) != host(world, jobs[1])
+    assert running(world, jobs) == jobs
+
+
+# -- VMs whose memory is as requested are safe -------------------------------------------------------------------------
+
+
+def mixed_site(make: Make) -> World:
+    """As observed; and a partition `firm` on the same hosts, whose VMs take what was requested."""
+    world = make(nodes=1)
+    changed = world.settings.model_dump()
+    changed["slurm"]["partitions"] = ["vjob", "firm"]
+    changed["partition"]["firm"] = {"hosts": "vmhosts"}
+    world.settings = type(world.settings).model_validate(changed)
+    old = world.rms.partitions["vjob"]
+    world.rms.partitions["firm"] = RmsPartition("firm", True, old.nodes, "REQUEUE", 1, 0)
+    world.rms._vjob_partitions = ("vjob", "firm")
+    world.start_engine()
+    return world
+
+
+def test_observed_vms_are_bounded_before_one_comes_that_is_not(make: Make) -> None:
+    world = mixed_site(make)
+    observed = submit(world, 1600, 300)
+    ticks(world)
+    assert world.nodes.bounds["n1"] == 2 * GIB - 64
+    firm = world.submit(vms=1, memory_mib=700, computing=False, partition="firm")
+    world.until(firm, S.RUNNING)
+    assert world.nodes.bounds["n1"] == 2 * GIB - 64 - 700 - OVERHEAD
+    assert running(world, [observed, firm]) == [observed, firm]
+    world.rms.cancel(firm)
+    ticks(world, 3)
+    assert world.nodes.bounds["n1"] == 2 * GIB - 64
+
+
+def test_where_observed_vms_cannot_do_with_less_no_other_comes(make: Make) -> None:
+    world = mixed_site(make)
+    observed = submit(world, 1600, 300)
+    ticks(world)
+    world.nodes.in_use["n1"] = 1500
+    firm = world.submit(vms=1, memory_mib=700, computing=False, partition="firm")
+    ticks(world)
+    assert world.state(firm) is S.WAITING
+    assert world.nodes.bounds["n1"] == 2 * GIB - 64, "the old bound holds"
+    world.nodes.in_use["n1"] = 500
+    ticks(world, 20)
+    world.until(firm, S.RUNNING)
+    assert running(world, [observed, firm]) == [observed, firm]
+
+
+# -- reservations ------------------------------------------------------------------------------------------------------
+
+
+def blocked(make: Make) -> tuple[World, int, int, list[int]]:
+    """Six nodes, full of small vjobs, with 451 MiB left each: too little for one more. Only n(large) has but one.
+
+    Returns the world, a large vjob that still needs little, the small one beside it, and all others.
+    """
+    world = make(nodes=6, unknown=0.31, reserving_s=3600)
+    large = submit(world, 1600, 300, name="large")
+    small: list[int] = []
+    while len(running(world, small)) == len(small):
+        small.append(submit(world, 1100, 300, name="small"))
+        ticks(world)
+    world.rms.cancel(small.pop())
+    beside, *others = [job for job in small if host(world, job) == host(world, large)]
+    for job in others:
+        world.rms.cancel(job)
+    ticks(world, 20)  # nobody is exempt from suspension any more
+    left = [job for job in small if job not in (beside, *others)]
+    assert running(world, left) == left and len(left) == 15
+    return world, large, beside, left
+
+
+def reserved(make: Make) -> tuple[World, int, int, list[int], str]:
+    """The large one has grown: a node is reserved for it."""
+    world, large, beside, small = blocked(make)
+    needs(world, large, 1200)
+    ticks(world, 2)
+    (held,) = world.context.ledger.reservations.read().held
+    assert held.vm == f"vjob{large}-0" and not held.guests
+    return world, large, beside, small, held.node
+
+
+def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
+    world, large, beside, small, node = reserved(make)
+    (told,) = events(world, "node-reserved")
+    assert all(way in told for way in ("compaction", "reservation", "suspension"))
+    assert running(world, [large, beside, *small]) == [large, beside, *small], "nobody is suspended meanwhile"
+    assert host(world, large) == host(world, beside)
+
+    here = [job for job in small if host(world, job) == node]
+    world.rms.cancel(here[0])
+    late = submit(world, 1100, 300, name="small")
+    ticks(world, 2)
+    assert running(world, [late]) == [], "there is room for it on the reserved node only"
+
+    for job in here[1:]:
+        world.rms.cancel(job)
+    ticks(world, 3)
+    assert host(world, large) == node
+    (held,) = world.context.ledger.reservations.read().held
+    assert held.guests == {f"vjob{large}-0"}
+    assert host(world, late) == host(world, beside), "small ones flow on elsewhere"
+    world.rms.cancel(large)
+    ticks(world, 3)
+    assert not world.context.ledger.reservations.read().held
+    assert events(world, "node-released")
+
+
+def test_a_reservation_survives_the_engine(make: Make) -> None:
+    world, *_ = reserved(make)
+    before = world.context.ledger.reservations.read()
+    world.start_engine()
+    assert world.context.ledger.reservations.read() == before
+    ticks(world, 2)
+    assert world.context.ledger.reservations.read() == before
+
+
+def test_without_reservations_the_last_in_the_queue_is_suspended(make: Make) -> None:
+    world, large, beside, _ = blocked(make)
+    changed = world.settings.model_dump()
+    changed["decision"]["policy"] = "rjsp"
+    world.settings = type(world.settings).model_validate(changed)
+    world.start_engine()
+    needs(world, large, 1200)
+    ticks(world, 3)
+    assert not world.context.ledger.reservations.read().held
+    assert S.SLEEPING in {vjob.state for vjob in world.context.ledger.vjobs()}
+
+
+def test_a_reservation_ends_when_its_vjob_is_cancelled(make: Make) -> None:
+    world, large, *_ = reserved(make)
+    world.rms.cancel(large)
+    ticks(world, 3)
+    assert not world.context.ledger.reservations.read().held
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["drained", "lost"])
+def test_a_reservation_ends_when_its_node_takes_no_vms_any_more(make: Make, lost: bool) -> None:
+    world, *_, node = reserved(make)
+    if lost:
+        world.kill_node(node)
+    else:
+        world.rms.set_node(node, draining=True, reason="disk")
+    ticks(world, 2)
+    assert node not in world.context.ledger.reservations.read().nodes
