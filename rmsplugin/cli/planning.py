@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rmsplugin.packing.search import Search
 
 #: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
-POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed")
+POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration")
 
 _TIME_LIMIT_S = 5.0
 _MOST_WORKERS = 4
@@ -91,7 +91,8 @@ def _add_plan(commands: options.Commands) -> None:
         metavar="NAME",
         choices=("ffd",),
         help="ffd: do not search, take the placement with which the policy proved its decision as the target: First Fit"
-        " Decreasing, as the papers' baseline does; with rjsp-exact and mixed one near where the VMs are",
+        " Decreasing, as the papers' baseline does; with rjsp-exact, mixed, load-sharing and v-reconfiguration one"
+        " near where the VMs are",
     )
     _add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")

@@ -11,6 +11,7 @@ from rmsplugin.decision.mixed import mixed
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.rjsp import rjsp, rjsp_exact
+from rmsplugin.decision.sharing_policies import load_sharing, v_reconfiguration
 from rmsplugin.model.configuration import Configuration
 
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
@@ -24,8 +25,13 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "easy": easy,
         "easy-preempt": easy_preempt,
         "mixed": mixed,
+        "load-sharing": load_sharing,
+        "v-reconfiguration": v_reconfiguration,
     }
 )
+
+#: Policies before which nodes are reserved for VMs that outgrow theirs, by whoever calls them.
+RESERVES = frozenset({"v-reconfiguration", "mixed"})
 
 
 def decide(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
