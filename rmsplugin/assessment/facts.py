@@ -156,13 +156,17 @@ class VJobFacts:
     state_s: float | None = None
 
 
-def vm_demand(geometry: Geometry, overhead_mib: int, observed_cpus: float | None = None) -> Resources:
+def vm_demand(
+    geometry: Geometry, overhead_mib: int, observed_cpus: float | None = None, observed_mib: int | None = None
+) -> Resources:
     """What one VM demands, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
 
     Args:
         geometry: what was asked for at submission.
         overhead_mib: memory of the hypervisor for each VM.
         observed_cpus: of a VM that runs, see ``rmsplugin.decision.cpu_demand``; None: what was asked for.
+        observed_mib: likewise of its memory, see ``rmsplugin.decision.memory_demand``.
     """
     cpus = geometry.cpus if observed_cpus is None else observed_cpus
-    return Resources(cpus, geometry.memory_mib + overhead_mib)
+    memory_mib = geometry.memory_mib if observed_mib is None else observed_mib
+    return Resources(cpus, memory_mib + overhead_mib)

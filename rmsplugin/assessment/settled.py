@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, at_least_nothing
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, Location, Node, VJob, VMState, running_on
+from rmsplugin.model.elements import SHARED, VM, Location, Node, VJob, VMState, running_on, vm_in_transit
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
 
@@ -171,7 +171,7 @@ class _Transits:
             then = each.holds if each.will_hold is None else each.will_hold
             demand = _sound(each.vm.demand)
             for node in (each.holds | then) & self._sizes.keys():
-                vm = VM(f"{vjob.name}:{each.vm.name}@{node}", demand)
+                vm = VM(vm_in_transit(vjob.name, each.vm.name, node), demand)
                 (stay if node in then else go).setdefault(node, []).append(vm)
                 if node not in then:
                     _count(self._given_back, node, demand)

@@ -67,6 +67,10 @@ def _features(row: Row) -> str:
     return ",".join(row.get("features") or ())
 
 
+def _guests(row: Row) -> str:
+    return ",".join(row.get("guests") or ())
+
+
 VJOB_FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
     Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
@@ -130,10 +134,13 @@ NODE_FIELDS = (
     Field("since", "since when the engine has the node", time_of("since")),
     Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
     Field("features", "its active features, for `sbatch -C`", _features),
+    Field("reservedfor", "the VM that it is reserved for, which has outgrown its node", text_of("reserved_for")),
+    Field("reservedsince", "since when it is reserved", time_of("reserved_since")),
+    Field("guests", "the VMs that have moved there since; it is reserved until they have ended", _guests),
     Field(
         "reason",
         "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the kind of action that "
-        "the engine begins there no more for a while, because several in a row failed",
+        "the engine begins there no more for a while, because several in a row failed; or for whom it is reserved",
         text_of("reason"),
     ),
 )

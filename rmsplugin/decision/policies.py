@@ -16,6 +16,9 @@ from rmsplugin.model.configuration import Configuration
 
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
+#: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
+RESERVES = frozenset({"mixed"})
+
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {

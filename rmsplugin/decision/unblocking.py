@@ -30,6 +30,8 @@ class Prices:
         store_mib_per_s: of a suspend, and of a resume.
         search: limits of the search for a compaction, each time; None: none is looked for.
         searches: so many compactions are looked for in a cycle at most.
+        may_wait: a node may stay short until its own VMs have ended; else one of the three is taken if there is one.
+        kept_out: by node, so many VMs that wait could run there if it were not reserved; each loses its time meanwhile.
     """
 
     migrate_s: float = 0.1
@@ -37,6 +39,8 @@ class Prices:
     store_mib_per_s: float = 100.0
     search: Search | None = field(default_factory=lambda: Search(time_limit_s=math.inf, deterministic_limit=0.02))
     searches: int = 10
+    may_wait: bool = True
+    kept_out: Mapping[str, int] = field(default_factory=dict)
 
     def migration_s(self, memory_mib: int) -> float:
         """VM-seconds that one migration loses."""
@@ -92,6 +96,8 @@ class Unblocking(Reconfiguration):
 
     def waiting(self, vm: VMLoad) -> Offer:
         """What pages cost on the node that is short until so many of its own VMs have ended that it is not."""
+        if not self.prices.may_wait:
+            return Offer()
         node = self.board.place[vm.name]
         return Offer(self._stalled(node) * self._until_room_s(node, 0))
 
@@ -146,7 +152,7 @@ class Unblocking(Reconfiguration):
         node = self.candidate(vm)
         if node is None:
             return Offer()
-        lost = self._stalled(self.board.place[vm.name])
+        lost = self._stalled(self.board.place[vm.name]) + self.prices.kept_out.get(node, 0)
         wait_s = self._until_room_s(node, vm.memory_mib)
         return Offer(lost * wait_s + self.prices.migration_s(vm.memory_mib), node=node)
 

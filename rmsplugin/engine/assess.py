@@ -11,21 +11,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
+from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
 from rmsplugin.engine import site
-from rmsplugin.engine.capacity import observed_cpus, reserved
+from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.observed_memory import observing_hosts, real_capacity, up_to_threshold
 from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_demands, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
-from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 #: States in which a vjob gives back what its VMs hold.
@@ -111,11 +111,12 @@ class _Assessor:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _nodes(self) -> Iterable[NodeFacts]:
-        keeps = reserved(self._context)
+        observing = observing_hosts(self._context, self._seen)
         for name in vm_hosts(self._context.settings, self._seen.rms):
-            node = self._seen.rms.nodes[name]
-            size = Resources(node.cpus, node.memory_mib)
-            yield NodeFacts(name, size, self._room(name), keeps, self._out_of_reach(name))
+            planned = real = real_capacity(self._context, self._seen, name)
+            if name in observing:
+                planned = self._context.memory_care.planned(name, up_to_threshold(self._context, real))
+            yield NodeFacts(name, planned, self._room(name), out_of_reach=self._out_of_reach(name))
 
     def _out_of_reach(self, name: str) -> str:
         node = self._seen.rms.nodes[name]
@@ -166,7 +167,7 @@ class _Assessor:
         ended = vjob.finished or (job is not None and job.state is JobState.ENDED)
         return VJobFacts(
             name=vjob.display_id,
-            vms=Members(self._vm(vjob, vm, promise, preemptible, ended) for vm in vms),
+            vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, promise),
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
@@ -176,15 +177,13 @@ class _Assessor:
             state_s=max(0.0, self._seen.taken - vjob.state_since),
         )
 
-    def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, preemptible: bool, ended: bool) -> VMFacts:
-        overhead_mib = self._context.settings.nodes.memory_overhead_mib
-        cpus = observed_cpus(self._context, vjob, vm) if preemptible else None
+    def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
         holds = frozenset({vm.host, vm.destination} - {""})
         location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
         ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
         will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
         will_hold = frozenset() if ended else will_hold
-        return VMFacts(VM(vm.name, vm_demand(vjob.geometry, overhead_mib, cpus)), location, holds, will_hold)
+        return VMFacts(VM(vm.name, booked(self._context, self._seen, vjob, vm)), location, holds, will_hold)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)

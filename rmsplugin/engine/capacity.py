@@ -8,6 +8,7 @@ from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine import site
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.observed_memory import needed_mib, observing_hosts, real_capacity, up_to_threshold
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import NOTHING, Resources
@@ -32,9 +33,11 @@ class HostCapacity:
         return self.capacity - self.used
 
 
-def demand(context: Context, geometry: Geometry, observed_cpus: float | None = None) -> Resources:
-    """What one VM takes of its node: CPUs as observed, or else as asked for; memory with the hypervisor's overhead."""
-    return vm_demand(geometry, context.settings.nodes.memory_overhead_mib, observed_cpus)
+def demand(
+    context: Context, geometry: Geometry, observed_cpus: float | None = None, observed_mib: int | None = None
+) -> Resources:
+    """What one VM takes of its node: as observed, or else as asked for; memory with the hypervisor's overhead."""
+    return vm_demand(geometry, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
@@ -52,15 +55,10 @@ def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
 def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
     """What is booked for a VM that runs, or would be if it were resumed: what is decided with.
 
-    Where nothing may be suspended, what was asked for.
+    Where nothing may be suspended, the CPUs that were asked for.
     """
     cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-    return demand(context, vjob.geometry, cpus)
-
-
-def reserved(context: Context) -> Resources:
-    """What each host keeps for itself."""
-    return Resources(context.settings.nodes.cpus_reserved, context.settings.nodes.memory_reserved_mib)
+    return demand(context, vjob.geometry, cpus, needed_mib(context, seen, vjob, vm))
 
 
 def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
@@ -70,12 +68,12 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     both nodes (I3).
     """
     found = {}
-    keeps = reserved(context)
+    observing = observing_hosts(context, seen)
     unclean = {node for node, _ in context.ledger.nodes.left_behind()}
     for name in vm_hosts(context.settings, seen.rms):
-        node = seen.rms.nodes[name]
         why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
-        found[name] = HostCapacity(Resources(node.cpus, node.memory_mib) - keeps, why_not)
+        real = real_capacity(context, seen, name)
+        found[name] = HostCapacity(up_to_threshold(context, real) if name in observing else real, why_not)
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():

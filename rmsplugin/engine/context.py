@@ -17,6 +17,7 @@ from rmsplugin.engine.demands import Demands
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.lender import Lender
+from rmsplugin.engine.memory_care import MemoryCare
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
@@ -76,6 +77,11 @@ class Context:
     def demands(self) -> Demands:
         """What running VMs demand of CPUs, as observed."""
         return Demands(self)
+
+    @cached_property
+    def memory_care(self) -> MemoryCare:
+        """Bounds, balloons and pressed nodes."""
+        return MemoryCare(self)
 
     @cached_property
     def stores(self) -> Stores:
@@ -139,4 +145,5 @@ class Context:
             ),
             config_path=f"{directory}/{vm.name}.config",
             console_log=f"{directory}/{vm.name}.console",
+            bounded=vm.observed,
         )

@@ -93,6 +93,8 @@ class Cycle:
         busy = self._executor.busy()
         seen = self.seen = observe(self._context)
         self._context.demands.look(seen)
+        with report.alone("the memory of VMs"):
+            self._context.memory_care.look(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += filter(None, [self._context.clock.problem()])
@@ -317,11 +319,12 @@ class Cycle:
     def _wanted(self, seen: Observation, left: list[Waiting], after: Configuration) -> frozenset[str]:
         hosts = host_capacities(self._context, seen)
         rooms = seen.rooms.by_node
+        reserved = self._context.ledger.reservations.read().nodes
         coming = (RoomState.REQUESTED, RoomState.STARTING)
         soon = {
             name: host.free if name in rooms and rooms[name].state in coming else after.free(name)
             for name, host in hosts.items()
-            if not host.why_not or (name in rooms and rooms[name].state in coming)
+            if name not in reserved and (not host.why_not or (name in rooms and rooms[name].state in coming))
         }
         others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
         resting = self._context.ledger.failures.resting()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rmsplugin.decision.outgrown import Outgrown
 from rmsplugin.decision.result import Decision
 from rmsplugin.engine.assess import Assessment
 from rmsplugin.engine.context import Context
@@ -13,6 +14,7 @@ from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.parameters import proposal_parameters
 from rmsplugin.engine.queue import Waiting
+from rmsplugin.engine.relief import Relief
 from rmsplugin.engine.rows import Plan, PlanState
 from rmsplugin.engine.switch import StaleError, Switch
 from rmsplugin.model.configuration import Configuration
@@ -39,11 +41,13 @@ class Found:
     Attributes:
         assessment: what it was made for.
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
+        outgrown: what becomes of nodes that are short of memory; the proposal is for its configuration.
         seconds: how long it took.
     """
 
     assessment: Assessment
     prepared: Prepared
+    outgrown: Outgrown
     seconds: float = 0.0
 
 
@@ -54,12 +58,14 @@ class Deciding:
         self._context = context
         self._switch = switch
         self._proposes = proposes
+        self._relief = Relief(context)
         self._previous: dict[str, str] = {}
         self._fault = ""
 
     def find(self, seen: Observation, queue: Sequence[Waiting]) -> Found:
         """Assess, propose and check. Changes nothing."""
         assessment = self._switch.assess(seen, queue)
+        relief = self._relief.look(seen, assessment.configuration)
         parameters = proposal_parameters(self._context.settings, seen.rms)
         seconds = 0.0
 
@@ -69,8 +75,8 @@ class Deciding:
             seconds += sum(proposed.seconds.values())
             return proposed.found
 
-        prepared = prepare(assessment.configuration, replace(parameters, previous=self._previous or None), ask)
-        return Found(assessment, prepared, seconds)
+        prepared = prepare(relief.configuration, replace(parameters, previous=self._previous or None), ask)
+        return Found(assessment, prepared, relief, seconds)
 
     def run(self, seen: Observation, queue: Sequence[Waiting], report: CycleReport) -> Configuration:
         """Decide, and begin what was decided. Returns the configuration as it will be then."""
@@ -83,10 +89,11 @@ class Deciding:
             return self._switch.assess(seen, queue).configuration
         found = self.find(seen, queue)
         self._note(found, report)
+        self._relief.remember(found.outgrown)
         proposal = found.prepared.proposal
         self._tell(queue, found.assessment, proposal.decision if proposal else None, "", report)
         if proposal is None:
-            return found.assessment.configuration
+            return found.outgrown.configuration
         self._previous = {
             name: at.node for name, at in proposal.target.items() if at.state is VMState.RUNNING and at.node
         }
@@ -94,14 +101,14 @@ class Deciding:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, queue, found, proposal, report)
-        return found.assessment.configuration.with_locations(proposal.target)
+        return found.outgrown.configuration.with_locations(proposal.target)
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
     ) -> None:
         plan = self._plan(found, PlanState.RUNNING, "")
         try:
-            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan)
+            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan, found.outgrown.applied_to)
         except StaleError as error:
             self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
             report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
@@ -126,7 +133,9 @@ class Deciding:
             id=0,
             time=self._context.clock.now(),
             policy=found.prepared.parameters.policy,
-            sentence=proposal.sentence if proposal else "",
+            sentence="; ".join([proposal.sentence, *(note.sentence for note in found.outgrown.notes)])
+            if proposal
+            else "",
             fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
             cost_mib=proposal.plan.cost if proposal else 0,
             lower_bound_mib=proposal.lower_bound if proposal else 0,

@@ -25,6 +25,7 @@ from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.markers import Markers
 from rmsplugin.engine.node_book import NodeBook
 from rmsplugin.engine.plans import Plans
+from rmsplugin.engine.reservation_book import ReservationBook
 from rmsplugin.engine.room_reports import RoomReports
 from rmsplugin.engine.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
@@ -77,6 +78,8 @@ class Ledger:
         self.room_reports = RoomReports(self._write, self._rows, clock)
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
+        #: Which nodes are reserved for VMs that have outgrown theirs.
+        self.reservations = ReservationBook(self._write, self._rows, clock)
 
     def newest_time(self) -> float:
         """The latest time of which the ledger has something that happened; 0 if it has nothing."""

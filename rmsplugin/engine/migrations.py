@@ -185,3 +185,16 @@ def m010_memory_demands(db: Database) -> None:
     """How much of their memory running VMs need, as their guests say."""
     db.execute("alter table vms add column memory_demand_mib integer")
     db.execute("alter table samples add column memory_demand_mib integer")
+
+
+@migrations()
+def m011_memory_by_observation(db: Database) -> None:
+    """VMs that take of their nodes what they are seen to need, what jobs are called, and nodes that are reserved."""
+    db.execute("alter table vms add column observed integer not null default 0")
+    db.execute("alter table vjobs add column job_name text not null default ''")
+    db.execute("create index vjobs_user_job_name on vjobs (user, job_name)")
+    db.execute(
+        """create table reservations (
+            node text primary key, vm text not null, since real not null, guests text not null) without rowid"""
+    )
+    db.execute("create table truly_full (id integer primary key check (id = 1), until real not null)")

@@ -50,6 +50,7 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry) -> VJobRow:
         state_since=context.clock.now(),
         restarts=job.restarts,
         priority=job.priority,
+        job_name=job.name,
     )
 
 
@@ -60,8 +61,14 @@ def free_addresses(context: Context) -> int:
     return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
 
 
-def make_vms(context: Context, vjob: VJobRow, hosts: list[str]) -> list[VMRow]:
+def make_vms(context: Context, vjob: VJobRow, hosts: list[str], expected_mib: int | None = None) -> list[VMRow]:
     """New VMs for a vjob: names, addresses, MAC addresses and host keys of their own.
+
+    Args:
+        context: with the addresses that are taken.
+        vjob: whose VMs they are.
+        hosts: a node for each.
+        expected_mib: what each is expected to need of its memory, where that is observed; None: where it is not.
 
     Raises:
         RefusedError: the address pool is used up.
@@ -81,6 +88,8 @@ def make_vms(context: Context, vjob: VJobRow, hosts: list[str]) -> list[VMRow]:
                 host=host,
                 host_key=keys.private_openssh,
                 host_key_public=keys.public,
+                memory_demand_mib=expected_mib,
+                observed=expected_mib is not None,
             )
         )
     return rows

@@ -42,6 +42,10 @@ class Observation:
     sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
     #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
     allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
+    #: By user, job name and request, the memory that a new VM is expected to need; found once, too.
+    expected: dict[tuple[str, str, int], int] = field(default_factory=dict, repr=False, compare=False)
+    #: By partition, the most memory that a VM can have on one of its nodes.
+    most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def jobs(self) -> dict[int, RmsJob]:

@@ -14,7 +14,8 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.queue import Waiting, allowed_hosts
+from rmsplugin.engine.observed_memory import expected_mib, needed_mib, observes
+from rmsplugin.engine.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
 from rmsplugin.errors import RefusedError
@@ -51,12 +52,17 @@ class Placing:
         with self._lock:
             if step.kind is OperationKind.START:
                 assert waiting is not None, "a start of a vjob that does not wait"
-                self._require_room(seen, waiting.geometry, step.hosts.values())
-                self._begin_start(waiting, step)
+                needs = ready_demands(self._context, seen, waiting, ready_vms(waiting, ()))
+                need_mib = max(need.memory_mib for need in needs.values())
+                self._require_room(seen, [(node, need_mib) for node in step.hosts.values()])
+                observed = observes(self._context, seen, waiting.job.partition)
+                self._make_room(seen, [(node, observed, waiting.geometry) for node in step.hosts.values()])
+                self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
-            self._require_room(seen, vjob.geometry, step.hosts.values())
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in step.hosts]
+            self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
+            self._make_room_for(seen, vjob, vms, step.hosts)
             self._require_disks(vjob, vms, step.hosts)
             with self._context.ledger.transaction():
                 operation = self._intend(vjob, step)
@@ -78,7 +84,7 @@ class Placing:
         self._context.ledger.plans.step_begins(step.id, operation.id)
         return operation
 
-    def _begin_start(self, waiting: Waiting, step: Step) -> None:
+    def _begin_start(self, seen: Observation, waiting: Waiting, step: Step) -> None:
         context, ledger = self._context, self._context.ledger
         job = waiting.job
         if not job.split:
@@ -88,7 +94,7 @@ class Placing:
         vjob = ledger.vjob(job.job_id)
         self._require(vjob, VJobState.WAITING)
         hosts = [step.hosts[name] for name in sorted(step.hosts, key=lambda name: int(name.rpartition("-")[2]))]
-        vms = make_vms(context, vjob, hosts)
+        vms = make_vms(context, vjob, hosts, expected_mib(context, seen, vjob, vjob.job_name, vjob.geometry))
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
             ledger.update_vjob(
@@ -103,19 +109,32 @@ class Placing:
             ledger.plans.step_begins(step.id, operation.id)
         self._executor.submit(operation)
 
-    def _require_room(self, seen: Observation, geometry: Geometry, nodes: Iterable[str]) -> None:
-        """Memory for one VM on each of ``nodes`` (a node as often as VMs come to it), now (I3)."""
-        need = demand(self._context, geometry).memory_mib
-        coming = Counter(nodes)
-        if not coming:
+    def _require_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
+        """Memory for all VMs that come, each with its node and what it demands in MiB, now (I3)."""
+        needed: Counter[str] = Counter()
+        for node, need_mib in coming:
+            needed[node] += need_mib
+        if not needed:
             return
         hosts, closed = host_capacities(self._context, seen), self.closed(seen)
-        for node, count in coming.items():
+        for node, need_mib in needed.items():
             if why := _why_shut(hosts, closed, node):
                 raise RefusedError(f"{node} takes no VMs now: {why}")
             left = hosts[node].free.memory_mib
-            if left < need * count:
-                raise RefusedError(f"{node} has {left} MiB of memory free, and {need * count} MiB are needed")
+            if left < need_mib:
+                raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
+
+    def _make_room(self, seen: Observation, coming: Iterable[tuple[str, bool, Geometry]]) -> None:
+        """Bound observed VMs of a node, each with whether its memory is observed, before others come there (I3)."""
+        needed: Counter[str] = Counter()
+        for node, observed, geometry in coming:
+            needed[node] += 0 if observed else demand(self._context, geometry).memory_mib
+        for node, memory_mib in needed.items():
+            if memory_mib:
+                self._context.memory_care.make_room(seen, node, memory_mib)
+
+    def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
+        self._make_room(seen, [(hosts[vm.name], vm.observed, vjob.geometry) for vm in vms])
 
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
@@ -139,10 +158,11 @@ class Placing:
             self._require(vjob, VJobState.RUNNING)
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
             free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
-            placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free)
+            placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free)
             if placed is None:
-                raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), "", free))
+                raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), "", free))
             self._require_disks(vjob, vms, placed)
+            self._make_room_for(seen, vjob, vms, placed)
             return self._begin_alone(vjob, OperationKind.MIGRATE, reason, ENGINE, placed)
 
     def relocate(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
@@ -196,6 +216,7 @@ class Placing:
                 self._context.ledger.update_vjob(vjob.job_id, resumes=True)
                 raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
+            self._make_room_for(seen, vjob, vms, hosts)
             return self._begin_alone(vjob, OperationKind.RESUME, reason, requested_by, hosts)
 
     def migrate(
@@ -216,12 +237,13 @@ class Placing:
             for vm in vms:
                 # A migration to where it is is none: each VM is placed by itself, its own host left out.
                 room = {name: left for name, left in free.items() if name != vm.host}
-                placed = first_fit_decreasing([self._vm(vjob, vm)], room)
+                placed = first_fit_decreasing([self._vm(seen, vjob, vm)], room)
                 if placed is None:
-                    raise RefusedError(_no_room(vm.name, self._vm(vjob, vm), to, room))
+                    raise RefusedError(_no_room(vm.name, self._vm(seen, vjob, vm), to, room))
                 destinations |= placed
-                free[placed[vm.name]] -= self._vm(vjob, vm).demand
+                free[placed[vm.name]] -= self._vm(seen, vjob, vm).demand
             self._require_disks(vjob, vms, destinations)
+            self._make_room_for(seen, vjob, vms, destinations)
             return self._begin_alone(vjob, OperationKind.MIGRATE, reason, requested_by, destinations)
 
     def suspend(self, vjob: VJobRow, reason: str, requested_by: str = ENGINE, *, resumes: bool) -> Operation:
@@ -274,9 +296,9 @@ class Placing:
         self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]
     ) -> dict[str, str]:
         free = self._free(seen, vjob, to, "resume")
-        placed = first_fit_decreasing([self._vm(vjob, vm) for vm in vms], free, prefer)
+        placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free, prefer)
         if placed is None:
-            raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(vjob, vms[0]), to, free))
+            raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), to, free))
         return placed
 
     def _resting(self, kind: str) -> frozenset[str]:
@@ -300,8 +322,9 @@ class Placing:
             return {to: free[to]}
         return {name: left for name, left in free.items() if name not in self._resting(kind)}
 
-    def _vm(self, vjob: VJobRow, vm: VMRow) -> VM:
-        return VM(vm.name, demand(self._context, vjob.geometry))
+    def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
+        """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked."""
+        return VM(vm.name, demand(self._context, vjob.geometry, observed_mib=needed_mib(self._context, seen, vjob, vm)))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

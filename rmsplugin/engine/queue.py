@@ -12,6 +12,7 @@ from rmsplugin.engine.capacity import booked, demand
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
 from rmsplugin.engine.observation import Allowed, Observation
+from rmsplugin.engine.observed_memory import expected_mib
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.elements import VM
@@ -93,7 +94,10 @@ def ready_demands(
     context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
 ) -> dict[str, Resources]:
     """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
-    asked_for = demand(context, waiting.geometry)
+    job = waiting.job
+    asked_for = demand(
+        context, waiting.geometry, observed_mib=expected_mib(context, seen, job, job.name, waiting.geometry)
+    )
     row = waiting.sleeping
     return {
         name: asked_for if vm is None or row is None else booked(context, seen, row, vm) for name, vm in vms.items()

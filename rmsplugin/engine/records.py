@@ -48,7 +48,8 @@ def vm_record(vm: VMRow) -> dict[str, Any]:
 
 def read_vm(row: dict[str, Any]) -> VMRow:
     """A VM of its row."""
-    return VMRow(**{**row, "touched": tuple(json.loads(row["touched"]))})
+    typed = {"touched": tuple(json.loads(row["touched"])), "observed": bool(row.get("observed"))}
+    return VMRow(**{**row, **typed})
 
 
 def read_aside(row: dict[str, Any]) -> Aside:

@@ -37,6 +37,7 @@ class VJobRow:
     returns: int = 0  # how often it went back to a checkpoint
     returned: str = ""  # what its user is told of the last time
     repeated_s: float = 0.0  # how much of its run was repeated by that, at most
+    job_name: str = ""  # of its job in the RMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class VMRow:
     host_key_public: str = ""
     centi_cpus: int | None = None  # its demand by observation, hundredths of a CPU; None: what was requested
     memory_demand_mib: int | None = None  # likewise
+    observed: bool = False  # it takes of its node what it is seen to need, and not what was requested
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from rmsplugin.engine.chapter import Chapter
 from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vjob import Geometry, VJobState
+
+#: So many vjobs of a user's tell what the next one needs.
+_NEWEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,20 @@ class Samples(Chapter):
                         "values (?,?,?,?,?)",
                         [vm.name, math.ceil(sample.time), sample.memory_rss_kib, *sample.demands],
                     )
+
+    def peaks(self, user: str, job_name: str, memory_mib: int) -> list[int]:
+        """The most memory that VMs of a user's newest vjobs with this job name and request have demanded, by vjob.
+
+        What each VM was taken to need before anything was seen of it is no sample.
+        """
+        rows = self._rows(
+            "select geometry, (select max(memory_demand_mib) from samples "
+            "where vm >= 'vjob' || job_id || '-' and vm < 'vjob' || job_id || '.') as peak "
+            "from vjobs where user = ? and job_name = ? order by job_id desc limit ?",
+            [user, job_name, _NEWEST],
+        )
+        of_size = (row for row in rows if Geometry.parse(row["geometry"]).memory_mib == memory_mib)
+        return [row["peak"] for row in of_size if row["peak"] is not None]
 
     def of(self, vm: str) -> list[Sample]:
         """The samples of a VM, oldest first."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.decision.reservation import Reservation
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.checkpoints import Checkpoint
@@ -120,10 +122,34 @@ def node_views(context: Context, seen: Observation | None) -> list[dict[str, Any
     for rest in context.ledger.failures.node_rests():
         rests.setdefault(rest.node, []).append(rest)
     gone, unfenced = context.ledger.nodes.gone(), context.ledger.nodes.fence_failures()
-    return [
-        {**_node_view(seen, name, host, rests.get(name, [])), **_standing(gone.get(name), unfenced.get(name))}
-        for name, host in host_capacities(context, seen).items()
-    ]
+    reserved = {each.node: each for each in context.ledger.reservations.read().held}
+    views = []
+    for name, host in host_capacities(context, seen).items():
+        view = {
+            **_node_view(seen, name, host, rests.get(name, [])),
+            **_reservation_view(context, name, reserved.get(name)),
+        }
+        view["reason"] = view["reason"] or _reserved_sentence(view)
+        views.append(view | _standing(gone.get(name), unfenced.get(name)))
+    return views
+
+
+def _reservation_view(context: Context, name: str, held: Reservation | None) -> dict[str, Any]:
+    """For whom a node is reserved, and why VMs are planned there no more where they wait for memory."""
+    pressed = context.memory_care.pressed.get(name)
+    return {
+        "reserved_for": held.vm if held else None,
+        "reserved_since": held.since_s if held else None,
+        "guests": sorted(held.guests) if held else [],
+        "pressed": pressed[1] if pressed else "",
+    }
+
+
+def _reserved_sentence(view: Mapping[str, Any]) -> str:
+    if view["reserved_for"]:
+        until = f"until {', '.join(view['guests'])} has ended" if view["guests"] else "waits for room"
+        return f"reserved for {view['reserved_for']}: {until}"
+    return f"has to lose a VM: {view['pressed']}" if view["pressed"] else ""
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:

@@ -106,6 +106,16 @@ class VJob:
         return Resources(sum(vm.demand.cpus for vm in self.vms), sum(vm.demand.memory_mib for vm in self.vms))
 
 
+def vm_in_transit(vjob: str, vm: str, node: str) -> str:
+    """The name of what stands for a VM on one of the nodes where it holds, or is about to hold, memory."""
+    return f"{vjob}:{vm}@{node}"
+
+
+def original_vm(name: str) -> str:
+    """The name of the VM that a ``vm_in_transit`` stands for."""
+    return name.partition(":")[2].rpartition("@")[0]
+
+
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     """The state of a vjob; while its VMs differ (part of a plan was carried out), the state it must leave first.
 

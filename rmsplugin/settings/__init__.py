@@ -22,6 +22,7 @@ from rmsplugin.settings.sections import (
     Hosts,
     Hypervisor,
     Image,
+    Memory,
     Network,
     Nodes,
     Partition,
@@ -45,6 +46,7 @@ class Settings(Section):
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     network: Network
     decision: Decision = Decision()  # type: ignore[call-arg]
+    memory: Memory = Memory()  # type: ignore[call-arg]
     planning: Planning = Planning()  # type: ignore[call-arg]
     durations: Durations = Durations()  # type: ignore[call-arg]
     tokens: Tokens = Tokens()  # type: ignore[call-arg]

@@ -89,6 +89,11 @@ class Partition(Section):
         le=86400 * 7,
         description="a vjob whose VMs are lost repeats at most so much of its run; 0: it begins again from its start",
     )
+    memory: Literal["requested", "observed"] = Field(
+        "requested",
+        description="what of its node's memory a VM takes: `requested`: all that was asked for; `observed`: what it is "
+        "seen to need, so that more VMs run; what was asked for is the most it can have. Needs context switches",
+    )
 
 
 class Hosts(Section):
@@ -291,6 +296,50 @@ class Decision(Section):
     )
     demand_window_s: Seconds = Field(
         60.0, description="the demand of a VM falls when nothing more was seen for so long"
+    )
+
+
+_Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Memory(Section):
+    """Memory by observation, for the partitions with memory = "observed"."""
+
+    threshold: _Share = Field(
+        0.9, description="share of a node's memory up to which VMs are planned there; the rest is for growth meanwhile"
+    )
+    unknown: _Share = Field(
+        0.5, description="a new VM needs this share of its request, as long as no job of its user and name tells more"
+    )
+    percentile: _Share = Field(
+        0.9, description="a new VM needs what this share of its user's jobs with its name and request got along with"
+    )
+    faults_per_s: float = Field(
+        100.0,
+        ge=1,
+        description="a guest that reads so many pages a second from storage, major faults and swap-ins, needs all the "
+        "memory that its balloon leaves it",
+    )
+    pressure: float = Field(
+        20.0,
+        ge=1,
+        le=100,
+        description="percent of the last 10 s in which something on a node waited for memory (PSI, some avg10) from "
+        "which on it is short, whatever its VMs need",
+    )
+    relief_mib: int = Field(
+        64, ge=16, le=1 << 20, description="memory of each node kept back, so that a VM that waits for some can leave"
+    )
+    reserved_nodes: _Share = Field(
+        0.25, description="share of the nodes reserved at a time at most for VMs that outgrow theirs; one always may be"
+    )
+    reserving_s: Seconds = Field(
+        600.0, description="a reserved node without room after so long is given up: the cluster is truly full"
+    )
+    reserve_until: Literal["room", "empty"] = Field(
+        "room",
+        description="a reserved node takes the VM that it is reserved for when there is `room` for it, or when it is "
+        "`empty` of others",
     )
 
 

@@ -1,0 +1,254 @@
+"""Outgrown: before it is decided who runs, what becomes of nodes that are short of memory; a pure stage.
+
+The memory that VMs demand is observed, and the capacities of nodes are their memory threshold: VMs are planned up to
+it, what is above it is for growth until the next cycle. A node whose VMs demand more than the threshold is *short*.
+
+Policies relieve short nodes by migrations, and by suspending the last in the queue; they know no reservations. So this
+stage looks first: where reserving a node is the cheapest way (``rmsplugin.decision.unblocking``), the configuration
+that is decided about has
+
+- the reserved node closed to all vjobs but the one that it was reserved for, or that has moved there;
+- the short node with what its VMs demand as its capacity, while they wait: nobody comes, and nobody has to go. This is
+  never more than its real memory: a node whose VMs demand more than that waits for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from rmsplugin.decision.load import Board, NodeLoad, VMLoad
+from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
+from rmsplugin.decision.unblocking import Prices, Unblocking
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, original_vm
+from rmsplugin.model.vjob import VJobState
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """What a configuration does not say.
+
+    Args:
+        real_mib: by node, all the memory that its VMs may take; a node that is not there has its capacity.
+    """
+
+    real_mib: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outgrown:
+    """What to decide about.
+
+    Attributes:
+        configuration: with reserved nodes closed, and nodes that wait as they are.
+        reservations: to be remembered.
+        notes: what has become of reservations, and what shortages cost.
+        waiting: the short nodes that wait for a reserved one.
+    """
+
+    configuration: Configuration
+    reservations: Reservations
+    notes: tuple[Note, ...] = ()
+    waiting: frozenset[str] = frozenset()
+
+    def applied_to(self, configuration: Configuration) -> Configuration:
+        """The same done to another look at the same cluster."""
+        return _to_decide_about(bearable(configuration), self.reservations, self.waiting)
+
+
+def outgrown(
+    configuration: Configuration,
+    facts: MemoryFacts,
+    before: Reservations,
+    now_s: float,
+    limits: ReservationLimits,
+    prices: Prices,
+) -> Outgrown:
+    """Reserve, serve and release. What cannot go anyhow makes no node short (``bearable``).
+
+    Args:
+        configuration: with observed demands, and thresholds as capacities.
+        facts: what it does not say.
+        before: what was remembered from the cycle before.
+        now_s: the time on the clock of ``before``.
+        limits: when nodes are reserved; of the faults that a VM has nothing is asked: that its node is short is enough.
+        prices: what moving memory takes.
+    """
+    configuration = bearable(configuration)
+    if not before.held and not any(_is_short(configuration, node) for node in configuration.nodes):
+        return Outgrown(configuration, before)
+    prices = replace(prices, may_wait=False, kept_out=_kept_out(configuration))
+    limits = replace(limits, serious_faults_per_s=0.0)
+    cycle = Unblocking(_board(configuration, facts), _as_seen(before, configuration), now_s, limits, prices)
+    cycle.run()
+    waiting, held = _waiting(cycle), cycle.reservations
+    return Outgrown(_to_decide_about(configuration, held, waiting), held, tuple(cycle.notes), waiting)
+
+
+def _to_decide_about(configuration: Configuration, held: Reservations, waiting: frozenset[str]) -> Configuration:
+    if not held.held and not waiting:
+        return configuration
+    nodes = tuple(_as_it_is(node, configuration) if node.name in waiting else node for node in configuration.nodes)
+    return replace(configuration, nodes=nodes, vjobs=_closed(configuration, held), checked=True)
+
+
+def bearable(configuration: Configuration) -> Configuration:
+    """The configuration in which no node is short by those alone that nothing can be done about now.
+
+    VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy finds no
+    decision then, for the whole cluster, and with none nobody is helped.
+    """
+    stays: dict[str, int] = {}
+    for vjob in configuration.vjobs:
+        if vjob.in_transit or not vjob.preemptible:
+            for vm, node in _running(configuration, vjob):
+                stays[node] = stays.get(node, 0) + vm.demand.memory_mib
+    short = {
+        node.name
+        for node in configuration.nodes
+        if node.state is NodeState.UP and stays.get(node.name, 0) > node.capacity.memory_mib
+    }
+    if not short:
+        return configuration
+    nodes = tuple(
+        replace(node, capacity=replace(node.capacity, memory_mib=stays[node.name])) if node.name in short else node
+        for node in configuration.nodes
+    )
+    return replace(configuration, nodes=nodes, checked=True)
+
+
+def _is_short(configuration: Configuration, node: Node) -> bool:
+    return node.state is NodeState.UP and configuration.free(node.name).memory_mib < 0
+
+
+# -- the configuration as load sharing sees it -------------------------------------------------------------------------
+
+
+def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
+    """The nodes that are up, with what runs there.
+
+    A VM is fixed where nothing may be done about it, and where its node waits for nothing: all that is done there is
+    left to the policy.
+    """
+    up = [node for node in configuration.nodes if node.state is NodeState.UP]
+    names = frozenset(node.name for node in up)
+    here: dict[str, list[VMLoad]] = {node.name: [] for node in up}
+    beyond = {node.name for node in up if not _is_within(configuration, node, facts)}
+    for rank, vjob in enumerate(configuration.vjobs):
+        free = _may_go_anywhere(vjob, names)
+        for vm, node in _running(configuration, vjob):
+            if node in here and not vjob.leaves:
+                here[node].append(_load(vjob, vm, rank, fixed=not free or node in beyond))
+    cpus = _mean_cpus(configuration)
+    return Board(
+        NodeLoad(
+            node.name,
+            node.capacity.memory_mib,
+            len(here[node.name]) + math.floor(max(0.0, configuration.free(node.name).cpus) / cpus),
+            tuple(here[node.name]),
+        )
+        for node in up
+    )
+
+
+def _load(vjob: VJob, vm: VM, rank: int, *, fixed: bool) -> VMLoad:
+    name = original_vm(vm.name) if vjob.in_transit else vm.name
+    return VMLoad(name, vjob.name, vm.demand.memory_mib, age_s=vjob.ran_s, rank=rank, fixed=fixed)
+
+
+def _running(configuration: Configuration, vjob: VJob) -> Iterator[tuple[VM, str]]:
+    """The VMs of a vjob that run, each with its node."""
+    for vm in vjob.vms:
+        at = configuration.locations[vm.name]
+        if at.state is VMState.RUNNING and at.node is not None:
+            yield vm, at.node
+
+
+def _is_within(configuration: Configuration, node: Node, facts: MemoryFacts) -> bool:
+    """Whether what VMs demand of a node is no more than its real memory."""
+    real_mib = facts.real_mib.get(node.name, node.capacity.memory_mib)
+    return node.capacity.memory_mib - configuration.free(node.name).memory_mib <= real_mib
+
+
+def _may_go_anywhere(vjob: VJob, nodes: frozenset[str]) -> bool:
+    """Load sharing knows no nodes that are not allowed: who may not go everywhere is left to the policy."""
+    if not vjob.preemptible or vjob.in_transit or not vjob.exclude.isdisjoint(nodes):
+        return False
+    return vjob.nodes is None or nodes <= vjob.nodes
+
+
+def _mean_cpus(configuration: Configuration) -> float:
+    """What a VM that runs demands of CPUs on average: so many more fit by it, the seed's CPU threshold."""
+    cpus = [vm.demand.cpus for vjob in configuration.vjobs for vm in vjob.vms]
+    return max(0.01, sum(cpus) / max(1, len(cpus)))
+
+
+def _kept_out(configuration: Configuration) -> Mapping[str, int]:
+    """By node, how many of the VMs that wait could run in what is free there: what reserving it costs others."""
+    waits = [
+        vm.demand
+        for vjob in configuration.vjobs
+        if configuration.state(vjob) in (VJobState.WAITING, VJobState.SLEEPING)
+        for vm in vjob.vms
+    ]
+    found = {}
+    for node in configuration.nodes if waits else ():
+        free, count = configuration.free(node.name), 0
+        for demand in waits:
+            if free.holds(demand):
+                free, count = free - demand, count + 1
+        found[node.name] = count
+    return MappingProxyType(found)
+
+
+# -- what is remembered, as it is now, and the configuration that is decided about -------------------------------------
+
+
+def _as_seen(before: Reservations, configuration: Configuration) -> Reservations:
+    """The reservations of before; a guest that has not come yet is waited for, as long as it runs somewhere."""
+    places: dict[str, set[str]] = {}
+    for vjob in configuration.vjobs:
+        for vm, node in _running(configuration, vjob):
+            places.setdefault(original_vm(vm.name) if vjob.in_transit else vm.name, set()).add(node)
+    held = []
+    for each in before.held:
+        come = frozenset(guest for guest in each.guests if each.node in places.get(guest, ()))
+        left = [guest for guest in each.guests if places.get(guest)]
+        held.append(replace(each, guests=come, vm=left[0]) if left and not come else each)
+    return replace(before, held=tuple(held))
+
+
+def _waiting(cycle: Unblocking) -> frozenset[str]:
+    """The nodes that stay short because one is reserved for a VM there, and has no room yet."""
+    reserving = {each.vm for each in cycle.reservations.held if not each.guests}
+    return frozenset(
+        name
+        for name, vms in cycle.board.vms.items()
+        if cycle.board.free_mib[name] < 0 and any(vm.name in reserving for vm in vms)
+    )
+
+
+def _as_it_is(node: Node, configuration: Configuration) -> Node:
+    """A node with what its VMs demand as its capacity of memory."""
+    used_mib = node.capacity.memory_mib - configuration.free(node.name).memory_mib
+    return replace(node, capacity=replace(node.capacity, memory_mib=used_mib))
+
+
+def _closed(configuration: Configuration, held: Reservations) -> tuple[VJob, ...]:
+    """The vjobs, none of which may go to a reserved node but its guests."""
+    hosts: dict[str, str] = {guest: each.node for each in held.held for guest in each.guests}
+    return tuple(_kept_off(configuration, vjob, held.nodes, hosts) for vjob in configuration.vjobs)
+
+
+def _kept_off(configuration: Configuration, vjob: VJob, closed: frozenset[str], hosts: Mapping[str, str]) -> VJob:
+    """A vjob that does not go to closed nodes; where it has a VM it stays, and where it is a guest it goes."""
+    if vjob.in_transit:
+        return vjob
+    here = {node for _, node in _running(configuration, vjob)}
+    guest_of = {hosts[vm.name] for vm in vjob.vms if vm.name in hosts}
+    if guest_of and len(vjob.vms) == 1:
+        return replace(vjob, nodes=frozenset(guest_of), exclude=frozenset())
+    return replace(vjob, exclude=vjob.exclude | (closed - here - guest_of))

@@ -1,0 +1,212 @@
+"""Memory care: bounds of what observed VMs may take of each node, their balloons, and which nodes are short anyhow.
+
+Once a cycle, after everything was looked at and before anything is decided:
+
+- the VMs of a node whose memory is observed may take together what is promised to no other VM. What of it is kept back
+  (``memory.relief_mib``) they get while one of them leaves, for a VM that waits for memory cannot be saved;
+- balloons take back what guests cache, where the sizes of a node's VMs are more than that;
+- a node on which somebody waits for memory all the same has to lose a VM: it is *pressed*.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.nodes.base import MemoryReport
+from rmsplugin.decision.balloon import Ballooned, targets
+from rmsplugin.engine import observed_memory
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.context import Context
+    from rmsplugin.engine.observation import Observation
+
+log = logging.getLogger(__name__)
+
+_PARALLEL = 32
+#: Targets that differ by less from what a guest has are not asked for again.
+_LEAST_CHANGE_MIB = 32
+
+
+@dataclass
+class _Node:
+    """What is known of one node."""
+
+    vms: list[tuple[VJobRow, VMRow]] = field(default_factory=list)  # observed, that hold memory of it
+    promised_mib: int = 0  # to VMs that are not observed
+    leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
+
+
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """A VM that is not observed, and has been let come: it counts until the ledger is read that has it."""
+
+    since: float
+    memory_mib: int
+
+
+class MemoryCare:
+    """Looks after the memory of nodes with observed VMs. Several threads may call."""
+
+    def __init__(self, context: Context) -> None:
+        """Nothing has been bounded yet."""
+        self._context = context
+        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._coming: defaultdict[str, list[_Coming]] = defaultdict(list)
+        self._bounds: dict[str, int] = {}
+        self.reports: Mapping[str, MemoryReport] = {}
+        #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
+        self.pressed: Mapping[str, tuple[int, str]] = {}
+
+    def look(self, seen: Observation) -> None:
+        """Bound, balloon, and find out who is pressed."""
+        nodes = self._nodes(seen)
+        wanted = [name for name in nodes if nodes[name].vms or name not in self._bounds]
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
+            found = pool.map(lambda name: self._bound(seen, name, nodes[name]), wanted)
+        reports = {name: report for name, report in zip(wanted, found, strict=True) if report is not None}
+        self.pressed = {
+            name: pressed
+            for name, report in reports.items()
+            if (pressed := self._pressed(seen, nodes[name], report)) is not None
+        }
+        for name in self.pressed.keys() - self.reports.keys():
+            log.warning("%s is pressed: %s", name, self.pressed[name][1])
+        self.reports = {**{name: each for name, each in self.reports.items() if name in nodes}, **reports}
+        self._balloon(seen, nodes)
+
+    def planned(self, node: str, capacity: Resources) -> Resources:
+        """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
+        pressed = self.pressed.get(node)
+        return capacity if pressed is None else replace(capacity, memory_mib=min(capacity.memory_mib, pressed[0]))
+
+    def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
+        """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
+
+        Raises:
+            RefusedError: they cannot now.
+        """
+        if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
+            return
+        with self._locks[node]:
+            coming = _Coming(self._context.clock.now(), memory_mib)
+            self._coming[node].append(coming)
+            try:
+                self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]))
+            except RmspluginError as error:
+                self._coming[node].remove(coming)
+                raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def _nodes(self, seen: Observation) -> dict[str, _Node]:
+        """All nodes where observed VMs may be, with what the ledger says of them."""
+        context, ledger = self._context, self._context.ledger
+        observing = observed_memory.observing_hosts(context, seen)
+        nodes = {name: _Node() for name in seen.rms.nodes if name in observing}
+        vjobs = {vjob.job_id: vjob for vjob in ledger.vjobs()}
+        for vm in ledger.live_vms():
+            vjob = vjobs[vm.job_id]
+            for place in {vm.host, vm.destination} - {""}:
+                node = nodes.get(place)
+                if node is None and vm.observed and place in seen.rms.nodes:
+                    node = nodes[place] = _Node()  # of a partition that is observed no more
+                if node is None:
+                    continue
+                if vm.observed:
+                    node.vms.append((vjob, vm))
+                    node.leaves |= vjob.state is VJobState.SUSPENDING or (bool(vm.destination) and place == vm.host)
+                else:
+                    node.promised_mib += vjob.geometry.memory_mib + context.settings.nodes.memory_overhead_mib
+        return nodes
+
+    def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
+        """What observed VMs of a node may take together, with their hypervisor processes."""
+        real_mib = observed_memory.real_capacity(self._context, seen, name).memory_mib
+        kept_mib = 0 if node.leaves else self._context.settings.memory.relief_mib
+        coming_mib = sum(each.memory_mib for each in self._coming[name])
+        return max(1, real_mib - node.promised_mib - coming_mib - kept_mib)
+
+    def _bound(self, seen: Observation, name: str, node: _Node) -> MemoryReport | None:
+        """Bound one node; None where its agent does not answer."""
+        if name in seen.unreachable:
+            return None
+        with self._locks[name]:
+            self._coming[name] = [each for each in self._coming[name] if each.since >= seen.taken]
+            try:
+                return self._set(name, self._room_mib(seen, name, node))
+            except OperationFailedError as error:  # more is in use: the old bound holds, and the balloons come first
+                log.info("%s: %s", name, error)
+            except RmspluginError as error:
+                log.warning("the memory of VMs on %s is not bounded now: %s", name, error)
+            return None
+
+    def _set(self, node: str, room_mib: int) -> MemoryReport:
+        report = self._context.nodes.bound_memory(node, room_mib)
+        self._bounds[node] = room_mib
+        return report
+
+    # -- who is pressed, and balloons ------------------------------------------------------------------------------
+
+    def _pressed(self, seen: Observation, node: _Node, report: MemoryReport) -> tuple[int, str] | None:
+        """Up to how much memory VMs may be planned on a node where somebody waits for memory; None: nobody does.
+
+        A VM that is alone has all that its node can give, and one that leaves makes room already.
+        """
+        bound = self._context.settings.memory.pressure
+        presses = report.pressure is not None and report.pressure >= bound
+        if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
+            return None
+        overhead_mib = self._context.settings.nodes.memory_overhead_mib
+        demands = [
+            (observed_memory.needed_mib(self._context, seen, vjob, vm) or vjob.geometry.memory_mib) + overhead_mib
+            for vjob, vm in node.vms
+        ]
+        why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
+        return node.promised_mib + sum(demands) - 1, why
+
+    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> None:
+        for name, node in nodes.items():
+            vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
+            if vms and name in seen.statistics:
+                overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
+                room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib
+                self._ask_guests(seen, name, room_mib, vms)
+
+    def _ask_guests(self, seen: Observation, node: str, room_mib: int, vms: Iterable[tuple[VJobRow, VMRow]]) -> None:
+        """Ask the guests of a node to do with so much, where they have another amount."""
+        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, _needs_mib(vjob, vm)) for vjob, vm in vms]
+        still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
+        for name, target_mib in targets(room_mib, sizes).items():
+            statistics, info = seen.statistics[node].get(name), seen.vms[node].get(name)
+            has_kib = statistics.memory_current_kib if statistics is not None else None
+            if name in still or has_kib is None or info is None or info.power is not VMPower.RUNNING:
+                continue
+            if abs(target_mib - has_kib // 1024) >= _LEAST_CHANGE_MIB:
+                self._ask(node, name, has_kib // 1024, target_mib)
+
+    def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> None:
+        bound_s = self._context.settings.hypervisor.stop_timeout_s
+        try:
+            self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
+        except RmspluginError as error:
+            log.warning("the balloon of %s on %s: %s", name, node, error)
+            return
+        verb = "is asked to do with" if target_mib < has_mib else "may have"
+        words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
+        self._context.ledger.event("balloon", words, vm=name, node=node)
+
+
+def _needs_mib(vjob: VJobRow, vm: VMRow) -> int:
+    size_mib = vjob.geometry.memory_mib
+    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)

@@ -1,0 +1,97 @@
+"""Observed memory: which VMs take of their nodes what they are seen to need, how much that is, and of how much.
+
+Partitions with ``memory = "observed"``, where context switches are on: without them a node that is short could not be
+relieved. On their VM hosts VMs are planned up to a share of the memory, the threshold; the rest is for growth until the
+next cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from rmsplugin.decision.unblocking import estimate_mib
+from rmsplugin.engine import site
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.rooms import hosts_of
+from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import Geometry
+
+
+class _Job(Protocol):
+    """Whose VMs are to be made."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def partition(self) -> str: ...
+
+
+def observes(context: Context, seen: Observation, partition: str) -> bool:
+    """Whether VMs that are started there now take what they are seen to need."""
+    found = context.settings.partition.get(partition)
+    return found is not None and found.memory == "observed" and site.may_suspend(seen.rms, partition)
+
+
+def observing_hosts(context: Context, seen: Observation) -> frozenset[str]:
+    """The VM hosts of the partitions whose memory is observed."""
+    found: set[str] = set()
+    for name in context.settings.slurm.partitions:
+        if observes(context, seen, name):
+            found.update(hosts_of(context.settings, seen.rms, name))
+    return frozenset(found)
+
+
+def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
+    """All that VMs may have of a node: its size less what its host keeps."""
+    keeps, size = context.settings.nodes, seen.rms.nodes[node]
+    return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
+
+
+def up_to_threshold(context: Context, real: Resources) -> Resources:
+    """What of a node's capacity VMs are planned up to, where memory is observed."""
+    return Resources(real.cpus, math.floor(real.memory_mib * context.settings.memory.threshold))
+
+
+def needed_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
+    """What a VM is seen to need, or was when it was saved; None where what was requested counts.
+
+    Never more than its nodes have: a VM that is alone on one has all that a node can give.
+    """
+    if not vm.observed or vm.memory_demand_mib is None:
+        return None
+    return min(vm.memory_demand_mib, _most_mib(context, seen, vjob.partition))
+
+
+def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:
+    """What each VM of a vjob that has none yet is expected to need; None where what was requested counts.
+
+    Args:
+        context: settings and ledger.
+        seen: what is looked up once for all that ask for the same.
+        job: its user and partition.
+        name: of its job.
+        geometry: what was requested.
+    """
+    if not observes(context, seen, job.partition):
+        return None
+    key = (job.user, name, geometry.memory_mib)
+    if key not in seen.expected:
+        peaks = context.ledger.samples.peaks(*key)
+        unknown = math.ceil(geometry.memory_mib * context.settings.memory.unknown)
+        seen.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
+    return min(seen.expected[key], geometry.memory_mib, _most_mib(context, seen, job.partition))
+
+
+def _most_mib(context: Context, seen: Observation, partition: str) -> int:
+    """The most memory that a VM can have on any VM host of a partition, without its hypervisor process."""
+    if partition not in seen.most_mib:
+        known = [name for name in hosts_of(context.settings, seen.rms, partition) if name in seen.rms.nodes]
+        most = max(
+            (up_to_threshold(context, real_capacity(context, seen, name)).memory_mib for name in known), default=0
+        )
+        seen.most_mib[partition] = max(1, most - context.settings.nodes.memory_overhead_mib)
+    return seen.most_mib[partition]

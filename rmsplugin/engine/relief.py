@@ -1,0 +1,81 @@
+"""Relief: what becomes of nodes that are short of memory, before it is decided who runs (``decision.outgrown``)."""
+
+from __future__ import annotations
+
+import math
+
+from rmsplugin.decision.outgrown import MemoryFacts, Outgrown, bearable, outgrown
+from rmsplugin.decision.policies import RESERVES
+from rmsplugin.decision.reservation import Note, ReservationLimits
+from rmsplugin.decision.unblocking import Prices
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.observation import Observation
+from rmsplugin.engine.observed_memory import observing_hosts, real_capacity
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.settings.sections import Durations
+
+#: The events that tell of notes.
+EVENTS = {
+    "reserved": "node-reserved",
+    "served": "node-reserved",
+    "released": "node-released",
+    "full": "cluster-full",
+    "compacted": "memory-short",
+    "suspended": "memory-short",
+}
+
+
+class Relief:
+    """Reserves nodes for VMs that have outgrown theirs, and remembers it in the ledger."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._told: frozenset[tuple[str, str, str]] = frozenset()
+
+    def look(self, seen: Observation, configuration: Configuration) -> Outgrown:
+        """What to decide about instead of what was observed. Changes nothing."""
+        context, before = self._context, self._context.ledger.reservations.read()
+        observing = observing_hosts(context, seen)
+        if context.settings.decision.policy not in RESERVES or not (observing or before.held):
+            return Outgrown(bearable(configuration), before)
+        care = context.memory_care
+        real_mib = {
+            name: real_capacity(context, seen, name).memory_mib for name in observing if name not in care.pressed
+        }
+        now_s = context.clock.now()
+        return outgrown(configuration, MemoryFacts(real_mib), before, now_s, self._limits(), self._prices())
+
+    def remember(self, found: Outgrown) -> None:
+        """Record reservations, and tell what became of them: once, and not in each cycle that repeats it."""
+        ledger = self._context.ledger
+        told = frozenset((note.what, note.node, str(note.numbers.get("vm", ""))) for note in found.notes)
+        new = [
+            note for note in found.notes if (note.what, note.node, str(note.numbers.get("vm", ""))) not in self._told
+        ]
+        self._told = told
+        with ledger.transaction():
+            if found.reservations != ledger.reservations.read():
+                ledger.reservations.write(found.reservations)
+            for note in new:
+                self._tell(note)
+
+    def _tell(self, note: Note) -> None:
+        self._context.ledger.event(EVENTS[note.what], note.sentence, node=note.node, vm=str(note.numbers.get("vm", "")))
+
+    def _limits(self) -> ReservationLimits:
+        memory = self._context.settings.memory
+        return ReservationLimits(
+            most_share=memory.reserved_nodes, reserving_s=memory.reserving_s, until=memory.reserve_until
+        )
+
+    def _prices(self) -> Prices:
+        durations: Durations = self._context.settings.durations
+        return Prices(
+            migrate_s=durations.migrate_s,
+            network_mib_per_s=_speed(durations.migrate_s_per_mib),
+            store_mib_per_s=_speed(durations.suspend_s_per_mib),
+        )
+
+
+def _speed(s_per_mib: float) -> float:
+    return 1 / s_per_mib if s_per_mib > 0 else math.inf
