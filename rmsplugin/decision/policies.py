@@ -17,7 +17,7 @@ from rmsplugin.model.configuration import Configuration
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
-RESERVES = frozenset({"mixed"})
+RESERVES = frozenset({"mixed", "v-reconfiguration"})
 
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
@@ -32,9 +32,6 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "v-reconfiguration": v_reconfiguration,
     }
 )
-
-#: Policies before which nodes are reserved for VMs that outgrow theirs, by whoever calls them.
-RESERVES = frozenset({"v-reconfiguration", "mixed"})
 
 
 def decide(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
