@@ -140,6 +140,14 @@ def positive_amount(text: str) -> float:
     return number
 
 
+def share(text: str) -> float:
+    """A part of something, or all of it."""
+    number = _float(text)
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, and 1 at most")
+    return number
+
+
 def workers(text: str) -> int:
     """A number of threads."""
     number = positive_number(text)

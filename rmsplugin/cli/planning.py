@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rmsplugin.packing.search import Search
 
 #: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
-POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed")
+POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration")
 
 _TIME_LIMIT_S = 5.0
 _MOST_WORKERS = 4
@@ -31,7 +31,7 @@ _NEVER_S = 7 * 86400.0
 
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
-    *("policy", "objective", "heuristic"),
+    *("policy", "objective", "heuristic", "memory_threshold"),
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
 
@@ -91,7 +91,15 @@ def _add_plan(commands: options.Commands) -> None:
         metavar="NAME",
         choices=("ffd",),
         help="ffd: do not search, take the placement with which the policy proved its decision as the target: First Fit"
-        " Decreasing, as the papers' baseline does; with rjsp-exact and mixed one near where the VMs are",
+        " Decreasing, as the papers' baseline does; with rjsp-exact, mixed, load-sharing and v-reconfiguration one"
+        " near where the VMs are",
+    )
+    plan.add_argument(
+        "--memory-threshold",
+        metavar="SHARE",
+        type=options.share,
+        help="plan VMs up to this share of each node's memory, above 0 to 1, where demands are observed; with mixed and"
+        " v-reconfiguration nodes may be reserved for VMs that outgrow theirs, which notes tell (default: 1)",
     )
     _add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -215,11 +223,11 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
     with _display() as show:
-        from rmsplugin.cli.plan import solve, text
+        from rmsplugin.cli.plan import solve, text, threshold
         from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
         from rmsplugin.planning.order.transfers import Durations
-        from rmsplugin.proposing.document import document, states_before
+        from rmsplugin.proposing.document import document, notes_of, states_before
         from rmsplugin.proposing.parameters import ProposalParameters
 
         show(f"reading {arguments.instance}")
@@ -234,10 +242,14 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
             search=search,
             durations=Durations.from_values(durations),
         )
-        answer = solve.plan(configuration, parameters, show)
+        share = arguments.memory_threshold
+        relief = threshold.relieved(configuration, share or 1.0, parameters.policy, durations)
+        answer = solve.plan(relief.configuration, parameters, show)
     if graph is not None:
         graph.write(solve.graph(answer))
     told = document(answer.source, answer.proposal, answer.seconds)
+    if share is not None:
+        told["notes"] = notes_of(relief.notes)
     if arguments.json:
         print(json.dumps(told, indent=1, allow_nan=False))
     elif arguments.dot == "-":

@@ -23,15 +23,21 @@ from rmsplugin.model.elements import VJob
 
 
 def keep_or_await(
-    configuration: Configuration, parameters: Parameters, effort: Effort
+    configuration: Configuration, parameters: Parameters, effort: Effort, at_any_price: bool = False
 ) -> tuple[Draft, Kept | Infeasible]:
     """Keep what runs as far as there is room for it; and who makes room once it has arrived is awaited.
+
+    Args:
+        configuration: nodes, queue and locations.
+        parameters: who is exempt from suspension.
+        effort: how much may be tried.
+        at_any_price: nobody is suspended whom migrations keep, however much they move.
 
     Returns:
         Who is left to the policy, and who of them goes on running.
     """
     draft = _settled(configuration, parameters, effort)
-    kept = keep_running(draft, parameters)
+    kept = keep_running(draft, parameters, at_any_price)
     if isinstance(kept, Infeasible):
         return draft, kept
     arriving = [vjob for vjob in draft.musts if vjob.yields_later and _stays(vjob, parameters) is None]
@@ -40,7 +46,7 @@ def keep_or_await(
     if not going or not (arriving or leaving):
         return draft, kept
     then = _settled(_ended(configuration, arriving, leaving), parameters, effort)
-    kept_then = keep_running(then, parameters)
+    kept_then = keep_running(then, parameters, at_any_price)
     if isinstance(kept_then, Infeasible):
         return draft, kept
     going_then = _going(then, kept_then)

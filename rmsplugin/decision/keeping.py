@@ -30,16 +30,16 @@ class Kept:
     moved_mib: int = 0  # memory that leaves its node in ``near``
 
 
-def keep_running(draft: Draft, parameters: Parameters) -> Kept | Infeasible:
+def keep_running(draft: Draft, parameters: Parameters, at_any_price: bool = False) -> Kept | Infeasible:
     """Keep all that runs if there is room for it, and keeping it costs no more than to suspend; else as much as fits.
 
-    Whoever is suspended gets its reason in ``draft``.
+    Whoever is suspended gets its reason in ``draft``. With ``at_any_price`` nobody is whom migrations keep.
     """
     running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
     site = Site(draft.configuration, staying(draft.configuration), effort=draft.effort)
     found = near(site, running)
     if found is not None:
-        return _kept(site, _unless_dearer(draft, site, running, found))
+        return _kept(site, found if at_any_price else _unless_dearer(draft, site, running, found))
     room = site.pack(running)
     return Kept(room) if room is not None else _as_many_as_fit(draft, parameters)
 

@@ -11,12 +11,13 @@ from rmsplugin.decision.mixed import mixed
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.rjsp import rjsp, rjsp_exact
+from rmsplugin.decision.sharing_policies import load_sharing, v_reconfiguration
 from rmsplugin.model.configuration import Configuration
 
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
-RESERVES = frozenset({"mixed"})
+RESERVES = frozenset({"mixed", "v-reconfiguration"})
 
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
@@ -27,6 +28,8 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "easy": easy,
         "easy-preempt": easy_preempt,
         "mixed": mixed,
+        "load-sharing": load_sharing,
+        "v-reconfiguration": v_reconfiguration,
     }
 )
 

@@ -70,6 +70,7 @@ class Decision:
     reasons: Mapping[str, Reason]  # by vjob name
     placement: Mapping[str, str]  # node by VM name
     sentence: str = ""  # about the whole cycle
+    sample_first: bool = False  # whether of placements that are as cheap to reach the sample is the one to take
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,6 +304,10 @@ class NodeRoom:
         loose = sum((self.site.demands[vjob.name] for vjob in vjobs if vjob.name not in self.site.pinned), NOTHING)
         return self.site.pack(vjobs) if self.site.capacity.holds(loose) else None
 
+    def free_at(self, node: str) -> Resources:
+        """What is free on a node that is there; less than nothing if it is overloaded."""
+        return self._packing.free(node)
+
     @property
     def free(self) -> Resources:
         """What is free on all nodes that are up together."""

@@ -42,9 +42,24 @@ class Prices:
     may_wait: bool = True
     kept_out: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, float]) -> Prices:
+        """Prices from the keys and values of section [durations] of the settings (which this layer does not know).
+
+        Raises:
+            KeyError: a key is missing.
+        """
+        network, store = _speed(values["migrate_s_per_mib"]), _speed(values["suspend_s_per_mib"])
+        return cls(migrate_s=values["migrate_s"], network_mib_per_s=network, store_mib_per_s=store)
+
     def migration_s(self, memory_mib: int) -> float:
         """VM-seconds that one migration loses."""
         return self.migrate_s + memory_mib / self.network_mib_per_s
+
+
+def _speed(s_per_mib: float) -> float:
+    """MiB a second."""
+    return 1 / s_per_mib if s_per_mib > 0 else math.inf
 
 
 @dataclass(frozen=True)

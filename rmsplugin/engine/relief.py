@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rmsplugin.decision.outgrown import MemoryFacts, Outgrown, bearable, outgrown
 from rmsplugin.decision.policies import RESERVES
 from rmsplugin.decision.reservation import Note, ReservationLimits
@@ -12,7 +10,6 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.observed_memory import observing_hosts, real_capacity
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.settings.sections import Durations
 
 #: The events that tell of notes.
 EVENTS = {
@@ -43,7 +40,8 @@ class Relief:
             name: real_capacity(context, seen, name).memory_mib for name in observing if name not in care.pressed
         }
         now_s = context.clock.now()
-        return outgrown(configuration, MemoryFacts(real_mib), before, now_s, self._limits(), self._prices())
+        prices = Prices.from_values(context.settings.durations.model_dump())
+        return outgrown(configuration, MemoryFacts(real_mib), before, now_s, self._limits(), prices)
 
     def remember(self, found: Outgrown) -> None:
         """Record reservations, and tell what became of them: once, and not in each cycle that repeats it."""
@@ -67,15 +65,3 @@ class Relief:
         return ReservationLimits(
             most_share=memory.reserved_nodes, reserving_s=memory.reserving_s, until=memory.reserve_until
         )
-
-    def _prices(self) -> Prices:
-        durations: Durations = self._context.settings.durations
-        return Prices(
-            migrate_s=durations.migrate_s,
-            network_mib_per_s=_speed(durations.migrate_s_per_mib),
-            store_mib_per_s=_speed(durations.suspend_s_per_mib),
-        )
-
-
-def _speed(s_per_mib: float) -> float:
-    return 1 / s_per_mib if s_per_mib > 0 else math.inf

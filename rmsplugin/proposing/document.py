@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rmsplugin.decision.reservation import Note
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
@@ -35,6 +36,19 @@ def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, fl
         "policy": decision.policy,
         "sentence": decision.sentence,
     }
+
+
+def notes_of(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    """What has become of reservations, and what shortages cost, as JSON."""
+    return [
+        {
+            "note": note.what,
+            "node": note.node,
+            "sentence": note.sentence,
+            "numbers": {key: _finite(value) for key, value in note.numbers.items()},
+        }
+        for note in notes
+    ]
 
 
 def decided_about(configuration: Configuration) -> list[VJob]:

@@ -26,7 +26,8 @@ class ProposalParameters:
         decision: tunables of the policy.
         objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
         heuristic: search nothing. ``ffd``: the decision's own sample is the target (First Fit Decreasing; of
-            ``rjsp-exact`` and ``mixed`` one near where the VMs are); ``repair``: only what must move moves, or, where
+            ``rjsp-exact``, ``mixed`` and load sharing one near where the VMs are); ``repair``: only what must
+            move moves, or, where
             that is dearer, the sample is the target.
         search: limits of the search for hosts (those of the decision are in ``decision``).
         durations: how long each kind of action takes, for the estimate of the makespan.

@@ -115,17 +115,20 @@ def _place(
     clock: Clock | None,
     on_better: Callable[[Placed], None] | None,
 ) -> Placed | Unreachable:
-    if parameters.heuristic is not None:
-        quick = place_sample if parameters.heuristic == "ffd" else place_repaired
-        return quick(source, decision.states, decision.placement, parameters.shared_store)
+    states, sample, shared = decision.states, decision.placement, parameters.shared_store
+    if parameters.heuristic == "ffd":
+        return place_sample(source, states, sample, shared)
+    if parameters.heuristic == "repair":
+        return place_repaired(source, states, sample, shared, decision.sample_first)
     return place(
         source,
-        decision.states,
-        sample=decision.placement,
+        states,
+        sample=sample,
         objective=parameters.objective,
         search=parameters.search,
         previous=parameters.previous,
-        shared_store=parameters.shared_store,
+        shared_store=shared,
         clock=clock,
         on_better=on_better,
+        sample_first=decision.sample_first,
     )

@@ -285,9 +285,9 @@ _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 class Decision(Section):
     """How the engine decides which vjobs run."""
 
-    policy: Literal["rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed"] = Field(
-        "mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline"
-    )
+    policy: Literal[
+        "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration"
+    ] = Field("mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline")
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
         3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
     )

@@ -44,7 +44,7 @@ _READY = (VJobState.WAITING, VJobState.SLEEPING)
 _GREEDY = frozenset({"rjsp", "rjsp-exact"})
 
 #: Policies by which nobody is suspended who was started or resumed a moment ago, and who has waited long goes first.
-_TIMED = frozenset({"easy-preempt", "mixed"})
+_TIMED = frozenset({"easy-preempt", "mixed", "load-sharing", "v-reconfiguration"})
 
 
 def replay(

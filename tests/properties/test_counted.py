@@ -19,7 +19,7 @@ from rmsplugin.simulation.replay import replay
 from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job
 
-POLICIES = ("fcfs", "easy", "easy-preempt", "rjsp", "rjsp-exact", "mixed")
+POLICIES = ("fcfs", "easy", "easy-preempt", "rjsp", "rjsp-exact", "mixed", "load-sharing", "v-reconfiguration")
 
 #: CPUs and memory are short alike; only CPUs are; only memory is; and VMs of two CPUs.
 CLUSTERS = (

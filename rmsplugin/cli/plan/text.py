@@ -28,7 +28,7 @@ _ACTIONS = (
 
 
 def lines(document: Mapping[str, Any], sentence: str, now: Mapping[str, str]) -> Iterator[str]:
-    """One sentence; the vjobs; the pools; what the plan is worth.
+    """One sentence, and one for each note; the vjobs; the pools; what the plan is worth.
 
     Args:
         document: as ``rmsplugin.proposing.document`` makes it.
@@ -36,6 +36,7 @@ def lines(document: Mapping[str, Any], sentence: str, now: Mapping[str, str]) ->
         now: the state of each vjob before, by name.
     """
     yield sentence
+    yield from (f"{note['sentence']}." for note in document.get("notes", ()))
     if document["decision"]:
         yield ""
         yield from plain_table(_VJOBS).lines(

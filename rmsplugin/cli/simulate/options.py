@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Those that switch nothing, and those that do.
 COUNTING = ("fcfs", "easy")
-SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed")
+SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "load-sharing", "v-reconfiguration")
 POLICIES = COUNTING + SWITCHING
 
 #: The limit of each search for a plan, in the solver's unit, about a second of one core; decisions get half of it.
@@ -87,7 +87,11 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("context switches (not for fcfs and easy)")
     times = (
         ("--cycle", 30.0, "seconds between decisions"),
-        ("--exempt", 300.0, "easy-preempt and mixed suspend nobody for so long after a start or resume"),
+        (
+            "--exempt",
+            300.0,
+            "easy-preempt, mixed, load-sharing, v-reconfiguration suspend nobody for so long after a start or resume",
+        ),
         (
             "--demand-window",
             60.0,

@@ -80,6 +80,7 @@ def place(
     shared_store: bool = False,
     clock: Clock | None = None,
     on_better: Callable[[Placed], None] | None = None,
+    sample_first: bool = False,
 ) -> Placed | Unreachable:
     """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
 
@@ -93,6 +94,7 @@ def place(
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
         clock: with which the limit is a deadline; None: the time of work outside of solvers is estimated.
         on_better: told of each better answer while the search goes on, with the bound of the knapsacks.
+        sample_first: whether of answers that cost the same ``sample`` is the one to take.
 
     Returns:
         Unreachable only if no plan leads even to the sample; see ``build_plan``.
@@ -101,7 +103,8 @@ def place(
     budget = Budget(search, clock)
     budget.charge(_STEPS_A_VM * len(source.locations))
     own = Budget(search, clock)
-    at_once = _place_acting(source, states, sample, shared_store, own) if objective == "cost" else None
+    by_cost = objective == "cost"
+    at_once = _place_acting(source, states, sample, shared_store, own, sample_first) if by_cost else None
     if at_once is not None:
         if on_better is not None:
             on_better(at_once)
@@ -116,6 +119,8 @@ def place(
             on_better(_as_placed(reached, first_bound, fewest))
 
     incumbent = Incumbent(source, fewest.nodes if objective == "nodes" else None, budget, better)
+    if sample_first:
+        incumbent.offer(_named(problem, sample))
     _repair(problem, at_ease, incumbent, bound)
     if incumbent.cost != bound and previous is not None:
         _offer_again(problem, incumbent, previous)
@@ -154,6 +159,7 @@ def _place_acting(
     sample: Mapping[str, str],
     shared_store: bool,
     budget: Budget,
+    sample_first: bool,
 ) -> Placed | None:
     """Only those move that have to act, if that is proven to be the cheapest for all; None if it is not."""
     part = acting(source, states)
@@ -168,6 +174,8 @@ def _place_acting(
         return None  # one that stays had perhaps better make room for a saved state
     incumbent = Incumbent(part, budget=budget)
     bound = _bound_at_ease(problem, at_ease)
+    if sample_first and _moves_no_other(source, part, sample):
+        incumbent.offer(_named(problem, {name: node for name, node in sample.items() if name in part.locations}))
     _repair(problem, at_ease, incumbent, bound)
     if incumbent.cost != bound:
         return None
@@ -175,6 +183,12 @@ def _place_acting(
     target = {**source.locations, **best.target}
     nodes = frozenset(at.node for at in target.values() if at.state is VMState.RUNNING and at.node is not None)
     return _as_placed(Reached(target, best.plan, nodes), bound, fewest_nodes(source, states, sample, None))
+
+
+def _moves_no_other(source: Configuration, part: Configuration, sample: Mapping[str, str]) -> bool:
+    """Whether in a sample all VMs that are not in a part of the configuration are where they are now."""
+    locations, others = source.locations, sample.keys() - part.locations.keys()
+    return all(locations[name].node == sample[name] for name in others)
 
 
 def _bound_at_ease(problem: Replacement, at_ease: list[Kept]) -> int:
@@ -236,12 +250,18 @@ def build_or_explain(source: Configuration, problem: Replacement, sample: Mappin
 
 
 def place_repaired(
-    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+    source: Configuration,
+    states: Mapping[str, VJobState],
+    sample: Mapping[str, str],
+    shared_store: bool = False,
+    sample_first: bool = False,
 ) -> Placed | Unreachable:
     """As ``place`` without a search: only what must move moves, or, where that is dearer, the sample is the target."""
     problem = replacement(source, states, sample, shared_store)
     incumbent = Incumbent(source)
     at_ease = keep_at_ease(problem)
+    if sample_first:
+        incumbent.offer(_named(problem, sample))
     _repair(problem, at_ease, incumbent, _bound_at_ease(problem, at_ease))
     incumbent.offer(_named(problem, sample))
     if incumbent.cost is None:

@@ -1,0 +1,75 @@
+"""Least loaded: where who arrives goes beside what runs: to the node with the fewest VMs, then with most memory free.
+
+The order is that of load sharing (``Board.least_loaded``), on nodes that have CPUs and memory, and for vjobs that may
+not use all of them. VMs come, and none goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+
+from rmsplugin.decision.room import NodeRoom
+from rmsplugin.model.elements import VJob
+from rmsplugin.packing.ffd import decreasing
+
+#: More than a node has MiB: one VM less counts more than any memory.
+_MORE_THAN_MEMORY = 1 << 40
+
+#: Later than any node that has room.
+_NOWHERE = np.iinfo(np.int64).max
+
+_Counts = npt.NDArray[np.int64]
+
+
+class LeastLoaded:
+    """What is left of the nodes of a room that take VMs, and how many VMs each has, while vjobs arrive."""
+
+    def __init__(self, room: NodeRoom) -> None:
+        self._site = room.site
+        self._names = list(room.site.up)
+        free = [room.free_at(name) for name in self._names]
+        vms = Counter(room.placement.values())
+        self._vms: _Counts = np.array([vms[name] for name in self._names], dtype=np.int64)
+        self._cpus: _Counts = np.array([each.centi_cpus for each in free], dtype=np.int64)
+        self._memory: _Counts = np.array([each.memory_mib for each in free], dtype=np.int64)
+        self._refused: set[object] = set()  # what found no place: nothing is given back, so it finds none later
+
+    def place(self, vjob: VJob) -> dict[str, str] | None:
+        """Place all VMs of a vjob, the largest first, each on the least loaded node with room; or none.
+
+        Returns:
+            Node by VM name; None if one of the VMs finds no node, and then nothing is taken.
+        """
+        alike = (tuple(sorted(_demands(vjob))), vjob.nodes, vjob.exclude)
+        if alike in self._refused:
+            return None
+        before = self._vms.copy(), self._cpus.copy(), self._memory.copy()
+        allowed = np.array([vjob.allows(name) for name in self._names]) if self._site.restricts(vjob) else True
+        placed: dict[str, str] = {}
+        for vm in sorted(vjob.vms, key=decreasing):
+            at = self._where(vm.demand.centi_cpus, vm.demand.memory_mib, allowed)
+            if at is None:
+                self._vms, self._cpus, self._memory = before
+                self._refused.add(alike)
+                return None
+            placed[vm.name] = self._names[at]
+        return placed
+
+    def _where(self, centi_cpus: int, memory_mib: int, allowed: npt.NDArray[np.bool_] | bool) -> int | None:
+        """Take a VM's demand of the least loaded of the allowed nodes with room; None if there is none."""
+        room = (self._cpus >= centi_cpus) & (self._memory >= memory_mib) & allowed
+        load = np.where(room, self._vms * _MORE_THAN_MEMORY - self._memory, _NOWHERE)
+        at = int(load.argmin()) if len(load) else 0
+        if not room[at : at + 1].any():
+            return None
+        self._vms[at] += 1
+        self._cpus[at] -= centi_cpus
+        self._memory[at] -= memory_mib
+        return at
+
+
+def _demands(vjob: VJob) -> list[tuple[int, int]]:
+    return [(vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vjob.vms]
