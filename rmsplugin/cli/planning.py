@@ -223,6 +223,8 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
     with _display() as show:
+        from dataclasses import replace
+
         from rmsplugin.cli.plan import solve, text, threshold
         from rmsplugin.decision.parameters import Parameters, SwitchDurations
         from rmsplugin.instance import read
@@ -242,14 +244,15 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
             search=search,
             durations=Durations.from_values(durations),
         )
-        share = arguments.memory_threshold
-        relief = threshold.relieved(configuration, share or 1.0, parameters.policy, durations)
-        answer = solve.plan(relief.configuration, parameters, show)
+        share = arguments.memory_threshold or 1.0
+        shortage = threshold.shortage(configuration, share, parameters.policy, durations)
+        answer = solve.plan(threshold.up_to(configuration, share), replace(parameters, shortage=shortage), show)
     if graph is not None:
         graph.write(solve.graph(answer))
     told = document(answer.source, answer.proposal, answer.seconds)
-    if share is not None:
-        told["notes"] = notes_of(relief.notes)
+    if arguments.memory_threshold is not None:
+        remedy = answer.proposal.remedy
+        told["notes"] = notes_of(() if remedy is None else remedy.notes)
     if arguments.json:
         print(json.dumps(told, indent=1, allow_nan=False))
     elif arguments.dot == "-":

@@ -39,60 +39,72 @@ class MemoryFacts:
 
 
 @dataclass(frozen=True)
-class Outgrown:
-    """What to decide about.
+class Remedy:
+    """What is done about nodes that are short, before it is decided who runs.
 
     Attributes:
-        configuration: with reserved nodes closed, and nodes that wait as they are.
         reservations: to be remembered.
         notes: what has become of reservations, and what shortages cost.
         waiting: the short nodes that wait for a reserved one.
     """
 
-    configuration: Configuration
     reservations: Reservations
     notes: tuple[Note, ...] = ()
     waiting: frozenset[str] = frozenset()
 
     def applied_to(self, configuration: Configuration) -> Configuration:
-        """The same done to another look at the same cluster."""
-        return _to_decide_about(bearable(configuration), self.reservations, self.waiting)
+        """A look at the cluster as it is to be decided about: reserved nodes closed, nodes that wait as they are."""
+        configuration = bearable(configuration)
+        if not self.reservations.held and not self.waiting:
+            return configuration
+        nodes = tuple(
+            _as_it_is(node, configuration) if node.name in self.waiting else node for node in configuration.nodes
+        )
+        return replace(configuration, nodes=nodes, vjobs=_closed(configuration, self.reservations), checked=True)
 
 
-def outgrown(
-    configuration: Configuration,
-    facts: MemoryFacts,
-    before: Reservations,
-    now_s: float,
-    limits: ReservationLimits,
-    prices: Prices,
-) -> Outgrown:
-    """Reserve, serve and release. What cannot go anyhow makes no node short (``bearable``).
+@dataclass(frozen=True)
+class Shortage:
+    """All that a remedy depends on besides the configuration.
 
     Args:
-        configuration: with observed demands, and thresholds as capacities.
-        facts: what it does not say.
+        facts: what the configuration does not say.
         before: what was remembered from the cycle before.
         now_s: the time on the clock of ``before``.
         limits: when nodes are reserved; of the faults that a VM has nothing is asked: that its node is short is enough.
         prices: what moving memory takes.
     """
-    configuration = bearable(configuration)
+
+    facts: MemoryFacts
+    before: Reservations
+    now_s: float
+    limits: ReservationLimits
+    prices: Prices
+
+    def without_solver(self) -> Shortage:
+        """The same, and no compaction is looked for."""
+        return replace(self, prices=replace(self.prices, search=None))
+
+
+def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
+    """Reserve, serve and release; nothing where no node is short and none was reserved.
+
+    Args:
+        configuration: with observed demands, and thresholds as capacities.
+        shortage: what else is known.
+    """
+    configuration, before = bearable(configuration), shortage.before
     if not before.held and not any(_is_short(configuration, node) for node in configuration.nodes):
-        return Outgrown(configuration, before)
-    prices = replace(prices, may_wait=False, kept_out=_kept_out(configuration))
-    limits = replace(limits, serious_faults_per_s=0.0)
-    cycle = Unblocking(_board(configuration, facts), _as_seen(before, configuration), now_s, limits, prices)
+        return Remedy(before)
+    cycle = Unblocking(
+        _board(configuration, shortage.facts),
+        _as_seen(before, configuration),
+        shortage.now_s,
+        replace(shortage.limits, serious_faults_per_s=0.0),
+        replace(shortage.prices, may_wait=False, kept_out=_kept_out(configuration)),
+    )
     cycle.run()
-    waiting, held = _waiting(cycle), cycle.reservations
-    return Outgrown(_to_decide_about(configuration, held, waiting), held, tuple(cycle.notes), waiting)
-
-
-def _to_decide_about(configuration: Configuration, held: Reservations, waiting: frozenset[str]) -> Configuration:
-    if not held.held and not waiting:
-        return configuration
-    nodes = tuple(_as_it_is(node, configuration) if node.name in waiting else node for node in configuration.nodes)
-    return replace(configuration, nodes=nodes, vjobs=_closed(configuration, held), checked=True)
+    return Remedy(cycle.reservations, tuple(cycle.notes), _waiting(cycle))
 
 
 def bearable(configuration: Configuration) -> Configuration:

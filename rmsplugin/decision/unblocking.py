@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rmsplugin.decision.load import Board, Move, VMLoad
 from rmsplugin.decision.reservation import Note, Reconfiguration, ReservationLimits, Reservations
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.classes import Item
-from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
+
+if TYPE_CHECKING:
+    from rmsplugin.packing.repair import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,8 @@ class Unblocking(Reconfiguration):
 
     def _repair(self, names: Sequence[str]) -> Repair:
         """The packing problem of these nodes: each VM takes one slot (as a CPU), and its memory."""
+        from rmsplugin.packing.repair import Repair  # which loads a solver: who only checks a remedy needs none
+
         items: list[Item] = []
         nodes: list[Node] = []
         places: dict[str, str] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rmsplugin.decision.outgrown import Outgrown
+from rmsplugin.decision.outgrown import bearable
 from rmsplugin.decision.result import Decision
 from rmsplugin.engine.assess import Assessment
 from rmsplugin.engine.context import Context
@@ -41,13 +41,11 @@ class Found:
     Attributes:
         assessment: what it was made for.
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
-        outgrown: what becomes of nodes that are short of memory; the proposal is for its configuration.
         seconds: how long it took.
     """
 
     assessment: Assessment
     prepared: Prepared
-    outgrown: Outgrown
     seconds: float = 0.0
 
 
@@ -65,8 +63,8 @@ class Deciding:
     def find(self, seen: Observation, queue: Sequence[Waiting]) -> Found:
         """Assess, propose and check. Changes nothing."""
         assessment = self._switch.assess(seen, queue)
-        relief = self._relief.look(seen, assessment.configuration)
         parameters = proposal_parameters(self._context.settings, seen.rms)
+        parameters = replace(parameters, previous=self._previous or None, shortage=self._relief.asked(seen))
         seconds = 0.0
 
         def ask(source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
@@ -75,8 +73,8 @@ class Deciding:
             seconds += sum(proposed.seconds.values())
             return proposed.found
 
-        prepared = prepare(relief.configuration, replace(parameters, previous=self._previous or None), ask)
-        return Found(assessment, prepared, relief, seconds)
+        prepared = prepare(bearable(assessment.configuration), parameters, ask)
+        return Found(assessment, prepared, seconds)
 
     def run(self, seen: Observation, queue: Sequence[Waiting], report: CycleReport) -> Configuration:
         """Decide, and begin what was decided. Returns the configuration as it will be then."""
@@ -89,11 +87,11 @@ class Deciding:
             return self._switch.assess(seen, queue).configuration
         found = self.find(seen, queue)
         self._note(found, report)
-        self._relief.remember(found.outgrown)
         proposal = found.prepared.proposal
         self._tell(queue, found.assessment, proposal.decision if proposal else None, "", report)
         if proposal is None:
-            return found.outgrown.configuration
+            return found.assessment.configuration
+        self._relief.remember(proposal.remedy)
         self._previous = {
             name: at.node for name, at in proposal.target.items() if at.state is VMState.RUNNING and at.node
         }
@@ -101,14 +99,14 @@ class Deciding:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, queue, found, proposal, report)
-        return found.outgrown.configuration.with_locations(proposal.target)
+        return proposal.decided_about(found.assessment.configuration).with_locations(proposal.target)
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
     ) -> None:
         plan = self._plan(found, PlanState.RUNNING, "")
         try:
-            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan, found.outgrown.applied_to)
+            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan)
         except StaleError as error:
             self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
             report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
@@ -133,9 +131,7 @@ class Deciding:
             id=0,
             time=self._context.clock.now(),
             policy=found.prepared.parameters.policy,
-            sentence="; ".join([proposal.sentence, *(note.sentence for note in found.outgrown.notes)])
-            if proposal
-            else "",
+            sentence=_sentence(proposal) if proposal else "",
             fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
             cost_mib=proposal.plan.cost if proposal else 0,
             lower_bound_mib=proposal.lower_bound if proposal else 0,
@@ -174,3 +170,9 @@ class Deciding:
             with ledger.transaction():  # one for all: thousands may change at once
                 for job_id, reason in reasons.items():
                     ledger.update_vjob(job_id, reason=reason)
+
+
+def _sentence(proposal: Proposal) -> str:
+    """What is done, and what was done about nodes that are short of memory first."""
+    notes = () if proposal.remedy is None else proposal.remedy.notes
+    return "; ".join([proposal.sentence, *(note.sentence for note in notes)])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rmsplugin.decision.outgrown import MemoryFacts, Outgrown, bearable, outgrown
+from rmsplugin.decision.outgrown import MemoryFacts, Remedy, Shortage
 from rmsplugin.decision.policies import RESERVES
-from rmsplugin.decision.reservation import Note, ReservationLimits
+from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.observed_memory import observing_hosts, real_capacity
-from rmsplugin.model.configuration import Configuration
 
 #: The events that tell of notes.
 EVENTS = {
@@ -29,31 +28,27 @@ class Relief:
         self._context = context
         self._told: frozenset[tuple[str, str, str]] = frozenset()
 
-    def look(self, seen: Observation, configuration: Configuration) -> Outgrown:
-        """What to decide about instead of what was observed. Changes nothing."""
+    def asked(self, seen: Observation) -> Shortage | None:
+        """What is asked about short nodes before it is decided who runs; None where no node is ever reserved."""
         context, before = self._context, self._context.ledger.reservations.read()
         observing = observing_hosts(context, seen)
         if context.settings.decision.policy not in RESERVES or not (observing or before.held):
-            return Outgrown(bearable(configuration), before)
-        care = context.memory_care
-        real_mib = {
-            name: real_capacity(context, seen, name).memory_mib for name in observing if name not in care.pressed
-        }
-        now_s = context.clock.now()
+            return None
+        pressed = context.memory_care.pressed
+        real_mib = {name: real_capacity(context, seen, name).memory_mib for name in observing if name not in pressed}
         prices = Prices.from_values(context.settings.durations.model_dump())
-        return outgrown(configuration, MemoryFacts(real_mib), before, now_s, self._limits(), prices)
+        return Shortage(MemoryFacts(real_mib), before, context.clock.now(), self._limits(), prices)
 
-    def remember(self, found: Outgrown) -> None:
+    def remember(self, remedy: Remedy | None) -> None:
         """Record reservations, and tell what became of them: once, and not in each cycle that repeats it."""
         ledger = self._context.ledger
-        told = frozenset((note.what, note.node, str(note.numbers.get("vm", ""))) for note in found.notes)
-        new = [
-            note for note in found.notes if (note.what, note.node, str(note.numbers.get("vm", ""))) not in self._told
-        ]
-        self._told = told
+        notes = () if remedy is None else remedy.notes
+        new = [note for note in notes if _key(note) not in self._told]
+        self._told = frozenset(_key(note) for note in notes)
+        reservations = Reservations() if remedy is None else remedy.reservations
         with ledger.transaction():
-            if found.reservations != ledger.reservations.read():
-                ledger.reservations.write(found.reservations)
+            if reservations != ledger.reservations.read():
+                ledger.reservations.write(reservations)
             for note in new:
                 self._tell(note)
 
@@ -65,3 +60,7 @@ class Relief:
         return ReservationLimits(
             most_share=memory.reserved_nodes, reserving_s=memory.reserving_s, until=memory.reserve_until
         )
+
+
+def _key(note: Note) -> tuple[str, str, str]:
+    return note.what, note.node, str(note.numbers.get("vm", ""))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rmsplugin.decision.outgrown import bearable
 from rmsplugin.engine import tokens
 from rmsplugin.engine.assess import Assessment, assess
 from rmsplugin.engine.context import Context
@@ -31,7 +32,6 @@ from rmsplugin.engine.rows import (
 )
 from rmsplugin.engine.single import is_single
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
-from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal
@@ -91,7 +91,6 @@ class Switch:
         proposal: Proposal,
         steps: Sequence[PlannedStep],
         plan: Plan,
-        as_decided_about: Callable[[Configuration], Configuration],
     ) -> Plan:
         """Record a plan with its steps, unless what it depends on has changed; `advance` begins them.
 
@@ -101,7 +100,6 @@ class Switch:
             proposal: what was decided.
             steps: of the proposal.
             plan: what is recorded of it.
-            as_decided_about: makes of what was observed the configuration that was decided about.
 
         Raises:
             StaleError: it has.
@@ -109,7 +107,7 @@ class Switch:
         ledger = self._context.ledger
         with self._placing.lock, self._lock:
             # From here on nobody gives room away; what was given since the assessment shows in a new one.
-            now = as_decided_about(self.assess(seen, queue).configuration)
+            now = proposal.decided_about(bearable(self.assess(seen, queue).configuration))
             if fingerprint(now, proposal.plan) != proposal.fingerprint:
                 raise StaleError("the cluster has changed since the plan was made")
             reasons = {name: reason.sentence for name, reason in proposal.decision.reasons.items()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from rmsplugin.decision.outgrown import Shortage
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
@@ -33,6 +34,7 @@ class ProposalParameters:
         durations: how long each kind of action takes, for the estimate of the makespan.
         previous: the hosts of the last proposal, node by VM name: a start for the search.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
+        shortage: what is asked about nodes that are short of memory before it is decided who runs; None: nothing.
     """
 
     policy: str
@@ -43,6 +45,7 @@ class ProposalParameters:
     durations: Durations = field(default_factory=Durations)
     previous: Mapping[str, str] | None = None
     shared_store: bool = False
+    shortage: Shortage | None = None
 
     def without_solver(self) -> ProposalParameters:
         """The same policy by heuristics alone: cheap, and no solver that could hang or eat memory."""
@@ -53,4 +56,5 @@ class ProposalParameters:
             objective="cost",
             heuristic="repair",
             previous=None,
+            shortage=self.shortage.without_solver() if self.shortage is not None else None,
         )

@@ -48,6 +48,7 @@ def _prepared(source: Configuration, parameters: ProposalParameters, ask: Ask) -
     proposal = ask(source, parameters)
     if isinstance(proposal, NoProposal):
         return Prepared(parameters, fault=proposal.sentence)
+    source = proposal.decided_about(source)
     faults = check(source, proposal)
     if faults:
         return Prepared(parameters, fault=f"a plan was rejected: {'; '.join(faults)}")

@@ -6,7 +6,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rmsplugin.decision.outgrown import Remedy
 from rmsplugin.decision.result import Decision
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
 from rmsplugin.model.wording import counted
 from rmsplugin.planning.order.dependencies import Order
@@ -31,6 +33,7 @@ class Proposal:
         sentence: the whole proposal in one sentence for a person.
         fallback: why it stands in for the answer that was asked for: First Fit Decreasing alone decided and placed, or
             it is the best that the search had found before it failed; empty if it is that answer.
+        remedy: what is done about nodes that are short of memory first; None if nothing was asked.
     """
 
     decision: Decision
@@ -44,6 +47,11 @@ class Proposal:
     fingerprint: str
     sentence: str
     fallback: str = ""
+    remedy: Remedy | None = None
+
+    def decided_about(self, source: Configuration) -> Configuration:
+        """The configuration that the decision is about, and the plan begins with, of what was observed."""
+        return source if self.remedy is None else self.remedy.applied_to(source)
 
     @property
     def optimal(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from rmsplugin.decision.outgrown import Remedy, outgrown
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
@@ -52,8 +53,10 @@ def propose(
         ValueError: there is no such policy.
     """
     with stage("decision"):
+        remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
+        configuration = configuration if remedy is None else remedy.applied_to(configuration)
         decision = decide(parameters.policy, configuration, parameters.decision)
-    return propose_for(configuration, decision, parameters, stage, clock, on_better)
+    return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
 
 
 def propose_for(
@@ -63,17 +66,18 @@ def propose_for(
     stage: Stage = nullcontext,
     clock: Clock | None = None,
     on_better: Better | None = None,
+    remedy: Remedy | None = None,
 ) -> Proposal | NoProposal:
-    """The same, once it is decided; arguments and answer as of ``propose``."""
+    """The same, once it is decided; arguments and answer as of ``propose``. ``remedy``: is applied already."""
     if isinstance(decision, Infeasible):
         return NoProposal(Missing.DECISION, decision.explanation)
-    better = _better(configuration, decision, parameters, on_better)
+    better = _better(configuration, decision, parameters, on_better, remedy)
     with stage("placement"):
         placed = _place(configuration, decision, parameters, clock, better)
     if isinstance(placed, Unreachable):
         return NoProposal(Missing.PLAN, placed.explanation)
     with stage("planning"):
-        return _proposal(configuration, decision, placed, parameters)
+        return _proposal(configuration, decision, placed, parameters, remedy)
 
 
 def _better(
@@ -81,14 +85,19 @@ def _better(
     decision: Decision,
     parameters: ProposalParameters,
     on_better: Better | None,
+    remedy: Remedy | None,
 ) -> Callable[[Placed], None] | None:
     if on_better is None:
         return None
-    return lambda placed: on_better(lambda: _proposal(configuration, decision, placed, parameters))
+    return lambda placed: on_better(lambda: _proposal(configuration, decision, placed, parameters, remedy))
 
 
 def _proposal(
-    configuration: Configuration, decision: Decision, placed: Placed, parameters: ProposalParameters
+    configuration: Configuration,
+    decision: Decision,
+    placed: Placed,
+    parameters: ProposalParameters,
+    remedy: Remedy | None,
 ) -> Proposal | NoProposal:
     try:
         order = dependency_order(configuration, placed.plan)
@@ -105,6 +114,7 @@ def _proposal(
         nodes_lower_bound=placed.nodes_lower_bound,
         fingerprint=fingerprint(configuration, placed.plan),
         sentence=sentence(decision, placed.plan),
+        remedy=remedy,
     )
 
 

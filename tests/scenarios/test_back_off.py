@@ -313,10 +313,10 @@ def test_a_vjob_whose_start_cannot_begin_leaves_its_room_to_those_behind_it(worl
     others = [world.submit(vms=1, cpus=2) for _ in range(3)]
     begin = world.placing._begin_start
 
-    def odd(waiting, *words):  # type: ignore[no-untyped-def]
+    def odd(seen, waiting, *words):  # type: ignore[no-untyped-def]
         if waiting.job.job_id == first:
             raise TypeError("an integer is required")
-        begin(waiting, *words)
+        begin(seen, waiting, *words)
 
     world.placing._begin_start = odd  # type: ignore[method-assign]
     for job in others:

@@ -321,7 +321,7 @@ def test_a_reservation_survives_the_engine(make: Make) -> None:
 
 
 def test_without_reservations_the_last_in_the_queue_is_suspended(make: Make) -> None:
-    world, large, beside, _ = blocked(make)
+    world, large, *_ = blocked(make)
     changed = world.settings.model_dump()
     changed["decision"]["policy"] = "rjsp"
     world.settings = type(world.settings).model_validate(changed)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from rmsplugin.decision.outgrown import MemoryFacts, Outgrown, bearable, outgrown
+from rmsplugin.decision.outgrown import MemoryFacts, Shortage, bearable, outgrown
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
-from rmsplugin.decision.reservation import Reservation, ReservationLimits, Reservations
+from rmsplugin.decision.reservation import Note, Reservation, ReservationLimits, Reservations
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.model.configuration import Configuration
@@ -44,11 +44,19 @@ def blocked(grown_mib: int = 1200) -> Configuration:
     return cluster({"n0": {"large": grown_mib, "a0": 700}, **small})
 
 
-def looked_at(
-    configuration: Configuration, before: Reservations = NONE, now_s: float = 0.0, **limits: float
-) -> Outgrown:
-    bounds = ReservationLimits(**limits)  # type: ignore[arg-type]
-    return outgrown(configuration, FACTS, before, now_s, bounds, Prices())
+@dataclass(frozen=True)
+class Looked:
+    """A remedy, and the configuration that is decided about with it."""
+
+    configuration: Configuration
+    reservations: Reservations
+    notes: tuple[Note, ...]
+    waiting: frozenset[str]
+
+
+def looked_at(configuration: Configuration, before: Reservations = NONE, now_s: float = 0.0) -> Looked:
+    remedy = outgrown(configuration, Shortage(FACTS, before, now_s, ReservationLimits(), Prices()))
+    return Looked(remedy.applied_to(configuration), remedy.reservations, remedy.notes, remedy.waiting)
 
 
 def decided(configuration: Configuration) -> Decision:

@@ -48,7 +48,7 @@ class SimulatedMemory:
         return min(self.current_mib(spec), self.used_mib(spec) + cached_mib)
 
     def statistics(self, spec: VMSpec) -> tuple[int, int, int, int, int]:
-        """What ``VMStatistics`` has of the VM's memory: held, current and usable in KiB, major faults, swapped in KiB."""
+        """What ``VMStatistics`` has of its memory: held, current and usable in KiB, major faults, swapped in KiB."""
         current_mib = self.current_mib(spec)
         faults, swap_in_kib = self._faults.get(spec.name, (0, 0))
         usable_mib = current_mib - self.used_mib(spec)

@@ -206,7 +206,7 @@ class SimulatedNodes:
         return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """See ``Nodes``: what is in use, and what else a node reports, is what was told in ``in_use`` and ``memory``."""
+        """See ``Nodes``: what is in use, and what else a node reports, was told in ``in_use`` and ``memory``."""
         self._enter("bound_memory", node, "")
         used_mib = self.in_use.get(node, 0)
         if 0 < mib < used_mib:

@@ -49,6 +49,7 @@ def plan(source: Configuration, parameters: ProposalParameters, show: Show = lam
         if found.missing is Missing.ORDER:
             _refuse([found.explanation])
         raise OperationFailedError(found.sentence)
+    source = found.decided_about(source)
     with clock.step("planning"):
         _refuse(check(source, found))
     return Solved(source, found, clock.seconds)
