@@ -43,7 +43,7 @@ def targets(room_mib: int, vms: Sequence[Ballooned]) -> dict[str, int]:
     spare_mib = room_mib - sum(vm.needed_mib for vm in vms)
     if spare_mib >= wish_mib:
         return {vm.name: vm.size_mib for vm in vms}
-    share = max(0, spare_mib) / wish_mib
+    share = max(0, spare_mib) / wish_mib if wish_mib else 0.0
     return {vm.name: vm.needed_mib + _steps(share * (vm.size_mib - vm.needed_mib)) for vm in vms}
 
 

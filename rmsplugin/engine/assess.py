@@ -20,7 +20,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.observed_memory import observing_hosts, real_capacity, up_to_threshold
+from rmsplugin.engine.observed_memory import real_capacity
 from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_demands, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
@@ -111,11 +111,8 @@ class _Assessor:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _nodes(self) -> Iterable[NodeFacts]:
-        observing = observing_hosts(self._context, self._seen)
         for name in vm_hosts(self._context.settings, self._seen.rms):
-            planned = real = real_capacity(self._context, self._seen, name)
-            if name in observing:
-                planned = self._context.memory_care.planned(name, up_to_threshold(self._context, real))
+            planned = self._context.memory_care.planned(name, real_capacity(self._context, self._seen, name))
             yield NodeFacts(name, planned, self._room(name), out_of_reach=self._out_of_reach(name))
 
     def _out_of_reach(self, name: str) -> str:

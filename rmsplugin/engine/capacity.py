@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine import site
-from rmsplugin.engine.context import Context
-from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.observed_memory import needed_mib, observing_hosts, real_capacity, up_to_threshold
+from rmsplugin.engine.observed_memory import booked_mib, real_capacity
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.context import Context
+    from rmsplugin.engine.observation import Observation
 
 #: States in which a VM goes on, if it does, where it was saved.
 _SAVED = (VJobState.SLEEPING, VJobState.RESUMING)
@@ -58,7 +61,7 @@ def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Res
     Where nothing may be suspended, the CPUs that were asked for.
     """
     cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-    return demand(context, vjob.geometry, cpus, needed_mib(context, seen, vjob, vm))
+    return demand(context, vjob.geometry, cpus, booked_mib(context, seen, vjob, vm))
 
 
 def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
@@ -68,12 +71,10 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     both nodes (I3).
     """
     found = {}
-    observing = observing_hosts(context, seen)
     unclean = {node for node, _ in context.ledger.nodes.left_behind()}
     for name in vm_hosts(context.settings, seen.rms):
         why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
-        real = real_capacity(context, seen, name)
-        found[name] = HostCapacity(up_to_threshold(context, real) if name in observing else real, why_not)
+        found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():

@@ -11,6 +11,7 @@ Once a cycle, after everything was looked at and before anything is decided:
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.decision.balloon import Ballooned, targets
 from rmsplugin.engine import observed_memory
+from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.model.resources import Resources
@@ -64,6 +66,7 @@ class MemoryCare:
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._coming: defaultdict[str, list[_Coming]] = defaultdict(list)
         self._bounds: dict[str, int] = {}
+        self._promised_mib: Mapping[str, int] = {}
         self.reports: Mapping[str, MemoryReport] = {}
         #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
         self.pressed: Mapping[str, tuple[int, str]] = {}
@@ -71,6 +74,7 @@ class MemoryCare:
     def look(self, seen: Observation) -> None:
         """Bound, balloon, and find out who is pressed."""
         nodes = self._nodes(seen)
+        self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
         wanted = [name for name in nodes if nodes[name].vms or name not in self._bounds]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
             found = pool.map(lambda name: self._bound(seen, name, nodes[name]), wanted)
@@ -89,6 +93,14 @@ class MemoryCare:
         """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
         pressed = self.pressed.get(node)
         return capacity if pressed is None else replace(capacity, memory_mib=min(capacity.memory_mib, pressed[0]))
+
+    def bearable_mib(self, seen: Observation, node: str) -> int:
+        """Up to what a short node may wait for relief: with this booked, its VMs need all of its real memory."""
+        real_mib = observed_memory.real_capacity(self._context, seen, node).memory_mib
+        if node in self.pressed:
+            return self.pressed[node][0]
+        promised_mib = self._promised_mib.get(node, 0)
+        return promised_mib + math.floor((real_mib - promised_mib) / self._context.settings.memory.threshold)
 
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
         """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
@@ -167,13 +179,9 @@ class MemoryCare:
         presses = report.pressure is not None and report.pressure >= bound
         if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
             return None
-        overhead_mib = self._context.settings.nodes.memory_overhead_mib
-        demands = [
-            (observed_memory.needed_mib(self._context, seen, vjob, vm) or vjob.geometry.memory_mib) + overhead_mib
-            for vjob, vm in node.vms
-        ]
+        booked_mib = sum(booked(self._context, seen, vjob, vm).memory_mib for vjob, vm in node.vms)
         why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
-        return node.promised_mib + sum(demands) - 1, why
+        return node.promised_mib + booked_mib - 1, why
 
     def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> None:
         for name, node in nodes.items():

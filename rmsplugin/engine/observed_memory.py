@@ -1,8 +1,8 @@
 """Observed memory: which VMs take of their nodes what they are seen to need, how much that is, and of how much.
 
 Partitions with ``memory = "observed"``, where context switches are on: without them a node that is short could not be
-relieved. On their VM hosts VMs are planned up to a share of the memory, the threshold; the rest is for growth until the
-next cycle.
+relieved. Such a VM is booked with what it needs and headroom for growth until the next cycle: so that all of a node
+together need no more than the threshold, a share of its memory. VMs that are not observed can have the whole node.
 """
 
 from __future__ import annotations
@@ -53,19 +53,14 @@ def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
     return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
-def up_to_threshold(context: Context, real: Resources) -> Resources:
-    """What of a node's capacity VMs are planned up to, where memory is observed."""
-    return Resources(real.cpus, math.floor(real.memory_mib * context.settings.memory.threshold))
+def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
+    """What a VM is booked with, by what it is seen to need, or was when it was saved; None: what was requested counts.
 
-
-def needed_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
-    """What a VM is seen to need, or was when it was saved; None where what was requested counts.
-
-    Never more than its nodes have: a VM that is alone on one has all that a node can give.
+    Its hypervisor process is not in it.
     """
     if not vm.observed or vm.memory_demand_mib is None:
         return None
-    return min(vm.memory_demand_mib, _most_mib(context, seen, vjob.partition))
+    return _with_headroom(context, seen, vjob.partition, vm.memory_demand_mib)
 
 
 def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:
@@ -85,15 +80,26 @@ def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geom
         peaks = context.ledger.samples.peaks(*key)
         unknown = math.ceil(geometry.memory_mib * context.settings.memory.unknown)
         seen.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
-    return min(seen.expected[key], geometry.memory_mib, _most_mib(context, seen, job.partition))
+    return min(seen.expected[key], geometry.memory_mib)
+
+
+def expected_booked_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:
+    """What each VM of a vjob that has none yet will be booked with; arguments as of ``expected_mib``."""
+    needed_mib = expected_mib(context, seen, job, name, geometry)
+    return None if needed_mib is None else _with_headroom(context, seen, job.partition, needed_mib)
+
+
+def _with_headroom(context: Context, seen: Observation, partition: str, needed_mib: int) -> int:
+    """What a VM needs, with headroom; never more than a node has: one that is alone there has all that it can give."""
+    overhead_mib = context.settings.nodes.memory_overhead_mib
+    wanted_mib = math.ceil((needed_mib + overhead_mib) / context.settings.memory.threshold) - overhead_mib
+    return min(wanted_mib, _most_mib(context, seen, partition))
 
 
 def _most_mib(context: Context, seen: Observation, partition: str) -> int:
     """The most memory that a VM can have on any VM host of a partition, without its hypervisor process."""
     if partition not in seen.most_mib:
         known = [name for name in hosts_of(context.settings, seen.rms, partition) if name in seen.rms.nodes]
-        most = max(
-            (up_to_threshold(context, real_capacity(context, seen, name)).memory_mib for name in known), default=0
-        )
+        most = max((real_capacity(context, seen, name).memory_mib for name in known), default=0)
         seen.most_mib[partition] = max(1, most - context.settings.nodes.memory_overhead_mib)
     return seen.most_mib[partition]

@@ -14,7 +14,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.observed_memory import expected_mib, needed_mib, observes
+from rmsplugin.engine.observed_memory import booked_mib, expected_mib, observes
 from rmsplugin.engine.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
@@ -324,7 +324,7 @@ class Placing:
 
     def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
         """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked."""
-        return VM(vm.name, demand(self._context, vjob.geometry, observed_mib=needed_mib(self._context, seen, vjob, vm)))
+        return VM(vm.name, demand(self._context, vjob.geometry, observed_mib=booked_mib(self._context, seen, vjob, vm)))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

@@ -12,7 +12,7 @@ from rmsplugin.engine.capacity import booked, demand
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
 from rmsplugin.engine.observation import Allowed, Observation
-from rmsplugin.engine.observed_memory import expected_mib
+from rmsplugin.engine.observed_memory import expected_booked_mib
 from rmsplugin.engine.rooms import hosts_of
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.model.elements import VM
@@ -96,7 +96,7 @@ def ready_demands(
     """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
     job = waiting.job
     asked_for = demand(
-        context, waiting.geometry, observed_mib=expected_mib(context, seen, job, job.name, waiting.geometry)
+        context, waiting.geometry, observed_mib=expected_booked_mib(context, seen, job, job.name, waiting.geometry)
     )
     row = waiting.sleeping
     return {

@@ -8,7 +8,7 @@ from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.observed_memory import observing_hosts, real_capacity
+from rmsplugin.engine.observed_memory import observing_hosts
 
 #: The events that tell of notes.
 EVENTS = {
@@ -34,8 +34,7 @@ class Relief:
         observing = observing_hosts(context, seen)
         if context.settings.decision.policy not in RESERVES or not (observing or before.held):
             return None
-        pressed = context.memory_care.pressed
-        real_mib = {name: real_capacity(context, seen, name).memory_mib for name in observing if name not in pressed}
+        real_mib = {name: context.memory_care.bearable_mib(seen, name) for name in observing}
         prices = Prices.from_values(context.settings.durations.model_dump())
         return Shortage(MemoryFacts(real_mib), before, context.clock.now(), self._limits(), prices)
 

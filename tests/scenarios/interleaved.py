@@ -61,6 +61,7 @@ def one_thread() -> Iterator[None]:
     with (
         mock.patch("rmsplugin.engine.task.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.observation.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.memory_care.ThreadPoolExecutor", AtOnce),
     ):
         yield
 

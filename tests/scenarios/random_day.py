@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
+from typing import Any
 
 from scenarios.interleaved import InterleavedWorld, one_thread
 from scenarios.invariants import Watch
@@ -21,7 +23,7 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vjob import VJobState, vm_name
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 
@@ -74,10 +76,14 @@ class Event:
         return f"Event({self.after_s}, {self.kind!r}, {self.dice})"
 
 
-def events_of(seed: int, count: int) -> list[Event]:
+#: What happens besides where memory is observed.
+OBSERVED = {**WEIGHTS, "grow": 20}
+
+
+def events_of(seed: int, count: int, weights: Mapping[str, int] = MappingProxyType(WEIGHTS)) -> list[Event]:
     """The events of a day."""
     random = Random(seed)
-    kinds = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
+    kinds = random.choices(list(weights), list(weights.values()), k=count)
     return [
         Event(round(random.expovariate(1 / 60), 1), kind, tuple(random.randrange(1000) for _ in range(4)))  # type: ignore[arg-type]
         for kind in kinds
@@ -99,9 +105,14 @@ class Faults(logging.Handler):
 class Day:
     """One day of a world."""
 
-    def __init__(self, directory: Path, seed: int, events: Sequence[Event], *, solver: bool = False) -> None:
+    def __init__(
+        self, directory: Path, seed: int, events: Sequence[Event], *, solver: bool = False, observed: bool = False
+    ) -> None:
         self._dice = Random(seed)
-        options = {"rooms": "elastic", "room_idle_s": 60} if seed % 2 else {}
+        self._observed = observed
+        options: dict[str, Any] = {"rooms": "elastic", "room_idle_s": 60} if seed % 2 else {}
+        if observed:
+            options["memory"] = "observed"
         self.world = InterleavedWorld(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
         self.world.hypervisor.durations_s = dict(_DURATIONS_S)
         self.world.happens = self._next_at_once
@@ -270,7 +281,24 @@ class Day:
 
     def _submit(self, dice: tuple[int, int, int, int]) -> str:
         size = self._size(dice)
-        return f"{self.world.submit(**size)} {size}"  # type: ignore[arg-type]
+        job = self.world.submit(**size)  # type: ignore[arg-type]
+        if self._observed:
+            for index in range(int(size["vms"])):  # type: ignore[call-overload]
+                self._need(vm_name(job, index), int(size["memory_mib"]), dice[index % 4])  # type: ignore[call-overload]
+        return f"{job} {size}"
+
+    def _grow(self, dice: tuple[int, int, int, int]) -> str | None:
+        vms = self.world.context.ledger.live_vms()
+        if not vms:
+            return None
+        vm = vms[dice[0] % len(vms)]
+        return self._need(vm.name, self.world.context.ledger.vjob(vm.job_id).geometry.memory_mib, dice[1])
+
+    def _need(self, vm: str, size_mib: int, dice: int) -> str:
+        """From now on a VM needs some eighths of its memory."""
+        needs_mib = size_mib * (1 + dice % 8) // 8
+        self.world.hypervisor.set_working_set(vm, needs_mib)
+        return f"{vm} needs {needs_mib} of {size_mib} MiB"
 
     def _array(self, dice: tuple[int, int, int, int]) -> str:
         size = {**self._size(dice), "vms": 1, "array": range(2 + dice[0] % 3), "array_limit": dice[1] % 3}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from scenarios.day import live
-from scenarios.random_day import Event, events_of
+from scenarios.random_day import OBSERVED, Event, events_of
 
 #: The last one is decided with the solver.
 SEEDS = (1, 2, 3, 4, 5, 10)
+OBSERVED_SEEDS = (1, 2, 3, 10)
 
 
 #: Days that were wrong: the seed, which is that of the interleaving, too, and the events that are enough.
@@ -37,6 +38,13 @@ ONCE_WRONG = {
 def test_on_a_random_day_every_vjob_runs_once_and_ends(seed: int) -> None:
     events: list[Event] = events_of(seed, 80)
     day, wrong = live(seed, events)
+    assert not wrong, "\n".join([wrong, *day.happened])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", OBSERVED_SEEDS)
+def test_on_a_random_day_with_observed_memory_every_vjob_runs_once_and_ends(seed: int) -> None:
+    day, wrong = live(seed, events_of(seed, 80, OBSERVED), observed=True)
     assert not wrong, "\n".join([wrong, *day.happened])
 
 

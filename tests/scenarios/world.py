@@ -175,12 +175,14 @@ class World:
         workers: int = 8,
         urgent: bool = False,
         nodes: Mapping[str, tuple[int, int]] | None = None,
+        memory: str = "requested",
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
 
         With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
+        ``memory``: what of it VMs of the partition `vjob` take.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
@@ -188,6 +190,10 @@ class World:
             slurm = self.settings.slurm.model_copy(update={"partitions": ("vjob", "urgent")})
             partition = {**self.settings.partition, "urgent": self.settings.partition["vjob"]}
             self.settings = self.settings.model_copy(update={"slurm": slurm, "partition": partition})
+        if memory != "requested":
+            vjob = self.settings.partition["vjob"].model_copy(update={"memory": memory})
+            partitions = {**self.settings.partition, "vjob": vjob}
+            self.settings = self.settings.model_copy(update={"partition": partitions})
         if shared:
             of_nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
             self.settings = self.settings.model_copy(update={"nodes": of_nodes})
