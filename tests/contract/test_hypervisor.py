@@ -27,6 +27,7 @@ from minicluster_lib.layout import Cluster as Layout
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.hypervisor.simulated_machines import InvariantBreachedError
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
@@ -49,6 +50,16 @@ INSIDE = os.environ.get(in_head.VARIABLE)
 FREES = (
     'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
     f'cat {"/bin/busybox " * 40} >/x; sleep 5; rm /x; while :; do sleep 9; done"'
+)
+#: A guest of 256 MiB that has more than half of them free. When less than 10 MiB are left to it, it takes some 120 MiB,
+#: and says so when it has them.
+HUNGRY_MIB = 256
+HUNGRY_NEEDS_MIB = 100
+HUNGRY = (
+    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    "mkdir /x; mount -t tmpfs -o size=90% x /x; "
+    "until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
+    f'cat {"/bin/busybox " * 60} >/x/y && echo ate all; while :; do sleep 9; done"'
 )
 #: A guest that writes some 10 MiB of its memory, over and over.
 WRITES = f'rdinit=/bin/sh -- -c "while :; do cat {"/bin/busybox " * 5} >/x; done"'
@@ -91,6 +102,10 @@ class World(Protocol):
     def ended(self, node: str) -> contextlib.AbstractContextManager[None]: ...
 
     def up(self, node: str, vm: str) -> bool: ...
+
+    def hunger(self, node: str, vm: str) -> None: ...
+
+    def ate(self, node: str, vm: str) -> bool: ...
 
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
@@ -146,6 +161,12 @@ class SimulatedWorld:
     ended = silenced
 
     def up(self, node: str, vm: str) -> bool:
+        return True
+
+    def hunger(self, node: str, vm: str) -> None:
+        self.hypervisor.set_working_set(vm, HUNGRY_MIB - 10)
+
+    def ate(self, node: str, vm: str) -> bool:
         return True
 
     @contextlib.contextmanager
@@ -276,6 +297,14 @@ class LibvirtWorld:
     def up(self, node: str, vm: str) -> bool:
         console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
         return console.exists() and b"as init process" in console.read_bytes()
+
+    def hunger(self, node: str, vm: str) -> None:
+        """The guest feels it by itself."""
+
+    def ate(self, node: str, vm: str) -> bool:
+        console = (self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
+        assert b"Killed process" not in console
+        return b"ate all" in console
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
@@ -413,6 +442,86 @@ def test_a_guest_says_how_much_of_its_memory_it_could_do_without(world: World) -
     assert usable is not None and 0 < usable < MEMORY_MIB * 1024
 
 
+# Balloons.
+
+
+def hungry(world: World) -> VMSpec:
+    """A VM with much memory to spare, for the time being."""
+    vm = spec("vjob9011-0", memory_mib=HUNGRY_MIB)
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_working_set(vm.name, HUNGRY_NEEDS_MIB)
+        return vm
+    assert isinstance(vm.image, KernelImage)
+    return replace(vm, image=replace(vm.image, cmdline=HUNGRY))
+
+
+def boot_hungry(world: World) -> VMSpec:
+    """Boot such a VM, and wait until its balloon's driver speaks."""
+    vm = hungry(world)
+    boot(world, A, vm)
+    eventually(lambda: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None, timeout_s=90)
+    return vm
+
+
+def left_mib(world: World, vm: VMSpec, node: str = A) -> int:
+    """What the balloon leaves to the guest."""
+    left_kib = world.hypervisor.statistics(node)[vm.name].memory_current_kib
+    assert left_kib is not None
+    return left_kib // 1024
+
+
+def test_a_balloon_takes_what_the_guest_can_do_without_and_gives_it_back(world: World) -> None:
+    vm = boot_hungry(world)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    eventually(lambda: left_mib(world, vm) == 128)
+    world.hypervisor.set_memory(A, vm.name, 10 * HUNGRY_MIB, timeout_s=20)
+    eventually(lambda: left_mib(world, vm) == HUNGRY_MIB)
+
+
+def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothing(world: World) -> None:
+    vm = boot_hungry(world)
+    world.hypervisor.set_memory(A, vm.name, HUNGRY_NEEDS_MIB // 2, timeout_s=20)
+    eventually(lambda: left_mib(world, vm) <= HUNGRY_NEEDS_MIB)
+    assert left_mib(world, vm) > HUNGRY_NEEDS_MIB // 2, "what it needs was taken from it"
+    world.hunger(A, vm.name)
+    eventually(lambda: world.ate(A, vm.name), timeout_s=90)
+    eventually(lambda: left_mib(world, vm) > 180)
+
+
+def test_what_a_balloon_took_stays_taken_in_saved_states_and_on_other_nodes(world: World) -> None:
+    vm = boot_hungry(world)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    eventually(lambda: left_mib(world, vm) == 128)
+    saved(world, A, vm.name)
+    world.hypervisor.restore(A, vm, world.state_path(vm.name), timeout_s=60)
+    assert left_mib(world, vm) == 128
+    world.hypervisor.unpause(A, vm.name, timeout_s=20)
+    world.hypervisor.migrate(vm.name, A, B, timeout_s=60)
+    assert left_mib(world, vm, B) == 128
+    world.hypervisor.set_memory(B, vm.name, HUNGRY_MIB, timeout_s=20)
+    eventually(lambda: left_mib(world, vm, B) == HUNGRY_MIB)
+
+
+def test_a_balloon_is_empty_when_its_vm_boots_again(world: World) -> None:
+    vm = boot_hungry(world)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    world.hypervisor.stop(A, vm.name, timeout_s=20)
+    boot(world, A, vm)
+    assert left_mib(world, vm) == HUNGRY_MIB
+
+
+def test_nothing_is_asked_of_a_balloon_while_its_vm_is_saved(world: World) -> None:
+    big = spec("vjob9003-0", memory_mib=512)
+    boot_up(world, A, big)
+    with world.slow_save(A, big.name), ThreadPoolExecutor(1) as pool:
+        save = pool.submit(world.hypervisor.save, A, big.name, world.state_path(big.name) + ".partial", timeout_s=60)
+        eventually(lambda: world.hypervisor.list_vms(A)[big.name].job_running)
+        with pytest.raises(TimedOutError):
+            world.hypervisor.set_memory(A, big.name, 128, timeout_s=0.3)
+        save.result()
+
+
 def busy_s(world: World, node: str = A) -> float:
     """How long the VM has wanted a CPU since its hypervisor process began."""
     found = world.hypervisor.statistics(node)[VM]
@@ -475,6 +584,40 @@ def test_vms_that_share_cpus_show_what_they_get_and_how_long_they_wait() -> None
     hypervisor.kill_vm(vms[0])
     now[0] = 50.0
     assert seconds(A) == {vms[1]: (35.0, 15.0)}
+
+
+@only_simulated
+def test_a_guest_holds_what_it_needs_and_what_it_caches_of_what_its_balloon_leaves() -> None:
+    hypervisor = SimulatedHypervisor({A: (2, 1024)}, clock=time.monotonic, sleep=lambda _: None)
+    hypervisor.set_working_set(VM, 200)
+    hypervisor.set_cache(VM, 300)
+    hypervisor.set_faults(VM, 7, swap_in_kib=5)
+    hypervisor.boot(A, spec(memory_mib=800), timeout_s=1)
+
+    def seen_mib() -> tuple[int | None, ...]:
+        found = hypervisor.statistics(A)[VM]
+        sizes = (found.memory_rss_kib, found.memory_current_kib, found.memory_usable_kib)
+        return tuple(size // 1024 for size in sizes if size is not None)
+
+    assert seen_mib() == (500, 800, 600)
+    for asked, then in ((400, (400, 400, 200)), (50, (200, 200, 0)), (9999, (500, 800, 600))):
+        hypervisor.set_memory(A, VM, asked, timeout_s=1)
+        assert seen_mib() == then
+    hypervisor.set_memory(A, VM, 250, timeout_s=1)
+    hypervisor.set_working_set(VM, 700)
+    assert seen_mib() == (700, 700, 0)
+    found = hypervisor.statistics(A)[VM]
+    assert (found.major_faults, found.swap_in_kib) == (7, 5)
+
+
+@only_simulated
+def test_vms_of_observed_memory_may_be_larger_together_than_their_node_and_others_not() -> None:
+    hypervisor = SimulatedHypervisor({A: (8, 1024)}, clock=time.monotonic, sleep=lambda _: None)
+    for index in range(3):
+        hypervisor.boot(A, spec(f"vjob9001-{index}", memory_mib=1000, bounded=True), timeout_s=1)
+    hypervisor.boot(A, spec("vjob9002-0", memory_mib=1024), timeout_s=1)
+    with pytest.raises(InvariantBreachedError, match="I3"):
+        hypervisor.boot(A, spec("vjob9003-0", memory_mib=1), timeout_s=1)
 
 
 # Save and restore.
@@ -627,6 +770,8 @@ def test_what_is_not_there_is_not_found(world: World) -> None:
         world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=20)
     with pytest.raises(NotFoundError):
         world.hypervisor.unpause(A, VM, timeout_s=20)
+    with pytest.raises(NotFoundError):
+        world.hypervisor.set_memory(A, VM, 64, timeout_s=20)
     with pytest.raises(NotFoundError):
         world.hypervisor.pause(A, VM, timeout_s=20)
     with pytest.raises(NotFoundError):
@@ -854,6 +999,7 @@ def test_unreachable_hypervisor(world: World, fault: str) -> None:
         lambda: world.hypervisor.save(A, VM, path, timeout_s=5),
         lambda: world.hypervisor.checkpoint(A, VM, path, timeout_s=5),
         lambda: world.hypervisor.stop(A, VM, timeout_s=5),
+        lambda: world.hypervisor.set_memory(A, VM, 64, timeout_s=5),
         lambda: world.hypervisor.boot(A, spec("vjob9005-0"), timeout_s=5),
         lambda: world.hypervisor.abort_job(A, VM),
     ]
@@ -890,6 +1036,22 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
         return held
 
     eventually(lambda: held_mib() < taken - 50, timeout_s=90)
+
+
+@only_libvirt
+def test_a_balloon_of_an_older_release_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmsplugin.adapters.hypervisor import libvirt
+
+    new_xml = libvirt.domain_xml
+    monkeypatch.setattr(libvirt, "domain_xml", lambda *of: new_xml(*of).replace(' autodeflate="on"', ""))
+    vm = boot_hungry(world)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    saved(world, A, vm.name)
+    world.hypervisor.restore(A, vm, world.state_path(vm.name), timeout_s=60)
+    world.hypervisor.unpause(A, vm.name, timeout_s=20)
+    world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
+    time.sleep(3)
+    assert left_mib(world, vm) == HUNGRY_MIB
 
 
 @only_libvirt

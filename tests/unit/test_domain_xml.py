@@ -9,8 +9,8 @@ import pytest
 from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, domain_xml, with_paths_of
-from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines
+from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, balloon_gives_back, domain_xml, with_paths_of
+from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines, statistics
 
 #: Comes with Debian's package libvirt0.
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
@@ -69,6 +69,24 @@ def test_what_the_vm_is() -> None:
     assert not domain.findall("devices/graphics") and not domain.findall("devices/channel")
     assert domain.find("devices/controller[@type='usb']").get("model") == "none"  # type: ignore[union-attr]
     assert domain.find("devices/interface/rom").get("enabled") == "no"  # type: ignore[union-attr]
+
+
+def test_new_vms_have_balloons_that_give_back_and_those_of_before_keep_theirs() -> None:
+    new = domain_xml(SPEC, TCG)
+    assert balloon_gives_back(new)
+    old = new.replace(' autodeflate="on"', "")
+    assert old != new and not balloon_gives_back(old)
+    assert not balloon_gives_back(with_paths_of(old, SPEC)), "the state is that of a balloon without it"
+    assert balloon_gives_back(with_paths_of(new, SPEC))
+
+
+def test_memory_as_the_guest_counts_it_is_taken_from_libvirts_record() -> None:
+    record = {"balloon.current": 131072, "balloon.usable": 9000, "balloon.major_fault": 12, "balloon.swap_in": 34}
+    seen = statistics(record)
+    assert (seen.memory_current_kib, seen.memory_usable_kib) == (131072, 9000)
+    assert (seen.major_faults, seen.swap_in_kib) == (12, 34)
+    silent = statistics({"balloon.current": 131072})
+    assert (silent.major_faults, silent.swap_in_kib) == (None, None)
 
 
 def test_config_goes_by_file_and_never_by_value() -> None:

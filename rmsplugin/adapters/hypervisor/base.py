@@ -65,6 +65,7 @@ class VMSpec:
     image: KernelImage | DiskImage
     config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
     console_log: str  # where the serial console is logged; "" for nowhere
+    bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class VMStatistics:
     memory_rss_kib: int | None
     memory_current_kib: int | None
     memory_usable_kib: int | None = None  # what the guest could do without at once, as it says itself
+    major_faults: int | None = None  # pages that the guest waited for from storage, since it booted
+    swap_in_kib: int | None = None  # what the guest has read back from its swap, since it booted
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,19 @@ class Hypervisor(Protocol):
 
     def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
         """Let a PAUSED VM run; nothing happens if it runs. Raises NotFoundError, and as ``boot``."""
+        ...
+
+    def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
+        """Ask the guest to do with so much of its memory: its balloon takes the rest, of what it caches first.
+
+        It never takes what the guest needs: before the guest kills a process the balloon gives back. But less than
+        that should not be asked for: its driver tries it again and again, and the guest caches nothing. More than the
+        VM's size gives all back. A VM whose balloon could not give back, of an older release, is left as it is.
+        Returns when the hypervisor has told the balloon, not when the guest has done it: ``statistics`` shows how far
+        it is. What was asked for holds in a state that is saved afterwards, and where the VM migrates to. While the VM
+        is saved or migrated nothing can be asked of its balloon (TimedOutError).
+        Raises NotFoundError, and as ``boot``.
+        """
         ...
 
     def migrate(

@@ -102,6 +102,14 @@ def has_disks(running_xml: str) -> bool:
     return etree.fromstring(running_xml.encode()).find("devices/disk") is not None
 
 
+def balloon_gives_back(running_xml: str) -> bool:
+    """Whether the balloon of the VM of this XML, which is libvirt's own, gives back before its guest kills processes.
+
+    Those of VMs that an older release has made do not, and keep being so in saved states and migrations.
+    """
+    return etree.fromstring(running_xml.encode()).find("devices/memballoon[@autodeflate='on']") is not None
+
+
 def snapshot_xml(path: str) -> str:
     """The XML of a snapshot of a VM without disks: its memory, in a file as a save writes it."""
     snapshot = etree.Element("domainsnapshot")
@@ -198,8 +206,8 @@ def _add_devices(domain: etree._Element, spec: VMSpec) -> None:
     _add(serial, "target", type="isa-serial", port="0")
     console = _add(devices, "console", type="pty")
     _add(console, "target", type="serial", port="0")
-    # What the guest frees, the host has again.
-    balloon = _add(devices, "memballoon", model="virtio", freePageReporting="on")
+    # What the guest frees, the host has again; what the balloon has taken the guest has again before it kills for it.
+    balloon = _add(devices, "memballoon", model="virtio", autodeflate="on", freePageReporting="on")
     _add(balloon, "stats", period=str(_BALLOON_PERIOD_S))
     rng = _add(devices, "rng", model="virtio")
     _add(rng, "backend", "/dev/urandom", model="random")

@@ -215,6 +215,10 @@ class LibvirtHypervisor:
                 raise CorruptStateError(str(error)) from None
             raise
 
+    def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        self._vms.set_memory(node, name, mib, timeout_s)
+
     def migrate(
         self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:

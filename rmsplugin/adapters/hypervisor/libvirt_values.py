@@ -111,4 +111,6 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
         memory_rss_kib=values.get("balloon.rss") or None,  # libvirt says 0 where it could not read it just then
         memory_current_kib=values.get("balloon.current"),
         memory_usable_kib=values.get("balloon.usable"),
+        major_faults=values.get("balloon.major_fault"),
+        swap_in_kib=values.get("balloon.swap_in"),
     )

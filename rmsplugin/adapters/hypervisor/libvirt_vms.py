@@ -1,4 +1,4 @@
-"""What one short call does to a VM: stop, pause, unpause, abort."""
+"""What one short call does to a VM: stop, pause, unpause, set its memory, abort."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import libvirt
 
 from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.domain_xml import balloon_gives_back
 from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError
@@ -65,6 +66,17 @@ class LibvirtVMs:
                 domain.resume()
 
         self._nodes.link(node).call(f"unpausing {name}", resume, timeout_s)
+
+    def set_memory(self, node: str, name: str, mib: int, timeout_s: float) -> None:
+        """See ``base.Hypervisor.set_memory``."""
+
+        def tell(conn: libvirt.virConnect) -> None:
+            domain = conn.lookupByName(name)
+            if balloon_gives_back(domain.XMLDesc(0)):
+                wanted_kib = min(max(mib, 1) * 1024, domain.maxMemory())
+                domain.setMemoryFlags(wanted_kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        self._nodes.link(node).call(f"setting the memory of {name}", tell, timeout_s)
 
     def abort_job(self, node: str, name: str) -> None:
         """See ``base.Hypervisor.abort_job``."""

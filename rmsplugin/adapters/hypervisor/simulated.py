@@ -139,7 +139,18 @@ class SimulatedHypervisor:
 
     def set_working_set(self, vm: str, memory_mib: int) -> None:
         """Let the VM, which may not exist yet, need so much of its memory from now on; before that it needs all."""
-        self.machines.set_working_set(vm, memory_mib)
+        with self._lock:
+            self.machines.memory.set_working_set(vm, memory_mib)
+
+    def set_cache(self, vm: str, memory_mib: int) -> None:
+        """Let the VM's guest cache so much beyond what it needs; before that it caches all that it is left."""
+        with self._lock:
+            self.machines.memory.set_cache(vm, memory_mib)
+
+    def set_faults(self, vm: str, major_faults: int, swap_in_kib: int = 0) -> None:
+        """Let the VM's guest have waited for so many pages, and read so much of its swap, since it booted."""
+        with self._lock:
+            self.machines.memory.set_faults(vm, major_faults, swap_in_kib)
 
     def set_writing(self, vm: str, writing: bool) -> None:
         """Let the VM write its memory faster than a migration can send it, or not any more."""
@@ -181,10 +192,8 @@ class SimulatedHypervisor:
             self.machines.count(node)
             result = {}
             for name, guest in sorted(self.machines.vms[node].items()):
-                memory_kib = guest.spec.memory_mib * 1024
-                used_kib = self.machines.used_mib(guest.spec) * 1024
                 result[name] = VMStatistics(
-                    int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), memory_kib, memory_kib, memory_kib - used_kib
+                    int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), *self.machines.memory.statistics(guest.spec)
                 )
             return result
 
@@ -195,6 +204,7 @@ class SimulatedHypervisor:
             if spec.name in self.machines.vms[node]:
                 return
             self.machines.place(node, spec)
+            self.machines.memory.boot(spec.name)
         succeed = partial(self.machines.become, node, spec.name, VMPower.RUNNING)
         self._act("boot", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
@@ -303,6 +313,16 @@ class SimulatedHypervisor:
             if power is VMPower.RUNNING and others:
                 self.machines.breach(f"I1: {name} would run on {node} while it is on {', '.join(others)}")
         self._act(method, name, timeout_s, None, partial(self.machines.become, node, name, power), lambda: None)
+
+    def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("set_memory", node, name, str(mib))
+            if self.machines.on(node, name).job_running:
+                raise TimedOutError(f"another action on {name} is under way")
+        self._act(
+            "set_memory", name, timeout_s, None, partial(self.machines.memory.set_balloon, name, mib), lambda: None
+        )
 
     def migrate(
         self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None

@@ -1,4 +1,4 @@
-"""Simulated machines: who is on which node of a cluster in memory, and what their CPUs count."""
+"""Simulated machines: who is on which node of a cluster in memory, what their CPUs count and their memory holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMSpec
+from rmsplugin.adapters.hypervisor.simulated_memory import SimulatedMemory
 from rmsplugin.errors import NotFoundError, OperationFailedError
 
 
@@ -47,7 +48,7 @@ class SimulatedMachines:
         self._clock = clock
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
-        self._working_sets: dict[str, int] = {}  # MiB, by VM
+        self.memory = SimulatedMemory()
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -68,6 +69,8 @@ class SimulatedMachines:
     def place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
         """A VM comes to the node.
 
+        VMs whose memory is observed may be larger together than the node, which bounds what they use by other means.
+
         Raises:
             InvariantBreachedError: it is elsewhere (I1), or the node has not the memory (I3).
         """
@@ -75,7 +78,7 @@ class SimulatedMachines:
         if elsewhere:
             self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")
         capacity_mib = self.capacity[node][1]
-        free_mib = capacity_mib - sum(vm.spec.memory_mib for vm in self.vms[node].values())
+        free_mib = capacity_mib - sum(vm.spec.memory_mib for vm in self.vms[node].values() if not vm.spec.bounded)
         if spec.memory_mib > free_mib:
             self.breach(f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free")
         self.vms[node][spec.name] = SimulatedVM(spec, VMPower.INCOMING, job_running=True)
@@ -105,15 +108,6 @@ class SimulatedMachines:
             for node in self.where(vm):
                 self.count(node)
             self._demands[vm] = cpus
-
-    def set_working_set(self, vm: str, memory_mib: int) -> None:
-        """See ``SimulatedHypervisor.set_working_set``."""
-        with self.lock:
-            self._working_sets[vm] = memory_mib
-
-    def used_mib(self, spec: VMSpec) -> int:
-        """What a VM needs of its memory."""
-        return min(spec.memory_mib, self._working_sets.get(spec.name, spec.memory_mib))
 
     def count(self, node: str) -> None:
         """Bring the counters of the node up to date: to be called before anything that changes who runs there."""
