@@ -131,7 +131,7 @@ class SimulatedWorld:
             durations_s=self.durations_s,
             files=self.files,
         )
-        self.nodes = SimulatedNodes(self.files)
+        self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         set_up_stores(self.nodes)
 
     def state_path(self, vm: str) -> str:

@@ -81,6 +81,18 @@ class Reach:
     unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What the VMs of a node whose memory is observed take together, and may take."""
+
+    bounded: bool  # there is a bound, and it holds
+    why: str  # else what the node lacks for one
+    limit_mib: int | None
+    used_mib: int | None
+    waits: bool  # somebody waits for memory now, because of the bound
+    pressure: float | None  # share of the last 10 s in which somebody on the node waited for memory, in percent
+
+
 #: Storage that is slower than this, reading and syncing, is taken for broken.
 SLOWEST_SEAL_BYTES_PER_S = 10 << 20
 
@@ -209,6 +221,24 @@ class Nodes(Protocol):
 
     def check(self, node: str) -> NodeCheck:
         """Version, directories and images of the node."""
+        ...
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """Bound what all VMs of the node whose memory is observed take together, their hypervisor processes included.
+
+        Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
+        the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
+        bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
+        are outside of it for good: it is to be set before they start.
+
+        Args:
+            node: where.
+            mib: the bound; 0 to leave it as it is.
+
+        Raises:
+            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
+                agent says.
+        """
         ...
 
     def reach(self, node: str, other: str) -> Reach:

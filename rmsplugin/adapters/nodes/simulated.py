@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
-from rmsplugin.adapters.nodes.base import Digest, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
+from rmsplugin.adapters.nodes.base import Digest, MemoryReport, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.nodes.simulated_bounds import SimulatedBounds
 from rmsplugin.errors import (
     CorruptStateError,
     NoStoreError,
@@ -27,8 +29,10 @@ class SimulatedNodes:
         *,
         store: str = "/store",
         shared_store: str = "/shared",
+        machines: SimulatedMachines | None = None,
     ) -> None:
-        """Use ``files``; ``store`` and ``shared_store`` are the directories of the settings."""
+        """Use ``files``, and bound the VMs of ``machines``; the directories are those of the settings."""
+        self.bounds = SimulatedBounds(machines)
         self._files = files
         self._stores = {False: store, True: shared_store}
         self._configs: dict[tuple[str, str], bytes] = {}
@@ -200,6 +204,11 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("check", node)
         return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """See ``Nodes``."""
+        self._enter("bound_memory", node, str(mib))
+        return self.bounds.bound(node, mib)
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -15,6 +15,7 @@ import paramiko
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.nodes.base import (
     Digest,
+    MemoryReport,
     NodeCheck,
     NodeFiles,
     PartialFile,
@@ -217,6 +218,18 @@ class NodeAgents:
             answer.get("save_format", ""),
             frozenset(answer.get("restorable_formats", ())),
             answer.get("snapshot_format", ""),
+        )
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """See ``Nodes``."""
+        answer = self._call(node, ["bound-memory", str(mib)])
+        return MemoryReport(
+            answer["bounded"],
+            answer["why"],
+            answer["limit_mib"],
+            answer["used_mib"],
+            answer["waits"],
+            answer["pressure"],
         )
 
     def reach(self, node: str, other: str) -> Reach:
