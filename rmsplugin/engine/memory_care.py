@@ -14,15 +14,14 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import MemoryReport
-from rmsplugin.decision.balloon import Ballooned, targets
 from rmsplugin.engine import observed_memory
+from rmsplugin.engine.balloons import Balloons
 from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
-#: Targets that differ by less from what a guest has are not asked for again.
-_LEAST_CHANGE_MIB = 32
+#: For so long balloons make room for a VM that was refused, so that there is some when it is tried again.
+_WISH_S = 600.0
 
 
 @dataclass
@@ -65,6 +64,8 @@ class MemoryCare:
         self._context = context
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._coming: defaultdict[str, list[_Coming]] = defaultdict(list)
+        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self._balloons = Balloons(context)
         self._bounds: dict[str, int] = {}
         self._promised_mib: Mapping[str, int] = {}
         self.reports: Mapping[str, MemoryReport] = {}
@@ -79,15 +80,15 @@ class MemoryCare:
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
             found = pool.map(lambda name: self._bound(seen, name, nodes[name]), wanted)
         reports = {name: report for name, report in zip(wanted, found, strict=True) if report is not None}
+        told = self._balloon(seen, nodes)
         self.pressed = {
             name: pressed
             for name, report in reports.items()
-            if (pressed := self._pressed(seen, nodes[name], report)) is not None
+            if name not in told and (pressed := self._pressed(seen, nodes[name], report)) is not None
         }
         for name in self.pressed.keys() - self.reports.keys():
             log.warning("%s is pressed: %s", name, self.pressed[name][1])
         self.reports = {**{name: each for name, each in self.reports.items() if name in nodes}, **reports}
-        self._balloon(seen, nodes)
 
     def planned(self, node: str, capacity: Resources) -> Resources:
         """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
@@ -117,6 +118,7 @@ class MemoryCare:
                 self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]))
             except RmspluginError as error:
                 self._coming[node].remove(coming)
+                self._wished[node] = (coming.since + _WISH_S, memory_mib)
                 raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
 
     # -- bounds ----------------------------------------------------------------------------------------------------
@@ -183,38 +185,18 @@ class MemoryCare:
         why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
         return node.promised_mib + booked_mib - 1, why
 
-    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> None:
+    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
+        """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
+        told, now = set(), self._context.clock.now()
         for name, node in nodes.items():
             vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-            if vms and name in seen.statistics:
-                overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-                room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib
-                self._ask_guests(seen, name, room_mib, vms)
-
-    def _ask_guests(self, seen: Observation, node: str, room_mib: int, vms: Iterable[tuple[VJobRow, VMRow]]) -> None:
-        """Ask the guests of a node to do with so much, where they have another amount."""
-        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, _needs_mib(vjob, vm)) for vjob, vm in vms]
-        still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
-        for name, target_mib in targets(room_mib, sizes).items():
-            statistics, info = seen.statistics[node].get(name), seen.vms[node].get(name)
-            has_kib = statistics.memory_current_kib if statistics is not None else None
-            if name in still or has_kib is None or info is None or info.power is not VMPower.RUNNING:
+            if not vms or name not in seen.statistics:
                 continue
-            if abs(target_mib - has_kib // 1024) >= _LEAST_CHANGE_MIB:
-                self._ask(node, name, has_kib // 1024, target_mib)
-
-    def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> None:
-        bound_s = self._context.settings.hypervisor.stop_timeout_s
-        try:
-            self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
-        except RmspluginError as error:
-            log.warning("the balloon of %s on %s: %s", name, node, error)
-            return
-        verb = "is asked to do with" if target_mib < has_mib else "may have"
-        words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
-        self._context.ledger.event("balloon", words, vm=name, node=node)
-
-
-def _needs_mib(vjob: VJobRow, vm: VMRow) -> int:
-    size_mib = vjob.geometry.memory_mib
-    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)
+            until, wished_mib = self._wished.get(name, (0.0, 0))
+            wished_mib = wished_mib if now < until else 0
+            overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
+            room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+            if self._balloons.tell(seen, name, room_mib, vms):
+                told.add(name)
+        self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)
+        return told

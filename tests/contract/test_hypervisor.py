@@ -57,7 +57,8 @@ HUNGRY_MIB = 256
 HUNGRY_NEEDS_MIB = 100
 HUNGRY = (
     'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
-    "mkdir /x; mount -t tmpfs -o size=90% x /x; until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
+    "mkdir /x; mount -t tmpfs -o size=90% x /x; "
+    "until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
     f'cat {"/bin/busybox " * 60} >/x/y && echo ate all; while :; do sleep 9; done"'
 )
 #: A guest that writes some 10 MiB of its memory, over and over.
@@ -130,7 +131,7 @@ class SimulatedWorld:
             durations_s=self.durations_s,
             files=self.files,
         )
-        self.nodes = SimulatedNodes(self.files)
+        self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         set_up_stores(self.nodes)
 
     def state_path(self, vm: str) -> str:

@@ -69,7 +69,7 @@ class SimulatedMachines:
     def place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
         """A VM comes to the node.
 
-        VMs whose memory is observed may be larger together than the node: what they use is bounded by other means.
+        VMs whose memory is observed may be larger together than the node, which bounds what they use by other means.
 
         Raises:
             InvariantBreachedError: it is elsewhere (I1), or the node has not the memory (I3).
