@@ -79,7 +79,7 @@ class SimulatedMachines:
             self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")
         capacity_mib = self.capacity[node][1]
         free_mib = capacity_mib - sum(vm.spec.memory_mib for vm in self.vms[node].values() if not vm.spec.bounded)
-        if spec.memory_mib > free_mib:
+        if not spec.bounded and spec.memory_mib > free_mib:
             self.breach(f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free")
         self.vms[node][spec.name] = SimulatedVM(spec, VMPower.INCOMING, job_running=True)
 
