@@ -219,11 +219,11 @@ def _switch(number: int, run: SwitchRun) -> Switch:
 
 
 def _costs(outcome: Outcome, cluster: Cluster) -> dict[str, Cost]:
-    """What went well of each kind: each moves all memory of its VMs, and takes all of them until the last is done."""
+    """What went well of each kind: each moves what its VMs hold, and takes all of them until the last is done."""
     kinds = {VJobState.SUSPENDING: "suspend", VJobState.RESUMING: "resume"}
     parts: dict[str, list[tuple[int, float, int]]] = {"suspend": [], "resume": [], "migrate": []}
     for run in outcome.jobs:
-        memory_mib = cluster.vm_memory_mib(run.job)
+        memory_mib = cluster.vm_memory_mib(run.job) if run.held_mib is None else run.held_mib
         for each in run.intervals:
             if each.state in kinds and not each.failed:
                 parts[kinds[each.state]].append((run.vms, each.end_s - each.begin_s, memory_mib))

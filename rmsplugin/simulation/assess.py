@@ -12,6 +12,7 @@ from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.steps import PlannedStep
+from rmsplugin.simulation.observed_memory import shared_demand
 from rmsplugin.simulation.vjob import SimulatedVJob
 
 #: States in which a vjob gives back what its VMs hold.
@@ -81,6 +82,8 @@ class Assessor:
 def _vm(vjob: SimulatedVJob, index: int, promise: Promise | None) -> VMFacts:
     name, demand = vjob.names[index], vjob.requested
     host, image, destination = vjob.hosts.get(name, ""), vjob.images.get(name, ""), vjob.moving.get(name, "")
+    if vjob.memory is not None:
+        demand = shared_demand(demand.cpus, vjob.memory.demanded_mib)
     if (host or image) and vjob.observed is not None:
         demand = Resources(vjob.observed.cpus(index), demand.memory_mib)
     location = running_on(host) if host else sleeping_on(image) if image else WAITING

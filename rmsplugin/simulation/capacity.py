@@ -8,7 +8,7 @@ hosts so many.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import FaultCode, Faults
@@ -52,6 +52,13 @@ class Cluster:
         share_mib = self.memory_per_node_mib * self.cpus_per_vm // self.cpus_per_node
         return share_mib if self.memory_per_vm_mib is None else self.memory_per_vm_mib
 
+    def vm_used_mib(self, job: Job) -> int:
+        """What each VM of a job uses of its memory when it runs; all of it where the trace does not tell."""
+        size_mib = self.vm_memory_mib(job)
+        if job.used_mib is None:
+            return size_mib
+        return min(size_mib, job.used_mib * (self.cpus_per_vm if job.cpus_per_vm is None else 1))
+
     def vms_of(self, job: Job) -> int:
         """How many VMs a job has."""
         return -(-job.processors // self.vcpus_of(job))
@@ -78,22 +85,26 @@ class Cluster:
         return self.nodes * min(by_cpus, self.memory_per_node_mib // vm_mib)
 
 
-def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults) -> list[Job]:
+def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults, most_mib: int | None = None) -> list[Job]:
     """The jobs that fit on the empty cluster, in their order.
 
     Args:
         jobs: of the workload.
         cluster: that they run on.
         faults: those that do not fit are added there.
+        most_mib: VMs are planned up to so much of a node, and a larger one has a node to itself; None: up to all of it.
     """
     node_mib = cluster.memory_per_node_mib
+    planned = cluster if most_mib is None else replace(cluster, memory_per_node_mib=most_mib)
     fit = []
     for job in jobs:
         vm_mib = cluster.vm_memory_mib(job)
         if node_mib is not None and vm_mib > node_mib:
             message = f"a VM of job {job.job_id} needs {vm_mib} MiB, and a node has {node_mib}"
             faults.add(job.line, FaultCode.TOO_LARGE, message)
-        elif cluster.vms_of(job) > (vms := cluster.room_for(vm_mib, vcpus := cluster.vcpus_of(job))):
+            continue
+        taken_mib = vm_mib if most_mib is None else min(vm_mib, most_mib)
+        if cluster.vms_of(job) > (vms := planned.room_for(taken_mib, vcpus := cluster.vcpus_of(job))):
             room = f"room for {vms} VMs with that much memory"
             if vms == cluster.room_for(0, vcpus):
                 room = f"{cluster.cpus} processors" if vcpus == 1 else f"room for {vms} such VMs"

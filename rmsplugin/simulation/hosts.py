@@ -16,6 +16,7 @@ class Slowdown:
     local: float = 1.3  # a suspend, or a local resume
     remote: float = 1.5  # one that copies memory over the network: a remote resume, or a migration
     crowds: bool = True  # VMs that use more CPUs than their node has share these
+    pages: float = 10.0  # where VMs need more memory than their node has; an assumption, nobody has measured it
 
 
 #: For work that was measured on a cluster: whatever has slowed it down there is in it.
@@ -36,7 +37,8 @@ class _Host:
         """Of the VMs that compute here, at most 1."""
         beside = slowdown.remote if self.remote else slowdown.local if self.local else 1.0
         shares = slowdown.crowds and self.demanded > self.centi_cpus
-        return (self.centi_cpus / self.demanded if shares else 1.0) / beside
+        waits = slowdown.pages if self.free_mib < 0 else 1.0
+        return (self.centi_cpus / self.demanded if shares else 1.0) / beside / waits
 
 
 class OvercommittedError(AssertionError):
@@ -72,7 +74,15 @@ class Hosts:
     def release(self, nodes: Iterable[str], memory_mib: int) -> None:
         """VMs have gone."""
         for node in nodes:
+            if self._hosts[node].free_mib < 0:
+                self._touched.add(node)
             self._hosts[node].free_mib += memory_mib
+
+    def grow(self, nodes: Iterable[str], more_mib: int) -> None:
+        """VMs need more than they were expected to, or less: one for each name. A node may have less than that."""
+        for node in nodes:
+            self._hosts[node].free_mib -= more_mib
+            self._touched.add(node)
 
     @property
     def are_idle(self) -> bool:

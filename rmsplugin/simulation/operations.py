@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rmsplugin.model.action import Action, ActionKind, migrate, resume, run, stop, suspend
 from rmsplugin.model.elements import VM
 from rmsplugin.model.operation import OperationKind
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.order.transfers import Durations, Transfers
 from rmsplugin.simulation.hosts import Hosts
@@ -124,7 +125,8 @@ class Operations:
 
     def _actions_of(self, operation: Operation) -> Sequence[Action]:
         vjob, to = operation.vjob, operation.hosts
-        vms = [VM(name, vjob.requested) for name in vjob.names]
+        held = vjob.requested if vjob.memory is None else Resources(vjob.requested.cpus, vjob.held_mib)
+        vms = [VM(name, held) for name in vjob.names]
         match operation.kind:
             case K.START:
                 return [run(vm, to[vm.name]) for vm in vms]
@@ -155,7 +157,7 @@ class Operations:
 
     def _enter(self, operation: Operation, now: float) -> None:
         vjob = operation.vjob
-        self._hosts.hold(operation.hosts.values(), vjob.requested.memory_mib)
+        self._hosts.hold(operation.hosts.values(), vjob.held_mib)
         if operation.kind is K.MIGRATE:
             vjob.moving = dict(operation.hosts)
             return
@@ -202,11 +204,11 @@ class Operations:
                 vjob.observed.went_on(range(len(vjob.names)))
 
     def _leave(self, vjob: SimulatedVJob) -> None:
-        self._hosts.release(vjob.hosts.values(), vjob.requested.memory_mib)
+        self._hosts.release(vjob.hosts.values(), vjob.held_mib)
         vjob.hosts = {}
 
     def _migrated(self, operation: Operation, now: float) -> None:
-        vjob, memory_mib = operation.vjob, operation.vjob.requested.memory_mib
+        vjob, memory_mib = operation.vjob, operation.vjob.held_mib
         index = {name: number for number, name in enumerate(vjob.names)}
         moves = {index[name]: (vjob.hosts[name], node) for name, node in operation.hosts.items()}
         vjob.moves.append(Move(operation.begin_s, now, moves, operation.fails))

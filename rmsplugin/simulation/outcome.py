@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rmsplugin.decision.reservation import Note
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.workload.jobs import Job
 
@@ -50,6 +51,7 @@ class JobRun:
         end_s: when its work was done; its VMs are stopped after that.
         intervals: without a gap, from its submission on.
         moves: its migrations, in the order of their beginnings.
+        held_mib: memory that each VM took of its node; None: what was requested for it.
     """
 
     job: Job
@@ -58,6 +60,7 @@ class JobRun:
     end_s: float
     intervals: tuple[Interval, ...]
     moves: tuple[Move, ...] = ()
+    held_mib: int | None = None
 
     @property
     def start_s(self) -> float:
@@ -117,6 +120,14 @@ class Usage:
     crowded_vms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NoteRun:
+    """What became of a node that was short of memory, or of one that was reserved, at a time."""
+
+    time_s: float
+    note: Note
+
+
 @dataclass(frozen=True)
 class Outcome:
     """All of it.
@@ -128,6 +139,7 @@ class Outcome:
         usage: over time.
         decisions: how often was decided.
         faults: why there was no proposal, or why the checker rejected one, with how often.
+        notes: of nodes that were short of memory, in the order of time; none where it is not observed.
     """
 
     policy: str
@@ -136,6 +148,7 @@ class Outcome:
     usage: Sequence[Usage] = ()
     decisions: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[NoteRun] = ()
 
     def actions(self) -> dict[str, int]:
         """Actions on VMs that went well, by kind; a resume is local or remote."""

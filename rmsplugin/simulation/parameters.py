@@ -9,6 +9,7 @@ from rmsplugin.decision.cpu_demand import WINDOW_S
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.hosts import Slowdown
 from rmsplugin.simulation.measured import Measured
+from rmsplugin.simulation.observed_memory import MemoryParameters
 from rmsplugin.workload.activity import Activity
 
 
@@ -26,6 +27,7 @@ class ReplayParameters:
         activity: what the VMs of a job do, by job id; of others what the trace says, or all that they requested.
         window_s: so long nothing more has to be seen of a VM before its demand falls.
         measured: how what was done to vjobs really went; what it does not know takes what ``proposal`` expects.
+        memory: how memory is observed; None: VMs take what was requested for them.
         known: whether ``activity`` is the demand that an engine has seen, so that it is not to be observed once more.
     """
 
@@ -38,4 +40,5 @@ class ReplayParameters:
     activity: Mapping[int, Activity] = field(default_factory=dict)
     window_s: float = WINDOW_S
     measured: Measured = field(default_factory=Measured)
+    memory: MemoryParameters | None = None
     known: bool = False

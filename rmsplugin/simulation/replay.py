@@ -7,12 +7,14 @@ the last one was a cycle ago. No clock and no chance is asked: the same input gi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.prepared import Prepared
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
@@ -21,9 +23,11 @@ from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.hosts import Hosts
 from rmsplugin.simulation.observed import Known, Observed
+from rmsplugin.simulation.observed_memory import MemoryObserver, MemoryParameters
 from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.relief import Relief
 from rmsplugin.simulation.switches import Switches
 from rmsplugin.simulation.vjob import SimulatedVJob
 from rmsplugin.simulation.watching import Watching
@@ -68,7 +72,6 @@ class _Replay:
         assert cluster.memory_per_node_mib is not None
         self._jobs, self._cluster, self._parameters = jobs, cluster, parameters
         names = cluster.node_names
-        size = Resources(cluster.cpus_per_node, cluster.memory_per_node_mib)
         self._events = Events()
         self._hosts = Hosts(names, cluster.cpus_per_node, cluster.memory_per_node_mib, parameters.slowdown)
         self._watching = Watching(self._events, parameters.cycle_s, self._demands_otherwise)
@@ -86,8 +89,15 @@ class _Replay:
         self._switches = Switches(
             self._operations,
             self._live,
-            lambda vjob, to: self._hosts.have_room(to.values(), vjob.requested.memory_mib),
+            lambda vjob, to: self._hosts.have_room(to.values(), vjob.held_mib),
         )
+        self._memory: MemoryObserver | None = None
+        self._relief: Relief | None = None
+        planned_mib = cluster.memory_per_node_mib
+        if parameters.memory is not None:
+            self._observe(parameters.memory, dict.fromkeys(names, cluster.memory_per_node_mib))
+            planned_mib = parameters.memory.planned_mib(cluster.memory_per_node_mib)
+        size = Resources(cluster.cpus_per_node, planned_mib)
         self._assessor = Assessor([NodeFacts(name, size, RoomUse.HELD) for name in names])
         self._deciding = Deciding(parameters.proposal)
         self._static = parameters.proposal.policy in STATIC
@@ -114,7 +124,8 @@ class _Replay:
         found = self._deciding
         switches = sorted(self._switches.done, key=lambda each: each.begin_s)
         policy = self._parameters.proposal.policy
-        return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults))
+        notes = () if self._relief is None else tuple(self._relief.notes)
+        return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults), notes)
 
     @property
     def _next_s(self) -> float:
@@ -152,27 +163,40 @@ class _Replay:
             self._deciding.decisions += 1
         else:
             settled = self._assessor.assess(queue, steps, now)
-            prepared = self._deciding.find(settled.configuration)
+            prepared = self._find(settled.configuration, now)
         if prepared is not None and prepared.proposal is not None:
             self._switches.add(prepared.proposal, prepared.steps, now)
             self._due |= self._switches.advance(now)
             self._work.set_rates(now)
 
+    def _find(self, configuration: Configuration, now: float) -> Prepared | None:
+        if self._relief is None:
+            return self._deciding.find(configuration)
+        return self._deciding.find(self._relief.look(configuration, now), self._relief.holds)
+
     @property
     def _all_stays(self) -> bool:
         """Whether no policy changes anything: nobody is ready, and VMs that are all alike fit as they do now."""
         live = self._live.values()
-        if self._parameters.proposal.objective == "nodes":
+        if self._parameters.proposal.objective == "nodes" or self._memory is not None:
             return False
         if any(vjob.state in _READY or vjob.observed is not None for vjob in live):
             return False
         return len({vjob.requested for vjob in live}) <= 1
 
+    def _observe(self, memory: MemoryParameters, real_mib: Mapping[str, int]) -> None:
+        """See what memory VMs need, and relieve nodes that are short of it."""
+        self._memory = MemoryObserver(memory, self._cluster, self._hosts, self._demands_otherwise)
+        policy = self._parameters.proposal.policy
+        self._relief = Relief(policy, memory, real_mib, lambda at: self._events.at(at, self._wake))
+
     def _places_of_a_node(self) -> int | None:
         """How many VMs a node hosts, if decisions depend on nothing but how many are where."""
         parameters = self._parameters
         fails = parameters.failure_rate > 0 or parameters.measured.fails
-        if fails or parameters.proposal.objective == "nodes" or any(self._is_observed(job) for job in self._jobs):
+        if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
+            return None
+        if any(self._is_observed(job) for job in self._jobs):
             return None
         return places_of(self._jobs, self._cluster)
 
@@ -214,6 +238,8 @@ class _Replay:
             columns = max(len(phase.cpus) for phase in activity)
             window_s = self._parameters.window_s
             vjob.observed = Known(vjob.cpus) if self._parameters.known else Observed(vcpus, columns, window_s)
+        if self._memory is not None:
+            vjob.memory = self._memory.of(job)
         self._vjobs.append(vjob)
         self._live[vjob.name] = vjob
         self._due = True
@@ -228,7 +254,8 @@ class _Replay:
         wait_s, since_s = decision.patience_s if ready else decision.exempt_s, vjob.since_s
 
         def remind(then: float) -> None:
-            self._due |= vjob.since_s == since_s and any(each.state in _READY for each in self._live.values())
+            waited_for = self._memory is not None or any(each.state in _READY for each in self._live.values())
+            self._due |= vjob.since_s == since_s and waited_for
 
         if ready or vjob.state is VJobState.RUNNING:
             self._events.at(now + wait_s, remind)
@@ -239,6 +266,8 @@ class _Replay:
         self._switches.ended(operation)
         self._assessor.changed(vjob)
         self._due = True
+        if self._memory is not None and operation.kind is K.START and not operation.fails:
+            self._memory.see(vjob, self._live.values())
         if operation.fails:
             again_s = vjob.failed(operation.kind, now)
             stops = operation.kind is K.STOP

@@ -14,6 +14,33 @@ from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job
 
 
+@dataclass(slots=True)
+class VMMemory:
+    """Memory of each VM of a vjob where it is observed; all are alike.
+
+    Attributes:
+        needs_mib: what it needs when it runs.
+        expected_mib: what it is expected to need before.
+        most_mib: more cannot be planned for a VM: it has a node to itself then.
+        seen: whether it has run, so that it is known what it needs.
+    """
+
+    needs_mib: int
+    expected_mib: int
+    most_mib: int
+    seen: bool = False
+
+    @property
+    def held_mib(self) -> int:
+        """What it holds of its node when it is there."""
+        return self.needs_mib if self.seen else self.expected_mib
+
+    @property
+    def demanded_mib(self) -> int:
+        """What decisions count for it."""
+        return min(self.held_mib, self.most_mib)
+
+
 @dataclass(slots=True, eq=False)
 class SimulatedVJob:
     """One vjob. Times are seconds as in the trace.
@@ -31,6 +58,7 @@ class SimulatedVJob:
         run_s: how much of its limit is used up, without the present interval.
         failures: how often in a row an operation of a kind failed, and before when it is not tried again.
         observed: what is seen of its demand; None where that is what it requested.
+        memory: of each of its VMs, where that is observed; None where it is what it requested.
     """
 
     number: int
@@ -52,6 +80,7 @@ class SimulatedVJob:
     run_s: float = 0.0
     failures: dict[OperationKind, tuple[int, float]] = field(default_factory=dict)
     observed: Monitor | None = None
+    memory: VMMemory | None = None
     intervals: list[Interval] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
 
@@ -62,6 +91,11 @@ class SimulatedVJob:
     def name(self) -> str:
         """As decisions know it."""
         return str(self.job.job_id)
+
+    @property
+    def held_mib(self) -> int:
+        """What each VM holds of the memory of its node."""
+        return self.requested.memory_mib if self.memory is None else self.memory.held_mib
 
     @property
     def computes(self) -> bool:
@@ -109,4 +143,5 @@ class SimulatedVJob:
         """What became of it, once its VMs are stopped."""
         assert self.end_s is not None
         used = cpu_s(self.activity, len(self.names))
-        return JobRun(self.job, len(self.names), used, self.end_s, tuple(self.intervals), tuple(self.moves))
+        moves, held_mib = tuple(self.moves), None if self.memory is None else self.held_mib
+        return JobRun(self.job, len(self.names), used, self.end_s, tuple(self.intervals), moves, held_mib)

@@ -46,6 +46,8 @@ class Job(NamedTuple):
     user: str = ""  # as account and partition: empty where it is not known
     account: str = ""
     partition: str = ""
+    program: str = ""  # the number of the executable, likewise
+    used_mib: int | None = None  # of each VM, as ``memory_mib``, when it ran; None: not known
 
 
 #: Of fewer jobs that have an average CPU time it may be the same by chance.
@@ -128,11 +130,12 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
             estimate_s = record.run_s
             unestimated += 1
         cpu_s = record.average_cpu_s if record.average_cpu_s > 0 else None
-        memory_mib = memory(record, processors)
+        used_mib = memory(record.used_memory_kib, processors)
+        memory_mib = memory(record.requested_memory_kib, processors) or used_mib
         partition = record.partition if record.queue < 0 else record.queue
         whose = (names[record.user], names[record.group], names[partition])
         given = (job_id, record.submit_s, record.run_s, processors, estimate_s, memory_mib, line, cpu_s)
-        jobs.append(Job(*given, None, True, *whose))
+        jobs.append(Job(*given, None, True, *whose, names[record.executable], used_mib))
     alone = [(line, job_id) for line, job_id in partial if job_id not in seen]
     for line, job_id in alone:
         faults.add(line, FaultCode.PARTIAL, f"is a partial execution of job {job_id}, of which no line tells the whole")
@@ -177,18 +180,12 @@ def _fault(record: Record, processors: int) -> tuple[FaultCode, str] | None:
     return None
 
 
-def _kib_per_processor(record: Record, processors: int) -> int | None:
-    kib = record.requested_memory_kib
-    if kib <= 0:
-        kib = record.used_memory_kib
+def _kib_per_processor(kib: float, processors: int) -> int | None:
     return math.ceil(kib / 1024) if kib > 0 else None
 
 
-def _bytes_per_job(record: Record, processors: int) -> int | None:
-    for amount in (record.requested_memory_kib, record.used_memory_kib):
-        if amount > 0:
-            return math.ceil(amount / processors / 2**20)
-    return None
+def _bytes_per_job(amount: float, processors: int) -> int | None:
+    return math.ceil(amount / processors / 2**20) if amount > 0 else None
 
 
 _MEMORY = {MemoryUnit.KIB_PER_PROCESSOR: _kib_per_processor, MemoryUnit.BYTES_PER_JOB: _bytes_per_job}

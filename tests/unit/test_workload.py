@@ -11,7 +11,7 @@ from unit.replayed import DATA, needs_data
 
 from rmsplugin.errors import WorkloadError
 from rmsplugin.workload.faults import NAMED, SUMMARIES, FaultCode, Faults
-from rmsplugin.workload.jobs import Job, Workload, read_workload, vjob_of
+from rmsplugin.workload.jobs import Job, MemoryUnit, Workload, read_workload, vjob_of
 from rmsplugin.workload.record import DECIMAL, FIELD_NAMES, Record
 from rmsplugin.workload.swf import SwfReader, parse_line
 
@@ -151,7 +151,17 @@ def test_users_groups_and_queues_are_called_by_their_numbers_where_they_are_know
     named = only(line(user=7, group=3, queue=0, partition=2))
     assert (named.user, named.account, named.partition) == ("7", "3", "0")
     assert only(line(partition=2)).partition == "2"
-    assert only(line())[-3:] == ("", "", "")
+    unknown = only(line())
+    assert (unknown.user, unknown.account, unknown.partition) == ("", "", "")
+
+
+def test_used_memory_and_program_are_known_beside_what_was_requested() -> None:
+    known = only(line(requested_memory_kib=4096, used_memory_kib=1025, executable=5))
+    assert (known.memory_mib, known.used_mib, known.program) == (4, 2, "5")
+    assert only(line(requested_memory_kib=4096))[-2:] == ("", None)
+    text = line(requested_memory_kib=8 << 20, used_memory_kib=4 << 20, allocated_processors=4)
+    (by_job,) = read_workload([(text + "\n").encode()], MemoryUnit.BYTES_PER_JOB).jobs
+    assert (by_job.memory_mib, by_job.used_mib) == (2, 1)
 
 
 def test_work_beyond_the_requested_time_is_not_cut() -> None:

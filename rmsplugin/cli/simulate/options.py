@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.simulation.capacity import Cluster
     from rmsplugin.simulation.measured import Measured
+    from rmsplugin.simulation.observed_memory import MemoryParameters
     from rmsplugin.simulation.parameters import ReplayParameters
     from rmsplugin.workload.activity import Activity
     from rmsplugin.workload.jobs import Job
@@ -28,6 +29,9 @@ POLICIES = COUNTING + SWITCHING
 
 #: The limit of each search for a plan, in the solver's unit, about a second of one core; decisions get half of it.
 _LIMIT = 0.2
+
+#: As sections [memory] of the settings has it.
+_THRESHOLD, _UNKNOWN = 0.9, 0.5
 
 #: Options that a ledger has no need of.
 _OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
@@ -47,6 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_ledger_options(parser)
     _add_cluster_options(parser)
     _add_switch_options(parser)
+    _add_memory_options(parser)
 
 
 def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +138,26 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_memory_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("memory by observation (not for fcfs and easy, nor for a ledger)")
+    group.add_argument(
+        "--memory",
+        metavar="HOW",
+        choices=("requested", "observed"),
+        default="requested",
+        help="what of its node's memory a VM takes: all that was requested for it (requested, the default), or what it"
+        " used by the trace once it runs, and what is expected of it before (observed)",
+    )
+    shares = (
+        ("--memory-threshold", "of a node's memory, VMs are planned up to this share", _THRESHOLD),
+        ("--memory-unknown", "of its request, a VM is expected to need this share until one like it has run", _UNKNOWN),
+    )
+    for name, words, default in shares:
+        group.add_argument(
+            name, metavar="SHARE", type=options.share, help=f"with --memory observed: {words} (default: {default})"
+        )
+
+
 def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("jobs of a ledger")
     group.add_argument(
@@ -174,6 +199,7 @@ def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> N
     if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
         arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
     _refuse_other_source(arguments)
+    _refuse_memory(arguments, switching)
     if (arguments.cpus_per_vm or 1) > arguments.cpus_per_node:
         arguments.refuse("--cpus-per-vm is more than --cpus-per-node")
 
@@ -223,6 +249,28 @@ def _refuse_other_source(arguments: argparse.Namespace) -> None:
     for name in names:
         if getattr(arguments, name):
             arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
+
+
+def _refuse_memory(arguments: argparse.Namespace, switching: Sequence[str]) -> None:
+    """Refuse to observe memory where nobody can be moved, and to say how where it is not observed."""
+    if arguments.memory == "observed" and arguments.ledger is not None:
+        arguments.refuse("--memory observed goes with --workload, not with --ledger")
+    if arguments.memory == "observed" and not switching:
+        arguments.refuse("--memory observed is not for fcfs and easy, which cannot relieve a node that is short")
+    for name in ("memory_threshold", "memory_unknown"):
+        if arguments.memory != "observed" and getattr(arguments, name) is not None:
+            arguments.refuse(f"--{name.replace('_', '-')} goes with --memory observed")
+
+
+def memory_of(arguments: argparse.Namespace, durations: Mapping[str, float]) -> MemoryParameters | None:
+    """How memory is observed; None if it is not."""
+    if arguments.memory != "observed":
+        return None
+    from rmsplugin.decision.unblocking import Prices
+    from rmsplugin.simulation.observed_memory import MemoryParameters
+
+    threshold, unknown = arguments.memory_threshold or _THRESHOLD, arguments.memory_unknown or _UNKNOWN
+    return MemoryParameters(threshold, unknown, prices=Prices.from_values(durations))
 
 
 def cluster_of(arguments: argparse.Namespace) -> Cluster:
@@ -281,6 +329,7 @@ def replay_parameters(
         activity=activity,
         window_s=arguments.demand_window,
         measured=measured or Measured(),
+        memory=memory_of(arguments, values),
         known=measured is not None,
     )
 

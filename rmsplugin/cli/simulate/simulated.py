@@ -10,10 +10,11 @@ from functools import cached_property
 
 from rmsplugin.cli.bar import Show
 from rmsplugin.cli.simulate import trace_file
-from rmsplugin.cli.simulate.options import COUNTING, cluster_of, read_activity_of, replay_parameters
+from rmsplugin.cli.simulate.options import COUNTING, cluster_of, memory_of, read_activity_of, replay_parameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
+from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
@@ -89,7 +90,7 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     name, cluster = shown_name(arguments.ledger or arguments.workload), cluster_of(arguments)
     show(f"reading {name}", 0.0)
     workload, observed, measured = _read(arguments, lambda part: show(f"reading {name}", part))
-    jobs = fitting(workload.jobs, cluster, workload.faults)
+    jobs = fitting(workload.jobs, cluster, workload.faults, _planned_mib(arguments))
     if not jobs:
         faults = "\n".join(faulty_lines(name, workload))
         raise WorkloadError(f"{name}: has no job" + (f" that can be simulated\n{faults}" if faults else ""))
@@ -99,6 +100,12 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     if activity:  # a job runs for as long as what it does takes
         jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
     return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began)
+
+
+def _planned_mib(arguments: argparse.Namespace) -> int | None:
+    """What of a node VMs are planned up to; None: all of it."""
+    memory = memory_of(arguments, DEFAULTS)
+    return None if memory is None else memory.planned_mib(arguments.memory_per_node)
 
 
 def _read(arguments: argparse.Namespace, tell: Tell) -> tuple[Workload, Mapping[int, Activity], Measured | None]:

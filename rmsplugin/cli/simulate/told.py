@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +12,7 @@ from rmsplugin.cli.simulate.simulated import Input, Simulated
 from rmsplugin.cli.table import Field, duration, plain_table, text_of
 from rmsplugin.model.wording import counted
 from rmsplugin.simulation.metrics import Distribution
-from rmsplugin.simulation.outcome import events_of
+from rmsplugin.simulation.outcome import NoteRun, Outcome, events_of
 
 CSV_TITLES = "job_id,submit,start,end,processors,estimate"
 SWITCH_TITLES = "asleep,suspends,migrations"
@@ -77,7 +78,14 @@ def switches(simulated: Simulated) -> dict[str, Any]:
         "failed_steps": sum(each.failed for each in replayed.switches),
         "decisions": replayed.decisions,
         "faults": dict(replayed.faults),
+        **_shortages(replayed),
     }
+
+
+def _shortages(replayed: Outcome) -> dict[str, Any]:
+    """How often a node was reserved, served, and so on, where memory is observed."""
+    counts = Counter(each.note.what for each in replayed.notes)
+    return {"shortages": dict(sorted(counts.items()))} if counts else {}
 
 
 def csv_text(simulated: Simulated) -> str:
@@ -99,12 +107,19 @@ def csv_text(simulated: Simulated) -> str:
 
 
 def events_text(simulated: Simulated) -> str:
-    """A line of JSON for each event, in the order of time."""
-    lines = []
+    """A line of JSON for each event, in the order of time; at one instant what was reserved before what was done."""
+    told: list[dict[str, Any]] = [_noted(each) for each in simulated.outcome.notes]
     for event in events_of(simulated.outcome):
-        told: dict[str, Any] = {"time": event.time_s, "event": event.event, "job": event.job_id}
-        lines.append(json.dumps(told | ({"nodes": event.nodes} if event.nodes else {})))
-    return "\n".join([*lines, ""])
+        own: dict[str, Any] = {"time": event.time_s, "event": event.event, "job": event.job_id}
+        told.append(own | ({"nodes": event.nodes} if event.nodes else {}))
+    told.sort(key=lambda each: each["time"])  # stable
+    return "\n".join([*map(json.dumps, told), ""])
+
+
+def _noted(run: NoteRun) -> dict[str, Any]:
+    """What became of a node, as an event."""
+    vm = {"vm": run.note.numbers["vm"]} if "vm" in run.note.numbers else {}
+    return {"time": run.time_s, "event": run.note.what, "node": run.note.node, **vm, "why": run.note.sentence}
 
 
 def text_lines(simulated: Simulated) -> Iterator[str]:
@@ -116,7 +131,7 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     yield (
         f"{counted(metrics.jobs, 'job')} under {simulated.policy} on {where}: "
         f"makespan {duration(metrics.makespan_s)}, utilisation {100 * metrics.utilisation:.1f} %, "
-        f"{_switched(simulated)}."
+        f"{_switched(simulated)}{_short(simulated)}."
     )
     yield ""
     yield from plain_table(_METRICS).lines(
@@ -144,6 +159,11 @@ def _switched(simulated: Simulated) -> str:
         f"{counted(found['resume'], 'resume')} ({found['remote_resumes']} remote) and "
         f"{counted(found['migrate'], 'migration')} of VMs"
     )
+
+
+def _short(simulated: Simulated) -> str:
+    shortages = switches(simulated).get("shortages", {})
+    return "".join(f", {count} {what}" for what, count in shortages.items())
 
 
 def _row(metric: str, values: Distribution, shown: Any) -> dict[str, str]:
