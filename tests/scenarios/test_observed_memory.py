@@ -235,6 +235,35 @@ def test_observed_vms_are_bounded_before_one_comes_that_is_not(make: Make) -> No
     assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
 
 
+def test_a_node_that_has_restarted_has_its_bound_again_before_a_vm_starts_there(make: Make) -> None:
+    world = make(nodes=1)
+    world.tick()
+    world.nodes.bounds.lose("n1")
+    boot = world.hypervisor.boot
+    bounded: list[int | None] = []
+
+    def noting(node: str, *words: Any, **options: Any) -> None:
+        bounded.append(world.nodes.bounds.set.get(node))
+        boot(node, *words, **options)
+
+    world.hypervisor.boot = noting  # type: ignore[method-assign]
+    submit(world, 1600, 300)
+    ticks(world, 2)
+    assert bounded == [2 * GIB - 64]
+
+
+def test_a_silent_node_agent_is_asked_less_and_less_often(make: Make) -> None:
+    world = make(nodes=1)
+    world.nodes.set_reachable("n1", False)
+    for _ in range(40):
+        world.tick(1.0)
+    asked = sum(call[0] == "bound_memory" for call in world.nodes.calls)
+    assert 2 <= asked <= 8
+    world.nodes.set_reachable("n1", True)
+    ticks(world, 12)
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
+
+
 def test_where_observed_vms_cannot_do_with_less_no_other_comes(make: Make) -> None:
     world = mixed_site(make)
     observed = submit(world, 1600, 300)
