@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from minicluster_lib import hosts
+from minicluster_lib import control_groups, hosts
 from minicluster_lib.layout import LIBVIRT_TLS_PORT, Cluster, Host
 from minicluster_lib.pki import ENGINE_NAME
 from minicluster_lib.waiting import wait_until
@@ -39,7 +39,7 @@ user = "root"
 group = "root"
 dynamic_ownership = 0
 security_driver = "none"
-cgroup_controllers = []
+cgroup_controllers = [{controllers}]
 namespaces = []
 stdio_handler = "file"
 migrate_tls_x509_cert_dir = "/etc/pki/qemu"
@@ -63,7 +63,8 @@ def install_configuration(cluster: Cluster) -> None:
         (directory / "libvirtd.conf").write_text(
             _LIBVIRTD_CONF.format(port=LIBVIRT_TLS_PORT, address=node.address, names=names, host_uuid=uuid.uuid4())
         )
-        (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format()))
+        controllers = ", ".join(f'"{name}"' for name in control_groups.CONTROLLERS if control_groups.hierarchies())
+        (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format(), controllers=controllers))
         (directory / "libvirt.conf").write_text("")
 
 

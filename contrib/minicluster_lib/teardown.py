@@ -7,6 +7,7 @@ Nothing has to have been written down for that. A process belongs to the cluster
 - it has the cluster's directory in its environment under a name of our own.
 
 The hosts' mounts and network interfaces are in namespaces that no file refers to, so they go with the processes.
+Their control groups do not: they have names made from the cluster's directory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import time
 from pathlib import Path
 
+from minicluster_lib import control_groups
 from minicluster_lib.layout import MEMBER_VARIABLE, MiniclusterError, RefusedError
 
 MARKER = ".rmsplugin-minicluster"
@@ -93,13 +95,14 @@ def members(directory: Path, known_namespaces: set[str] | None = None) -> dict[i
 
 
 def end_processes(directory: Path, timeout_s: float = 30) -> int:
-    """Kill every process of the cluster; return how many there were."""
+    """Kill every process of the cluster, and remove its control groups; return how many processes there were."""
     namespaces: set[str] = set()
     seen: set[int] = set()
     deadline = time.monotonic() + timeout_s
     while True:
         found = members(directory, namespaces)
         if not found:
+            control_groups.remove(directory)
             return len(seen)
         if time.monotonic() > deadline:
             raise MiniclusterError(f"processes {sorted(found)} of the minicluster do not end")

@@ -65,6 +65,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
+    from rmsplugin.cli.check.memory import judge_bound, observing
     from rmsplugin.cli.check.nodes import judge_formats, judge_node, judge_pair
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.settings import settings_path
@@ -93,6 +94,8 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
             found += judge_formats(nodes)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
             answering = [node.name for node in nodes if not isinstance(node.agent, str)]
+            for name, report in probe.probe_bounds(agents, answering if observing(settings) else []).items():
+                found += judge_bound(name, report)
             for pair in [] if arguments.quick else probe.probe_pairs(agents, answering, done=show):
                 found += judge_pair(settings, pair)
         finally:

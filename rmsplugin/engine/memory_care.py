@@ -14,18 +14,18 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import MemoryReport
-from rmsplugin.decision.balloon import Ballooned, targets
+from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine import observed_memory
+from rmsplugin.engine.balloons import Balloons
 from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
-#: Targets that differ by less from what a guest has are not asked for again.
-_LEAST_CHANGE_MIB = 32
+#: For so long balloons make room for a VM that was refused, so that there is some when it is tried again.
+_WISH_S = 600.0
 
 
 @dataclass
@@ -49,12 +49,14 @@ class _Node:
     leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
 
 
-@dataclass(frozen=True, slots=True)
-class _Coming:
-    """A VM that is not observed, and has been let come: it counts until the ledger is read that has it."""
+@dataclass
+class _Agent:
+    """How one node agent fares."""
 
-    since: float
-    memory_mib: int
+    lock: threading.RLock = field(default_factory=threading.RLock)  # held while it is asked
+    lowered: int = 0  # how often its bound was lowered for a VM that came
+    failures: int = 0  # in a row
+    rests_until: float = 0.0
 
 
 class MemoryCare:
@@ -63,8 +65,9 @@ class MemoryCare:
     def __init__(self, context: Context) -> None:
         """Nothing has been bounded yet."""
         self._context = context
-        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-        self._coming: defaultdict[str, list[_Coming]] = defaultdict(list)
+        self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
+        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self._balloons = Balloons(context)
         self._bounds: dict[str, int] = {}
         self._promised_mib: Mapping[str, int] = {}
         self.reports: Mapping[str, MemoryReport] = {}
@@ -73,21 +76,23 @@ class MemoryCare:
 
     def look(self, seen: Observation) -> None:
         """Bound, balloon, and find out who is pressed."""
-        nodes = self._nodes(seen)
+        with self._context.giving:  # else a VM that is just let come would be in none of the two
+            nodes = self._nodes(seen)
+            lowered = {name: self._agents[name].lowered for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
         wanted = [name for name in nodes if nodes[name].vms or name not in self._bounds]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
-            found = pool.map(lambda name: self._bound(seen, name, nodes[name]), wanted)
+            found = pool.map(lambda name: self._bound(seen, name, nodes[name], lowered[name]), wanted)
         reports = {name: report for name, report in zip(wanted, found, strict=True) if report is not None}
+        told = self._balloon(seen, nodes)
         self.pressed = {
             name: pressed
             for name, report in reports.items()
-            if (pressed := self._pressed(seen, nodes[name], report)) is not None
+            if name not in told and (pressed := self._pressed(seen, nodes[name], report)) is not None
         }
         for name in self.pressed.keys() - self.reports.keys():
             log.warning("%s is pressed: %s", name, self.pressed[name][1])
         self.reports = {**{name: each for name, each in self.reports.items() if name in nodes}, **reports}
-        self._balloon(seen, nodes)
 
     def planned(self, node: str, capacity: Resources) -> Resources:
         """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
@@ -105,19 +110,32 @@ class MemoryCare:
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
         """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
 
+        The caller holds ``Context.giving`` until the ledger has that VM.
+
         Raises:
             RefusedError: they cannot now.
         """
         if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
             return
-        with self._locks[node]:
-            coming = _Coming(self._context.clock.now(), memory_mib)
-            self._coming[node].append(coming)
+        agent = self._agents[node]
+        with agent.lock:
+            agent.lowered += 1
             try:
-                self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]))
+                self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]) - memory_mib)
             except RmspluginError as error:
-                self._coming[node].remove(coming)
+                self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
                 raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
+
+    def keep(self, node: str) -> None:
+        """Set the bound of a node again before an observed VM starts there: a node that has restarted has lost it."""
+        agent = self._agents[node]
+        with agent.lock:
+            bound_mib = self._bounds.get(node)
+            try:
+                if bound_mib is not None:
+                    self._set(node, bound_mib)
+            except RmspluginError as error:
+                log.warning("the memory of VMs on %s: %s", node, error)
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -146,25 +164,38 @@ class MemoryCare:
         """What observed VMs of a node may take together, with their hypervisor processes."""
         real_mib = observed_memory.real_capacity(self._context, seen, name).memory_mib
         kept_mib = 0 if node.leaves else self._context.settings.memory.relief_mib
-        coming_mib = sum(each.memory_mib for each in self._coming[name])
-        return max(1, real_mib - node.promised_mib - coming_mib - kept_mib)
+        return real_mib - node.promised_mib - kept_mib
 
-    def _bound(self, seen: Observation, name: str, node: _Node) -> MemoryReport | None:
-        """Bound one node; None where its agent does not answer."""
+    def _bound(self, seen: Observation, name: str, node: _Node, lowered: int) -> MemoryReport | None:
+        """Bound one node; None where its agent does not answer, or was asked for a VM that came since the look."""
+        agent = self._agents[name]
         if name in seen.unreachable:
             return None
-        with self._locks[name]:
-            self._coming[name] = [each for each in self._coming[name] if each.since >= seen.taken]
+        with agent.lock:
+            if agent.lowered != lowered:
+                return None
             try:
                 return self._set(name, self._room_mib(seen, name, node))
             except OperationFailedError as error:  # more is in use: the old bound holds, and the balloons come first
                 log.info("%s: %s", name, error)
             except RmspluginError as error:
-                log.warning("the memory of VMs on %s is not bounded now: %s", name, error)
+                log.info("the memory of VMs on %s is not bounded now: %s", name, error)
             return None
 
     def _set(self, node: str, room_mib: int) -> MemoryReport:
-        report = self._context.nodes.bound_memory(node, room_mib)
+        """Ask a node agent, unless it rests from failures; its lock is held."""
+        agent, now = self._agents[node], self._context.clock.now()
+        if now < agent.rests_until:
+            raise UnavailableError(f"the node agent of {node} did not answer, and is asked again soon")
+        try:
+            report = self._context.nodes.bound_memory(node, max(1, room_mib))
+        except OperationFailedError:
+            raise
+        except RmspluginError:
+            agent.failures += 1
+            agent.rests_until = now + pause_s(agent.failures)
+            raise
+        agent.failures = 0
         self._bounds[node] = room_mib
         return report
 
@@ -183,38 +214,18 @@ class MemoryCare:
         why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
         return node.promised_mib + booked_mib - 1, why
 
-    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> None:
+    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
+        """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
+        told, now = set(), self._context.clock.now()
         for name, node in nodes.items():
             vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-            if vms and name in seen.statistics:
-                overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-                room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib
-                self._ask_guests(seen, name, room_mib, vms)
-
-    def _ask_guests(self, seen: Observation, node: str, room_mib: int, vms: Iterable[tuple[VJobRow, VMRow]]) -> None:
-        """Ask the guests of a node to do with so much, where they have another amount."""
-        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, _needs_mib(vjob, vm)) for vjob, vm in vms]
-        still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
-        for name, target_mib in targets(room_mib, sizes).items():
-            statistics, info = seen.statistics[node].get(name), seen.vms[node].get(name)
-            has_kib = statistics.memory_current_kib if statistics is not None else None
-            if name in still or has_kib is None or info is None or info.power is not VMPower.RUNNING:
+            if not vms or name not in seen.statistics:
                 continue
-            if abs(target_mib - has_kib // 1024) >= _LEAST_CHANGE_MIB:
-                self._ask(node, name, has_kib // 1024, target_mib)
-
-    def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> None:
-        bound_s = self._context.settings.hypervisor.stop_timeout_s
-        try:
-            self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
-        except RmspluginError as error:
-            log.warning("the balloon of %s on %s: %s", name, node, error)
-            return
-        verb = "is asked to do with" if target_mib < has_mib else "may have"
-        words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
-        self._context.ledger.event("balloon", words, vm=name, node=node)
-
-
-def _needs_mib(vjob: VJobRow, vm: VMRow) -> int:
-    size_mib = vjob.geometry.memory_mib
-    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)
+            until, wished_mib = self._wished.get(name, (0.0, 0))
+            wished_mib = wished_mib if now < until else 0
+            overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
+            room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+            if self._balloons.tell(seen, name, room_mib, vms):
+                told.add(name)
+        self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)
+        return told

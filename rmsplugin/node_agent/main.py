@@ -25,6 +25,7 @@ _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _BYTES = re.compile(r"[0-9]{1,18}")
+_MIB = re.compile(r"[0-9]{1,9}")
 
 
 def main() -> int:
@@ -126,6 +127,12 @@ def _reach(agent: Agent, rest: list[str]) -> Reply:
     return transfer.reach(agent, _node(rest[0]))
 
 
+def _bound_memory(rest: list[str]) -> Reply:
+    from rmsplugin.node_agent import control_group
+
+    return control_group.bound(int(_matching(_MIB, rest[0], "a number of MiB")))
+
+
 def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
     from rmsplugin.node_agent import transfer
 
@@ -160,6 +167,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ),
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
+    ("bound-memory", 1): lambda agent, rest, options: _bound_memory(rest),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minicluster_lib import requirements, teardown
+from minicluster_lib import control_groups, requirements, teardown
 from minicluster_lib.layout import RefusedError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -111,6 +111,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
             assert status_of(first)["up"] and status_of(second)["up"]
             namespaces = namespaces_of_hosts(first) | namespaces_of_hosts(second)
             assert len(namespaces) == 12  # 2 clusters, 2 hosts, 3 kinds
+            assert bool(control_groups.hierarchies()) == bool(control_groups.of(first) and control_groups.of(second))
             yield first, second
         finally:
             for directory in (first, second):
@@ -118,6 +119,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
         assert list(Path(base).iterdir()) == []
     assert processes_in(namespaces) == []
     assert not teardown.members(first) and not teardown.members(second)
+    assert not control_groups.of(first) and not control_groups.of(second)
     assert traces_on_the_machine() == before
 
 
@@ -247,6 +249,7 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(tmp_path: Path, stage: str
     assert directory.exists()
     assert not status_of(directory)["up"]
     minicluster(directory, "down")
+    assert not control_groups.of(directory)
     assert not directory.exists()
     assert processes_in(namespaces) == []
     assert traces_on_the_machine() == before

@@ -101,7 +101,7 @@ class Watch:
         assert world.hypervisor.violations == []
         for node, vms in world.hypervisor.machines.vms.items():
             firm = [guest.spec.memory_mib for guest in vms.values() if not guest.spec.bounded]
-            bound = world.nodes.bounds.get(node, 0) if len(firm) < len(vms) else 0
+            bound = world.nodes.bounds.set.get(node, 0) if len(firm) < len(vms) else 0
             assert sum(firm) + bound <= world.sizes[node][1], f"I3: {sum(firm)} MiB on {node}, others may take {bound}"
             for vm in vms:
                 assert len(self._power(vm)) <= 1, f"I1: {vm} runs on {self._power(vm)}"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scenarios.world import World
 
-from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -197,9 +196,9 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
         world.ask(jobs[1], OperationKind.MIGRATE, host(world, jobs[0]))
         ticks(world, 1)
     short = host(world, jobs[0])
-    world.nodes.memory[short] = MemoryReport(True, "", 2000, 2000, True, 0.0)
+    world.nodes.bounds.pressure[short] = 50.0
     ticks(world, 1)
-    del world.nodes.memory[short]
+    del world.nodes.bounds.pressure[short]
     ticks(world, 1)
     assert host(world, jobs[0]) != host(world, jobs[1])
     assert running(world, jobs) == jobs
@@ -226,26 +225,55 @@ def test_observed_vms_are_bounded_before_one_comes_that_is_not(make: Make) -> No
     world = mixed_site(make)
     observed = submit(world, 1600, 300)
     ticks(world)
-    assert world.nodes.bounds["n1"] == 2 * GIB - 64
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
     firm = world.submit(vms=1, memory_mib=700, computing=False, partition="firm")
     world.until(firm, S.RUNNING)
-    assert world.nodes.bounds["n1"] == 2 * GIB - 64 - 700 - OVERHEAD
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64 - 700 - OVERHEAD
     assert running(world, [observed, firm]) == [observed, firm]
     world.rms.cancel(firm)
     ticks(world, 3)
-    assert world.nodes.bounds["n1"] == 2 * GIB - 64
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
+
+
+def test_a_node_that_has_restarted_has_its_bound_again_before_a_vm_starts_there(make: Make) -> None:
+    world = make(nodes=1)
+    world.tick()
+    world.nodes.bounds.lose("n1")
+    boot = world.hypervisor.boot
+    bounded: list[int | None] = []
+
+    def noting(node: str, *words: Any, **options: Any) -> None:
+        bounded.append(world.nodes.bounds.set.get(node))
+        boot(node, *words, **options)
+
+    world.hypervisor.boot = noting  # type: ignore[method-assign]
+    submit(world, 1600, 300)
+    ticks(world, 2)
+    assert bounded == [2 * GIB - 64]
+
+
+def test_a_silent_node_agent_is_asked_less_and_less_often(make: Make) -> None:
+    world = make(nodes=1)
+    world.nodes.set_reachable("n1", False)
+    for _ in range(40):
+        world.tick(1.0)
+    asked = sum(call[0] == "bound_memory" for call in world.nodes.calls)
+    assert 2 <= asked <= 8
+    world.nodes.set_reachable("n1", True)
+    ticks(world, 12)
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
 
 
 def test_where_observed_vms_cannot_do_with_less_no_other_comes(make: Make) -> None:
     world = mixed_site(make)
     observed = submit(world, 1600, 300)
     ticks(world)
-    world.nodes.in_use["n1"] = 1500
+    needs(world, observed, 1500)
     firm = world.submit(vms=1, memory_mib=700, computing=False, partition="firm")
     ticks(world)
     assert world.state(firm) is S.WAITING
-    assert world.nodes.bounds["n1"] == 2 * GIB - 64, "the old bound holds"
-    world.nodes.in_use["n1"] = 500
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64, "the old bound holds"
+    needs(world, observed, 300)
     ticks(world, 20)
     world.until(firm, S.RUNNING)
     assert running(world, [observed, firm]) == [observed, firm]

@@ -227,7 +227,7 @@ class World:
             on_end=self._epilog,
         )
         self.rms.preempt_type = "preempt/partition_prio"
-        self.nodes = SimulatedNodes(self.files)
+        self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         self.guests = AnsweringGuests()
         self.neighbours = Neighbours(self.hypervisor, lambda: self.time)
         self.settled = 0

@@ -16,9 +16,10 @@ from unit.check_facts import SLURM, faults, settings
 
 from rmsplugin import __version__
 from rmsplugin.adapters.hypervisor.base import HostInfo
-from rmsplugin.adapters.nodes.base import NodeCheck, Reach
+from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
+from rmsplugin.cli.check.memory import judge_bound, judge_partitions
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_formats, judge_node, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.settings import Settings
@@ -53,6 +54,30 @@ NODE = NodeFacts("n1", HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm", MACHI
 
 def judged_host(facts: HostFacts = HOST, given: Settings | None = None, cpus: int = 4) -> list[Finding]:
     return faults(judge_host(given or settings(), facts, ("n1", "n2"), cpus))
+
+
+OBSERVED = settings(partition={"vjob": {"hosts": "vmhosts", "memory": "observed"}})
+
+
+def test_observed_memory_without_context_switches_is_told() -> None:
+    assert faults(judge_partitions(OBSERVED, SLURM)) == []
+    off = {"vjob": {**SLURM.partitions["vjob"], "PreemptMode": "OFF"}}
+    (fault,) = faults(judge_partitions(OBSERVED, replace(SLURM, partitions={**SLURM.partitions, **off})))
+    assert "no context switches" in fault.what and "PreemptMode=REQUEUE" in fault.remedy
+    assert list(judge_partitions(settings(), SLURM)) == []
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (MemoryReport(False, "no memory controller", None, None, False, None), "no memory controller"),
+        ("no such verb: bound-memory", "no such verb"),
+    ],
+)
+def test_a_node_where_nothing_bounds_observed_vms_is_told(report: MemoryReport | str, said: str) -> None:
+    (fault,) = faults(judge_bound("n1", report))
+    assert fault.level is Level.WARNING and said in fault.what
+    assert faults(judge_bound("n1", MemoryReport(True, "", 900, 300, False, 0.0))) == []
 
 
 def test_a_site_in_order_has_no_fault() -> None:

@@ -15,6 +15,9 @@ from rmsplugin.model.vjob import parse_vm_name
 NAMESPACE = "urn:rmsplugin:vjob:1"
 FW_CFG_NAME = "opt/org.rmsplugin/config"
 
+#: The node's control group for VMs whose memory is observed, as libvirt calls it; the node agent makes it.
+PARTITION = "/rmsplugin"
+
 #: The demand metrics need the guest's own memory statistics; QEMU asks the balloon driver this often.
 _BALLOON_PERIOD_S = 5
 
@@ -73,6 +76,7 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
         _add(domain, event, "destroy")
     _add_devices(domain, spec)
     set_paths(domain, spec)
+    _set_bounded(domain, spec.bounded)
     return etree.tostring(domain, encoding="unicode", pretty_print=True)
 
 
@@ -94,6 +98,22 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     if (domain.findtext("name"), domain.findtext("uuid")) != (spec.name, spec.uuid):
         raise ValueError(f"it is the state of {domain.findtext('name')}, not of {spec.name}")
     set_paths(domain, spec)
+    _set_bounded(domain, spec.bounded)
+    return etree.tostring(domain, encoding="unicode")
+
+
+def is_bounded(xml: str) -> bool:
+    """Whether the VM of this XML, ours or libvirt's, is to run in the node's bounded control group if there is one.
+
+    It says so itself, for one that was started where there is none still belongs into that of the next node.
+    """
+    return etree.fromstring(xml.encode()).find(f"metadata/{{{NAMESPACE}}}vjob[@bounded='yes']") is not None
+
+
+def with_partition(xml: str, partition: str | None) -> str:
+    """The XML of the VM in another partition; None for libvirt's own choice, which every node has."""
+    domain = etree.fromstring(xml.encode())
+    _set_partition(domain, partition)
     return etree.tostring(domain, encoding="unicode")
 
 
@@ -170,6 +190,25 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
             port.remove(log)
         if spec.console_log and port.tag == "serial":
             _add(port, "log", file=spec.console_log, append="on")
+
+
+def _set_bounded(domain: etree._Element, bounded: bool) -> None:
+    vjob = _find(domain, f"metadata/{{{NAMESPACE}}}vjob")
+    if bounded:
+        vjob.set("bounded", "yes")
+    elif "bounded" in vjob.attrib:
+        del vjob.attrib["bounded"]
+    # Also where it is not: libvirt writes its own choice into a saved state, and takes it for ours afterwards.
+    _set_partition(domain, PARTITION if bounded else None)
+
+
+def _set_partition(domain: etree._Element, partition: str | None) -> None:
+    for resource in domain.findall("resource"):
+        domain.remove(resource)
+    if partition is not None:
+        resource = etree.Element("resource")
+        _add(resource, "partition", partition)
+        _find(domain, "vcpu").addnext(resource)
 
 
 def _add_cpu(domain: etree._Element, machine: Machine) -> None:

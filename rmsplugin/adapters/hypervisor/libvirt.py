@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import libvirt
@@ -17,8 +18,15 @@ from rmsplugin.adapters.hypervisor.base import (
     VMSpec,
     VMStatistics,
 )
-from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, has_disks, snapshot_xml, with_paths_of
-from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state
+from rmsplugin.adapters.hypervisor.domain_xml import (
+    Machine,
+    domain_xml,
+    has_disks,
+    snapshot_xml,
+    with_partition,
+    with_paths_of,
+)
+from rmsplugin.adapters.hypervisor.libvirt_errors import NoControlGroupError, is_unknown_format, is_unloadable_state
 from rmsplugin.adapters.hypervisor.libvirt_link import start_event_loop
 from rmsplugin.adapters.hypervisor.libvirt_migration import Manner, Migrations
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
@@ -125,12 +133,11 @@ class LibvirtHypervisor:
         if self._nodes.find(node, spec.name) is not None:
             return
         xml = self._xml(spec, Machine(self._domain_type_of(node), self._machine_type, self._cpu_model))
-        call = self._nodes.link(node).start(f"booting {spec.name}", lambda conn: bool(conn.createXML(xml, 0)))
-        try:
-            wait(call, timeout_s)
-        except RmspluginError:
-            self._waiting.leave_none(call, node, spec.name)
-            raise
+
+        def create(conn: libvirt.virConnect, xml: str) -> bool:
+            return bool(conn.createXML(xml, 0))
+
+        self._start(node, spec, f"booting {spec.name}", create, xml, timeout_s)
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
@@ -204,16 +211,35 @@ class LibvirtHypervisor:
             xml = with_paths_of(saved_xml, spec)
         except ValueError as error:
             raise CorruptStateError(f"{path} on {node}: {error}") from None
-        call = self._nodes.link(node).start(
-            f"restoring {spec.name}", lambda conn: bool(conn.restoreFlags(path, xml, libvirt.VIR_DOMAIN_SAVE_PAUSED))
-        )
+
+        def load(conn: libvirt.virConnect, xml: str) -> bool:
+            return bool(conn.restoreFlags(path, xml, libvirt.VIR_DOMAIN_SAVE_PAUSED))
+
+        try:
+            self._start(node, spec, f"restoring {spec.name}", load, xml, timeout_s)
+        except RmspluginError as error:
+            if is_unloadable_state(error):
+                raise CorruptStateError(str(error)) from None
+            raise
+
+    def _start(
+        self,
+        node: str,
+        spec: VMSpec,
+        what: str,
+        start: Callable[[libvirt.virConnect, str], bool],
+        xml: str,
+        timeout_s: float,
+    ) -> None:
+        """Start a VM by its XML, in the node's bounded control group only if the node has it. Else no VM is left."""
+        call = self._nodes.link(node).start(what, lambda conn: start(conn, xml))
         try:
             wait(call, timeout_s)
         except RmspluginError as error:
             self._waiting.leave_none(call, node, spec.name)
-            if is_unloadable_state(error):
-                raise CorruptStateError(str(error)) from None
-            raise
+            if not (spec.bounded and isinstance(error, NoControlGroupError)):
+                raise
+            self._start(node, replace(spec, bounded=False), what, start, with_partition(xml, None), timeout_s)
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""

@@ -18,6 +18,11 @@ from rmsplugin.errors import (
 #: Codes of what is said of a domain that is not there, or that is gone by the time that something is asked of it.
 NOT_THERE = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)
 
+
+class NoControlGroupError(OperationFailedError):
+    """The node has no control group of the name that the VM's XML says."""
+
+
 _BY_CODE: dict[int, type[RmspluginError]] = {
     libvirt.VIR_ERR_NO_DOMAIN: NotFoundError,
     libvirt.VIR_ERR_NO_CONNECT: UnavailableError,
@@ -43,6 +48,9 @@ _BY_TEXT: dict[str, type[RmspluginError]] = {
     "Disk quota exceeded": NoSpaceError,
     # The program that (de)compresses a state. libvirt calls it ENOENT, but it is no VM and no file of ours.
     "Cannot find '": OperationFailedError,
+    # libvirt calls it ENOENT, too. It makes no group but its own, unless systemd does it for it.
+    "Failed to create v1 controller": NoControlGroupError,
+    "Failed to create v2 cgroup": NoControlGroupError,
 }
 
 #: QEMU's words when it will not load a state. libvirt passes them on as a failed start.

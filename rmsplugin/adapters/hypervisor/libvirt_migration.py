@@ -11,11 +11,16 @@ from urllib.parse import urlsplit
 import libvirt
 
 from rmsplugin.adapters.hypervisor.base import Converge, Progress, VMPower
+from rmsplugin.adapters.hypervisor.domain_xml import PARTITION, is_bounded, with_partition
+from rmsplugin.adapters.hypervisor.libvirt_errors import NoControlGroupError
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
 from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
 from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting
 from rmsplugin.errors import NotFoundError, OperationFailedError, RmspluginError
+
+#: What libvirt is told of a migration besides its flags.
+Parameters = dict[str, str]
 
 #: A migration goes over to post-copy when it begins to send for the third time what was written meanwhile; or when so
 #: much of its time is over.
@@ -50,15 +55,19 @@ class Migrations:
         flags = self._flags(source, name)
         uri = self.manner.uri_template.format(node=destination)
         # Left to itself, libvirt asks the destination for its host name, which others need not be able to resolve.
-        parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
-        call = self._nodes.link(source).start(
-            f"migrating {name} to {destination}",
-            lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters, flags)),
-        )
+        parameters: Parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
         may_split = flags & libvirt.VIR_MIGRATE_POSTCOPY
         go_over = self._go_over(source, name, timeout_s) if may_split else None
-        try:
+
+        def send(more: Parameters) -> None:
+            call = self._nodes.link(source).start(
+                f"migrating {name} to {destination}",
+                lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters | more, flags)),
+            )
             self._waiting.watch(call, source, name, timeout_s, progress, go_over)
+
+        try:
+            self._send_into_group(source, name, send)
         except RmspluginError as error:
             self._require_whole(source, name, error)
             # A VM that is paused here may be about to run there (I1).
@@ -69,6 +78,19 @@ class Migrations:
             self._vms.unpause(destination, name, self._nodes.call_timeout_s)
         if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
+
+    def _send_into_group(self, source: str, name: str, send: Callable[[Parameters], None]) -> None:
+        """Send the VM to where its XML says that it belongs: one that is bounded into the group, if there is one."""
+        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+        what = f"describing {name}"
+        xml: str = self._nodes.query(source, what, lambda conn: conn.lookupByName(name).XMLDesc(flags))
+        if not is_bounded(xml):
+            send({})
+            return
+        try:
+            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(xml, PARTITION)})
+        except NoControlGroupError:
+            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(xml, None)})
 
     def _before(self, name: str, source: str, destination: str) -> VMPower | None:
         """How the VM is at its source; None: it has arrived already."""

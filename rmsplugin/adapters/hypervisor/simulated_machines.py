@@ -69,7 +69,7 @@ class SimulatedMachines:
     def place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
         """A VM comes to the node.
 
-        VMs whose memory is observed may be larger together than the node: what they use is bounded by other means.
+        VMs whose memory is observed may be larger together than the node, which bounds what they use by other means.
 
         Raises:
             InvariantBreachedError: it is elsewhere (I1), or the node has not the memory (I3).
@@ -79,7 +79,7 @@ class SimulatedMachines:
             self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")
         capacity_mib = self.capacity[node][1]
         free_mib = capacity_mib - sum(vm.spec.memory_mib for vm in self.vms[node].values() if not vm.spec.bounded)
-        if spec.memory_mib > free_mib:
+        if not spec.bounded and spec.memory_mib > free_mib:
             self.breach(f"I3: {spec.name} needs {spec.memory_mib} MiB on {node}, {free_mib} of {capacity_mib} are free")
         self.vms[node][spec.name] = SimulatedVM(spec, VMPower.INCOMING, job_running=True)
 

@@ -83,14 +83,14 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """What VMs whose memory is observed have of a node."""
+    """What the VMs of a node whose memory is observed take together, and may take."""
 
-    bounded: bool
-    why: str
+    bounded: bool  # there is a bound, and it holds
+    why: str  # else what the node lacks for one
     limit_mib: int | None
     used_mib: int | None
-    waits: bool
-    pressure: float | None
+    waits: bool  # somebody waits for memory now, because of the bound
+    pressure: float | None  # share of the last 10 s in which somebody on the node waited for memory, in percent
 
 
 #: Storage that is slower than this, reading and syncing, is taken for broken.
@@ -224,7 +224,21 @@ class Nodes(Protocol):
         ...
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """TEMPORARY, the helper's is merged over it."""
+        """Bound what all VMs of the node whose memory is observed take together, their hypervisor processes included.
+
+        Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
+        the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
+        bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
+        are outside of it for good: it is to be set before they start.
+
+        Args:
+            node: where.
+            mib: the bound; 0 to leave it as it is.
+
+        Raises:
+            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
+                agent says.
+        """
         ...
 
     def reach(self, node: str, other: str) -> Reach:

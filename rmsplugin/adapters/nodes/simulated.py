@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
 from rmsplugin.adapters.nodes.base import Digest, MemoryReport, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.nodes.simulated_bounds import SimulatedBounds
 from rmsplugin.errors import (
     CorruptStateError,
     NoStoreError,
@@ -27,18 +29,16 @@ class SimulatedNodes:
         *,
         store: str = "/store",
         shared_store: str = "/shared",
+        machines: SimulatedMachines | None = None,
     ) -> None:
-        """Use ``files``; ``store`` and ``shared_store`` are the directories of the settings."""
+        """Use ``files``, and bound the VMs of ``machines``; the directories are those of the settings."""
+        self.bounds = SimulatedBounds(machines)
         self._files = files
         self._stores = {False: store, True: shared_store}
         self._configs: dict[tuple[str, str], bytes] = {}
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
-        #: What VMs whose memory is observed are bound to, and what they use, MiB by node; and what else a node reports.
-        self.bounds: dict[str, int] = {}
-        self.in_use: dict[str, int] = {}
-        self.memory: dict[str, MemoryReport] = {}
 
     def set_reachable(self, node: str, reachable: bool) -> None:
         """Cut the node's agent off from us, or back on."""
@@ -206,14 +206,9 @@ class SimulatedNodes:
         return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """See ``Nodes``: what is in use, and what else a node reports, was told in ``in_use`` and ``memory``."""
-        self._enter("bound_memory", node, "")
-        used_mib = self.in_use.get(node, 0)
-        if 0 < mib < used_mib:
-            raise OperationFailedError(f"{used_mib} MiB are in use on {node}, and cannot be bound to {mib}")
-        if mib:
-            self.bounds[node] = mib
-        return self.memory.get(node) or MemoryReport(True, "", self.bounds.get(node), used_mib, False, 0.0)
+        """See ``Nodes``."""
+        self._enter("bound_memory", node, str(mib))
+        return self.bounds.bound(node, mib)
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -221,8 +221,16 @@ class NodeAgents:
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """TEMPORARY."""
-        return MemoryReport(False, "temporary", None, None, False, None)
+        """See ``Nodes``."""
+        answer = self._call(node, ["bound-memory", str(mib)])
+        return MemoryReport(
+            answer["bounded"],
+            answer["why"],
+            answer["limit_mib"],
+            answer["used_mib"],
+            answer["waits"],
+            answer["pressure"],
+        )
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from rmsplugin.adapters import munge
 from rmsplugin.adapters.hypervisor.base import Hypervisor
-from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.nodes.base import MemoryReport, Nodes
 from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts, number, words
 from rmsplugin.cli.check.host import FileFact, HostFacts
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
@@ -164,6 +164,12 @@ def probe_nodes(
         return NodeFacts(name, info, agent, 0.0 if isinstance(agent, str) else agent.time - middle)
 
     return _all(look, names)
+
+
+def probe_bounds(agents: Nodes, names: Sequence[str]) -> dict[str, MemoryReport | str]:
+    """What VMs whose memory is observed may take of each node; changes nothing."""
+    reports = _all(lambda name: _value_or_reason(lambda: agents.bound_memory(name, 0)), names)
+    return dict(zip(names, reports, strict=True))
 
 
 def probe_pairs(agents: Nodes, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:

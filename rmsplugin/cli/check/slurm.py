@@ -11,6 +11,7 @@ from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import judge_fronts
 from rmsplugin.cli.check.gate import judge_gate
+from rmsplugin.cli.check.memory import judge_partitions
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
 from rmsplugin.cli.check.submission import judge_submission
 from rmsplugin.engine.site import time_slices
@@ -53,6 +54,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _selection(facts.config)
     yield from _preemption(facts.config)
     yield from _times(settings, facts.config)
+    yield from judge_partitions(settings, facts)
 
 
 def _controller(facts: SlurmFacts) -> Iterator[Finding]:

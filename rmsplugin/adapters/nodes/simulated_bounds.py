@@ -1,0 +1,52 @@
+"""Simulated bounds: what the VMs of observed memory may take on each node of a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
+from rmsplugin.adapters.nodes.base import MemoryReport
+from rmsplugin.errors import OperationFailedError
+
+
+class SimulatedBounds:
+    """The bounds of all nodes. What guests want beyond one is not theirs, and they wait for it."""
+
+    def __init__(self, machines: SimulatedMachines | None) -> None:
+        """Look at the VMs of ``machines``; without, no VM takes anything."""
+        self._machines = machines
+        self._bounds: dict[str, int] = {}  # MiB
+        self.lacking: dict[str, str] = {}  # what a node lacks for a bound
+        self.pressure: dict[str, float] = {}
+
+    @property
+    def set(self) -> Mapping[str, int]:
+        """The bounds that are set, in MiB, by node."""
+        return self._bounds
+
+    def lose(self, node: str) -> None:
+        """The node has restarted."""
+        self._bounds.pop(node, None)
+
+    def bound(self, node: str, mib: int) -> MemoryReport:
+        """See ``Nodes.bound_memory``."""
+        pressure = self.pressure.get(node, 0.0)
+        if node in self.lacking:
+            return MemoryReport(False, self.lacking[node], None, None, False, pressure)
+        wanted_mib = self._wanted_mib(node)
+        used_mib = min(wanted_mib, self._bounds.get(node, wanted_mib))
+        if mib and used_mib > mib:
+            raise OperationFailedError(f"{node}: {used_mib} MiB are used, which cannot be made {mib}")
+        if mib:
+            self._bounds[node] = mib
+        bound = self._bounds.get(node)
+        if bound is None:
+            return MemoryReport(False, "no bound was set", None, None, False, pressure)
+        return MemoryReport(True, "", bound, min(wanted_mib, bound), wanted_mib > bound, pressure)
+
+    def _wanted_mib(self, node: str) -> int:
+        if self._machines is None:
+            return 0
+        with self._machines.lock:
+            vms = self._machines.vms[node].values()
+            return sum(self._machines.memory.held_mib(vm.spec) for vm in vms if vm.spec.bounded)

@@ -1,0 +1,164 @@
+"""Control group: what all VMs of this node whose memory is observed may take together (docs/decisions/0040)."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2
+
+#: What libvirt makes of the partition /rmsplugin (adapters/hypervisor/domain_xml.py): by itself, and through systemd.
+_PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
+
+_SYSTEMCTL_TIMEOUT_S = 10
+
+#: What each VM that does not wait may take before the next call, if there is so much.
+_RESERVE = 16 * MIB
+
+
+def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
+    """Bound the VMs to so much memory, 0 for leaving it as it is; see ``Nodes.bound_memory``.
+
+    Args:
+        mib: for all VMs of observed memory together, their hypervisor processes included.
+        root: below which the host's /proc, /sys, /run and /etc are.
+
+    Raises:
+        AgentError: more is used and cannot be reclaimed; the bound is as it was.
+    """
+    systemd = (root / "run/systemd/system").is_dir()
+    try:
+        controller = _controller(root, _SLICE if systemd else _PARTITION)
+    except _MissingError as missing:
+        return _report(None, str(missing), root)
+    if mib:
+        try:
+            _make(controller, systemd)
+        except OSError as error:
+            return _report(None, f"no control group can be made in {controller.top}: {error.strerror}", root)
+        controller.set_limit(mib * MIB)
+        if systemd:
+            _systemctl("set-property", "--runtime", _SLICE, *controller.properties(mib * MIB))
+    limit = controller.limit()
+    if limit is None:
+        return _report(None, "no bound was set", root)
+    _share_out(controller, limit)
+    return _report(controller, "", root)
+
+
+class _MissingError(Exception):
+    """What this host lacks."""
+
+
+def _controller(root: Path, name: str) -> Controller:
+    if not _libvirt_uses_memory(root / "etc/libvirt/qemu.conf"):
+        raise _MissingError("cgroup_controllers in libvirt's qemu.conf leaves out memory")
+    mounted = list(_mounted(root))
+    memory = [top for kind, top, options in mounted if kind == "cgroup" and "memory" in options]
+    if memory:
+        # libvirt makes a VM's group in each hierarchy that has a controller; one of systemd's own has none.
+        others = [top for kind, top, options in mounted if kind == "cgroup" and not _is_named(options)]
+        return Version1(memory[0], name, [top for top in others if top != memory[0]])
+    for kind, top, _ in mounted:
+        if kind == "cgroup2" and "memory" in (top / "cgroup.controllers").read_text().split():
+            return Version2(top, name)
+    raise _MissingError("no control groups with a memory controller are mounted")
+
+
+def _mounted(root: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """Kind, place and options of all that is mounted."""
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split()[:3]
+        yield kind, root / before.split()[4].lstrip("/"), options.split(",")
+
+
+def _is_named(options: list[str]) -> bool:
+    return any(option.startswith("name=") for option in options)
+
+
+def shares(used: Mapping[Path, int], waiting: Collection[Path], limit: int) -> dict[Path, int]:
+    """What each VM may take, in bytes: what it takes, and a part of the rest, so that nobody can take all of that.
+
+    All have equal parts; but if some wait, each other has a little, and they have what is left then.
+    """
+    left = max(0, limit - sum(used.values()))
+    others = [vm for vm in used if vm not in waiting]
+    part = left // max(1, len(others))
+    if waiting:
+        part = min(_RESERVE, part)
+    more = (left - part * len(others)) // max(1, len(waiting))
+    return {vm: taken + (more if vm in waiting else part) for vm, taken in used.items()}
+
+
+def _share_out(controller: Controller, limit: int) -> None:
+    """Give each VM its share. One that has started since the last time had none, and may have taken others' parts."""
+    members = _members(controller)
+    used = {member: controller.used(member) for member in members}
+    waiting = [member for member in members if controller.waits(member)]
+    for member, share in shares(used, waiting, limit).items():
+        with contextlib.suppress(OSError):  # it has ended, or has taken more meanwhile, and the next call finds it
+            controller.set_share(member, share)
+
+
+def _members(controller: Controller) -> list[Path]:
+    """The groups of the VMs."""
+    return sorted(path for path in controller.group.iterdir() if path.is_dir())
+
+
+def _groups(controller: Controller) -> list[Path]:
+    return [controller.group, *_members(controller)]
+
+
+def _libvirt_uses_memory(qemu_conf: Path) -> bool:
+    """Whether libvirt puts VMs into groups of the memory controller: it does, unless told to use others only."""
+    try:
+        lines = qemu_conf.read_text(errors="replace").splitlines()
+    except OSError:
+        return True
+    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == "cgroup_controllers"]
+    return not values or '"memory"' in values[0]
+
+
+def _make(controller: Controller, systemd: bool) -> None:
+    if systemd and not controller.group.is_dir():
+        _systemctl("set-property", "--runtime", _SLICE, "MemoryAccounting=yes")
+        _systemctl("start", _SLICE)
+    controller.make()
+
+
+def _systemctl(*words: str) -> None:
+    command = ["systemctl", "--no-ask-password", *words]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SYSTEMCTL_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise AgentError("failed", f"systemctl {words[0]} did not end in {_SYSTEMCTL_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        raise AgentError("failed", f"systemctl {words[0]}: {done.stderr.strip()[-300:]}")
+
+
+def _report(controller: Controller | None, why: str, root: Path) -> dict[str, Any]:
+    limit = controller.limit() if controller else None
+    return {
+        "bounded": controller is not None,
+        "why": why,
+        "limit_mib": None if limit is None else limit // MIB,
+        "used_mib": controller.used(controller.group) // MIB if controller else None,
+        "waits": any(controller.waits(group) for group in _groups(controller)) if controller else False,
+        "pressure": _pressure(root / "proc/pressure/memory"),
+    }
+
+
+def _pressure(path: Path) -> float | None:
+    """The share of the last 10 s in which somebody on the node waited for memory, in percent."""
+    try:
+        some = path.read_text().splitlines()[0].split()
+    except OSError:  # a kernel without it, or one that was told not to count
+        return None
+    return float(dict(field.partition("=")[::2] for field in some[1:])["avg10"])
