@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, V
 
 #: What libvirt makes of the partition /rmsplugin (adapters/hypervisor/domain_xml.py): by itself, and through systemd.
 _PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
+
+_VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")
 
 _SYSTEMCTL_TIMEOUT_S = 10
 
@@ -110,8 +113,10 @@ def _members(controller: Controller) -> list[Path]:
     return sorted(path for path in controller.group.iterdir() if path.is_dir())
 
 
-def _groups(controller: Controller) -> list[Path]:
-    return [controller.group, *_members(controller)]
+def _vm_of(member: Path) -> str:
+    """The VM whose group it is, by how libvirt and systemd name groups; empty for another's."""
+    found = _VM.search(member.name.replace("\\x2d", "-"))
+    return found[0] if found else ""
 
 
 def _libvirt_uses_memory(qemu_conf: Path) -> bool:
@@ -145,12 +150,14 @@ def _systemctl(*words: str) -> None:
 
 def _report(controller: Controller | None, why: str, root: Path) -> dict[str, Any]:
     limit = controller.limit() if controller else None
+    waiting = [member for member in _members(controller) if controller.waits(member)] if controller else []
     return {
         "bounded": controller is not None,
         "why": why,
         "limit_mib": None if limit is None else limit // MIB,
         "used_mib": controller.used(controller.group) // MIB if controller else None,
-        "waits": any(controller.waits(group) for group in _groups(controller)) if controller else False,
+        "waits": bool(waiting) or (controller is not None and controller.waits(controller.group)),
+        "waiting": sorted(name for member in waiting if (name := _vm_of(member))),
         "pressure": _pressure(root / "proc/pressure/memory"),
     }
 

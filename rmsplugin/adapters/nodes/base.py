@@ -91,6 +91,7 @@ class MemoryReport:
     used_mib: int | None
     waits: bool  # somebody waits for memory now, because of the bound
     pressure: float | None  # share of the last 10 s in which somebody on the node waited for memory, in percent
+    waiting: tuple[str, ...] = ()  # the VMs that wait
 
 
 #: Storage that is slower than this, reading and syncing, is taken for broken.
