@@ -86,7 +86,7 @@ class MemoryReport:
     """What the VMs of a node whose memory is observed take together, and may take."""
 
     bounded: bool  # there is a bound, and it holds
-    why: str  # else what the node lacks for one
+    why: str  # else what the node lacks for one; "" if nothing, and none was set
     limit_mib: int | None
     used_mib: int | None
     waits: bool  # somebody waits for memory now, because of the bound
