@@ -32,6 +32,7 @@ class _Agent:
 
     lock: threading.RLock = field(default_factory=threading.RLock)  # held while it is asked
     bound_mib: int | None = None
+    kept_mib: int = 0  # what of the node's memory is kept back from them besides
     lowered: int = 0  # how often for a VM that came
     failures: int = 0  # in a row
     rests_until: float = 0.0
@@ -69,12 +70,20 @@ class Bounds:
         report = self._agents[node].report
         return report is not None and bool(report.waiting)
 
-    def set(self, node: str, mib: int, lowered: int) -> None:
-        """Set a bound, unless it was ``lowered`` since it was worked out; a silent agent is asked again later."""
+    def set(self, node: str, room_mib: int, kept_mib: int, lowered: int) -> None:
+        """Set a bound, unless it was ``lowered`` since it was worked out; a silent agent is asked again later.
+
+        Args:
+            node: where.
+            room_mib: what observed VMs may have.
+            kept_mib: what of it is kept back, for a VM that waits and is asked something.
+            lowered: see ``lowered``.
+        """
         agent = self._agents[node]
         with agent.lock:
             if agent.lowered == lowered:
-                self._quietly(node, mib)
+                agent.kept_mib = kept_mib
+                self._quietly(node, room_mib - kept_mib)
 
     def lower(self, node: str, mib: int) -> None:
         """Lower a bound before a VM comes that is not observed.
@@ -92,16 +101,18 @@ class Bounds:
 
     def keep(self, node: str) -> None:
         """Set the bound again before an observed VM starts there: a node that has restarted has lost it."""
-        self.relieve(node, 0)
-
-    def relieve(self, node: str, more_mib: int) -> None:
-        """Let observed VMs have so much more, for one of them that may wait is asked something now."""
         agent = self._agents[node]
         with agent.lock:
-            bound_mib = agent.bound_mib
-            if bound_mib is not None:
-                self._quietly(node, bound_mib + more_mib)
-                agent.bound_mib = bound_mib
+            if agent.bound_mib is not None:
+                self._quietly(node, agent.bound_mib)
+
+    def relieve(self, node: str) -> None:
+        """Give observed VMs what was kept back, until the next cycle: one that may wait is asked something now."""
+        agent = self._agents[node]
+        with agent.lock:
+            if agent.bound_mib is not None:
+                more_mib, agent.kept_mib = agent.kept_mib, 0
+                self._quietly(node, agent.bound_mib + more_mib)
 
     def watch(self, nodes: Collection[str]) -> bool:
         """Have the agents of these nodes share out what is left; whether a VM waits that did not before."""

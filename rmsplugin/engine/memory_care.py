@@ -75,7 +75,10 @@ class MemoryCare:
             name for name in nodes if name not in seen.unreachable and (nodes[name].vms or self.bounds.of(name) is None)
         ]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
-            rooms = [(name, self._room_mib(seen, name, nodes[name]), lowered[name]) for name in wanted]
+            rooms = [
+                (name, self._room_mib(seen, name, nodes[name]), self._kept_mib(nodes[name]), lowered[name])
+                for name in wanted
+            ]
             list(pool.map(lambda room: self.bounds.set(*room), rooms))
         told = self._balloon(seen, nodes)
         before = self.pressed.keys()
@@ -110,9 +113,9 @@ class MemoryCare:
         """
         if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
             return
-        room_mib = self._room_mib(seen, node, self._nodes(seen)[node]) - memory_mib
+        there = self._nodes(seen)[node]
         try:
-            self.bounds.lower(node, room_mib)
+            self.bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
         except RefusedError:
             self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
             raise
@@ -142,9 +145,11 @@ class MemoryCare:
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
         """What observed VMs of a node may take together, with their hypervisor processes."""
-        real_mib = observed_memory.real_capacity(self._context, seen, name).memory_mib
-        kept_mib = 0 if node.leaves else self._context.settings.memory.relief_mib
-        return real_mib - node.promised_mib - kept_mib
+        return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
+
+    def _kept_mib(self, node: _Node) -> int:
+        """What of that is kept back: nothing while one of them leaves, which may need it for that."""
+        return 0 if node.leaves else self._context.settings.memory.relief_mib
 
     # -- who is pressed, and balloons ------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
     """
     systemd = (root / "run/systemd/system").is_dir()
     try:
-        controller = _controller(root, _SLICE if systemd else _PARTITION)
+        controller = _controller(root, systemd)
     except _MissingError as missing:
         return _report(None, str(missing), root)
     if mib:
@@ -48,7 +48,7 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
             _systemctl("set-property", "--runtime", _SLICE, *controller.properties(mib * MIB))
     limit = controller.limit()
     if limit is None:
-        return _report(None, "no bound was set", root)
+        return _report(None, "", root)
     _share_out(controller, limit)
     return _report(controller, "", root)
 
@@ -57,15 +57,16 @@ class _MissingError(Exception):
     """What this host lacks."""
 
 
-def _controller(root: Path, name: str) -> Controller:
+def _controller(root: Path, systemd: bool) -> Controller:
+    name = _SLICE if systemd else _PARTITION
     if not _libvirt_uses_memory(root / "etc/libvirt/qemu.conf"):
         raise _MissingError("cgroup_controllers in libvirt's qemu.conf leaves out memory")
     mounted = list(_mounted(root))
     memory = [top for kind, top, options in mounted if kind == "cgroup" and "memory" in options]
     if memory:
-        # libvirt makes a VM's group in each hierarchy that has a controller; one of systemd's own has none.
+        # libvirt makes a VM's group in each hierarchy that has a controller, by itself or through systemd.
         others = [top for kind, top, options in mounted if kind == "cgroup" and not _is_named(options)]
-        return Version1(memory[0], name, [top for top in others if top != memory[0]])
+        return Version1(memory[0], name, [] if systemd else [top for top in others if top != memory[0]])
     for kind, top, _ in mounted:
         if kind == "cgroup2" and "memory" in (top / "cgroup.controllers").read_text().split():
             return Version2(top, name)

@@ -41,7 +41,7 @@ class SimulatedBounds:
             self._bounds[node] = mib
         bound = self._bounds.get(node)
         if bound is None:
-            return MemoryReport(False, "no bound was set", None, None, False, pressure)
+            return MemoryReport(False, "", None, None, False, pressure)
         waiting = self._waiting(node, bound)
         return MemoryReport(True, "", bound, min(wanted_mib, bound), wanted_mib > bound, pressure, waiting)
 

@@ -75,7 +75,7 @@ def _save(task: Task, vm: VMRow) -> None:
                 # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
                 context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
             if vm.observed:
-                context.memory_care.bounds.relieve(vm.host, context.settings.memory.relief_mib)
+                context.memory_care.bounds.relieve(vm.host)
             context.hypervisor.save(
                 vm.host,
                 vm.name,
