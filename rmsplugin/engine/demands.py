@@ -8,6 +8,7 @@ The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is w
 - counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
 - a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
   of that;
+- a VM that waits for memory of its node needs all that was requested for it, for it cannot be asked;
 - a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
 - nor does one that is seen on two nodes, of which nobody knows where it computes.
@@ -74,6 +75,7 @@ class Demands:
         vms = ledger.live_vms()
         vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
         nodes = _nodes_of_vms(seen)
+        waiting = self._context.memory_care.bounds.waiting
         runs, changes = {}, []
         for vm in vms:
             vjob = vjobs[vm.job_id]
@@ -82,6 +84,8 @@ class Demands:
             before = run = self._run(vjob, vm)
             if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
                 run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
+                if vm.name in waiting:
+                    run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
             if run.demands != before.demands:
                 run = replace(run, recorded=run.demands)
                 changes.append((vjob, vm, _sample(run, seen, vm.name)))
@@ -175,5 +179,7 @@ def _memory_after(
 
 
 def _sample(run: _Run, seen: Observation, name: str) -> Sample:
-    statistics: VMStatistics = seen.statistics[run.node][name]
-    return Sample(name, seen.sampled[run.node], run.cpu.centi_cpus, statistics.memory_rss_kib, run.memory.mib)
+    """What is recorded of a change; a VM that waits for memory was asked nothing."""
+    statistics = seen.statistics.get(run.node, {}).get(name)
+    rss_kib = None if statistics is None else statistics.memory_rss_kib
+    return Sample(name, seen.sampled.get(run.node, seen.taken), run.cpu.centi_cpus, rss_kib, run.memory.mib)

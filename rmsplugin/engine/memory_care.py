@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.nodes.base import MemoryReport
-from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine import observed_memory
 from rmsplugin.engine.balloons import Balloons
+from rmsplugin.engine.bounds import Bounds
 from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.errors import RefusedError
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -49,50 +47,48 @@ class _Node:
     leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
 
 
-@dataclass
-class _Agent:
-    """How one node agent fares."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)  # held while it is asked
-    lowered: int = 0  # how often its bound was lowered for a VM that came
-    failures: int = 0  # in a row
-    rests_until: float = 0.0
-
-
 class MemoryCare:
     """Looks after the memory of nodes with observed VMs. Several threads may call."""
 
     def __init__(self, context: Context) -> None:
         """Nothing has been bounded yet."""
         self._context = context
-        self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
-        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self.bounds = Bounds(context)
         self._balloons = Balloons(context)
-        self._bounds: dict[str, int] = {}
+        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
         self._promised_mib: Mapping[str, int] = {}
-        self.reports: Mapping[str, MemoryReport] = {}
         #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
         self.pressed: Mapping[str, tuple[int, str]] = {}
+
+    def watch(self) -> bool:
+        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before."""
+        vms = [vm for vm in self._context.ledger.live_vms() if vm.observed]
+        return self.bounds.watch({node for vm in vms for node in (vm.host, vm.destination)} - {""})
 
     def look(self, seen: Observation) -> None:
         """Bound, balloon, and find out who is pressed."""
         with self._context.giving:  # else a VM that is just let come would be in none of the two
             nodes = self._nodes(seen)
-            lowered = {name: self._agents[name].lowered for name in nodes}
+            lowered = {name: self.bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
-        wanted = [name for name in nodes if nodes[name].vms or name not in self._bounds]
+        wanted = [
+            name for name in nodes if name not in seen.unreachable and (nodes[name].vms or self.bounds.of(name) is None)
+        ]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
-            found = pool.map(lambda name: self._bound(seen, name, nodes[name], lowered[name]), wanted)
-        reports = {name: report for name, report in zip(wanted, found, strict=True) if report is not None}
+            rooms = [
+                (name, self._room_mib(seen, name, nodes[name]), self._kept_mib(nodes[name]), lowered[name])
+                for name in wanted
+            ]
+            list(pool.map(lambda room: self.bounds.set(*room), rooms))
         told = self._balloon(seen, nodes)
+        before = self.pressed.keys()
         self.pressed = {
             name: pressed
-            for name, report in reports.items()
-            if name not in told and (pressed := self._pressed(seen, nodes[name], report)) is not None
+            for name in wanted
+            if name not in told and (pressed := self._pressed(seen, nodes[name], self.bounds.report(name))) is not None
         }
-        for name in self.pressed.keys() - self.reports.keys():
+        for name in self.pressed.keys() - before:
             log.warning("%s is pressed: %s", name, self.pressed[name][1])
-        self.reports = {**{name: each for name, each in self.reports.items() if name in nodes}, **reports}
 
     def planned(self, node: str, capacity: Resources) -> Resources:
         """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
@@ -117,25 +113,12 @@ class MemoryCare:
         """
         if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
             return
-        agent = self._agents[node]
-        with agent.lock:
-            agent.lowered += 1
-            try:
-                self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]) - memory_mib)
-            except RmspluginError as error:
-                self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
-                raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
-
-    def keep(self, node: str) -> None:
-        """Set the bound of a node again before an observed VM starts there: a node that has restarted has lost it."""
-        agent = self._agents[node]
-        with agent.lock:
-            bound_mib = self._bounds.get(node)
-            try:
-                if bound_mib is not None:
-                    self._set(node, bound_mib)
-            except RmspluginError as error:
-                log.warning("the memory of VMs on %s: %s", node, error)
+        there = self._nodes(seen)[node]
+        try:
+            self.bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
+        except RefusedError:
+            self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+            raise
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -162,52 +145,22 @@ class MemoryCare:
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
         """What observed VMs of a node may take together, with their hypervisor processes."""
-        real_mib = observed_memory.real_capacity(self._context, seen, name).memory_mib
-        kept_mib = 0 if node.leaves else self._context.settings.memory.relief_mib
-        return real_mib - node.promised_mib - kept_mib
+        return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
 
-    def _bound(self, seen: Observation, name: str, node: _Node, lowered: int) -> MemoryReport | None:
-        """Bound one node; None where its agent does not answer, or was asked for a VM that came since the look."""
-        agent = self._agents[name]
-        if name in seen.unreachable:
-            return None
-        with agent.lock:
-            if agent.lowered != lowered:
-                return None
-            try:
-                return self._set(name, self._room_mib(seen, name, node))
-            except OperationFailedError as error:  # more is in use: the old bound holds, and the balloons come first
-                log.info("%s: %s", name, error)
-            except RmspluginError as error:
-                log.info("the memory of VMs on %s is not bounded now: %s", name, error)
-            return None
-
-    def _set(self, node: str, room_mib: int) -> MemoryReport:
-        """Ask a node agent, unless it rests from failures; its lock is held."""
-        agent, now = self._agents[node], self._context.clock.now()
-        if now < agent.rests_until:
-            raise UnavailableError(f"the node agent of {node} did not answer, and is asked again soon")
-        try:
-            report = self._context.nodes.bound_memory(node, max(1, room_mib))
-        except OperationFailedError:
-            raise
-        except RmspluginError:
-            agent.failures += 1
-            agent.rests_until = now + pause_s(agent.failures)
-            raise
-        agent.failures = 0
-        self._bounds[node] = room_mib
-        return report
+    def _kept_mib(self, node: _Node) -> int:
+        """What of that is kept back: nothing while one of them leaves, which may need it for that."""
+        return 0 if node.leaves else self._context.settings.memory.relief_mib
 
     # -- who is pressed, and balloons ------------------------------------------------------------------------------
 
-    def _pressed(self, seen: Observation, node: _Node, report: MemoryReport) -> tuple[int, str] | None:
+    def _pressed(self, seen: Observation, node: _Node, report: MemoryReport | None) -> tuple[int, str] | None:
         """Up to how much memory VMs may be planned on a node where somebody waits for memory; None: nobody does.
 
         A VM that is alone has all that its node can give, and one that leaves makes room already.
         """
-        bound = self._context.settings.memory.pressure
-        presses = report.pressure is not None and report.pressure >= bound
+        if report is None:
+            return None
+        presses = report.pressure is not None and report.pressure >= self._context.settings.memory.pressure
         if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
             return None
         booked_mib = sum(booked(self._context, seen, vjob, vm).memory_mib for vjob, vm in node.vms)
@@ -219,12 +172,12 @@ class MemoryCare:
         told, now = set(), self._context.clock.now()
         for name, node in nodes.items():
             vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-            if not vms or name not in seen.statistics:
+            if not vms or name not in seen.statistics or self.bounds.waits_on(name):
                 continue
             until, wished_mib = self._wished.get(name, (0.0, 0))
             wished_mib = wished_mib if now < until else 0
             overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-            room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+            room_mib = (self.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
             if self._balloons.tell(seen, name, room_mib, vms):
                 told.add(name)
         self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)

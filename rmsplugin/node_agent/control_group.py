@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, V
 
 #: What libvirt makes of the partition /rmsplugin (adapters/hypervisor/domain_xml.py): by itself, and through systemd.
 _PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
+
+_VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")
 
 _SYSTEMCTL_TIMEOUT_S = 10
 
@@ -32,7 +35,7 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
     """
     systemd = (root / "run/systemd/system").is_dir()
     try:
-        controller = _controller(root, _SLICE if systemd else _PARTITION)
+        controller = _controller(root, systemd)
     except _MissingError as missing:
         return _report(None, str(missing), root)
     if mib:
@@ -45,7 +48,7 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
             _systemctl("set-property", "--runtime", _SLICE, *controller.properties(mib * MIB))
     limit = controller.limit()
     if limit is None:
-        return _report(None, "no bound was set", root)
+        return _report(None, "", root)
     _share_out(controller, limit)
     return _report(controller, "", root)
 
@@ -54,15 +57,16 @@ class _MissingError(Exception):
     """What this host lacks."""
 
 
-def _controller(root: Path, name: str) -> Controller:
+def _controller(root: Path, systemd: bool) -> Controller:
+    name = _SLICE if systemd else _PARTITION
     if not _libvirt_uses_memory(root / "etc/libvirt/qemu.conf"):
         raise _MissingError("cgroup_controllers in libvirt's qemu.conf leaves out memory")
     mounted = list(_mounted(root))
     memory = [top for kind, top, options in mounted if kind == "cgroup" and "memory" in options]
     if memory:
-        # libvirt makes a VM's group in each hierarchy that has a controller; one of systemd's own has none.
+        # libvirt makes a VM's group in each hierarchy that has a controller, by itself or through systemd.
         others = [top for kind, top, options in mounted if kind == "cgroup" and not _is_named(options)]
-        return Version1(memory[0], name, [top for top in others if top != memory[0]])
+        return Version1(memory[0], name, [] if systemd else [top for top in others if top != memory[0]])
     for kind, top, _ in mounted:
         if kind == "cgroup2" and "memory" in (top / "cgroup.controllers").read_text().split():
             return Version2(top, name)
@@ -110,8 +114,10 @@ def _members(controller: Controller) -> list[Path]:
     return sorted(path for path in controller.group.iterdir() if path.is_dir())
 
 
-def _groups(controller: Controller) -> list[Path]:
-    return [controller.group, *_members(controller)]
+def _vm_of(member: Path) -> str:
+    """The VM whose group it is, by how libvirt and systemd name groups; empty for another's."""
+    found = _VM.search(member.name.replace("\\x2d", "-"))
+    return found[0] if found else ""
 
 
 def _libvirt_uses_memory(qemu_conf: Path) -> bool:
@@ -145,12 +151,14 @@ def _systemctl(*words: str) -> None:
 
 def _report(controller: Controller | None, why: str, root: Path) -> dict[str, Any]:
     limit = controller.limit() if controller else None
+    waiting = [member for member in _members(controller) if controller.waits(member)] if controller else []
     return {
         "bounded": controller is not None,
         "why": why,
         "limit_mib": None if limit is None else limit // MIB,
         "used_mib": controller.used(controller.group) // MIB if controller else None,
-        "waits": any(controller.waits(group) for group in _groups(controller)) if controller else False,
+        "waits": bool(waiting) or (controller is not None and controller.waits(controller.group)),
+        "waiting": sorted(name for member in waiting if (name := _vm_of(member))),
         "pressure": _pressure(root / "proc/pressure/memory"),
     }
 

@@ -204,6 +204,36 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
     assert running(world, jobs) == jobs
 
 
+def test_a_vm_that_waits_for_memory_is_asked_nothing_and_needs_all_that_it_asked_for(make: Make) -> None:
+    world = make(nodes=1)
+    jobs = [submit(world, 1800, 300, name=name) for name in ("first", "last")]
+    ticks(world, 20)
+    assert running(world, jobs) == jobs
+    needs(world, jobs[1], 1790)  # with 330 of the other one more than the bound of 1984
+    asked: list[str] = []
+    statistics, save = world.hypervisor.statistics, world.hypervisor.save
+    bounds: list[int] = []
+
+    def noting(node: str) -> Any:
+        asked.append(node)
+        return statistics(node)
+
+    def saving(node: str, *words: Any, **options: Any) -> None:
+        bounds.append(world.nodes.bounds.set[node])
+        save(node, *words, **options)
+
+    world.hypervisor.statistics = noting  # type: ignore[method-assign]
+    world.hypervisor.save = saving  # type: ignore[method-assign]
+    world.tick(STEP_S)
+    assert asked == []
+    assert [vm.memory_demand_mib for vm in world.context.ledger.vms(jobs[1])] == [1800]
+    ticks(world, 2)
+    assert running(world, jobs) == jobs[:1]
+    assert world.state(jobs[1]) is S.SLEEPING, "the last in the queue, and nobody else"
+    assert bounds == [2 * GIB], "what was kept back is given before anything is asked of it"
+    assert asked
+
+
 # -- VMs whose memory is as requested are safe -------------------------------------------------------------------------
 
 

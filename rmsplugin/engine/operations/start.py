@@ -88,7 +88,7 @@ def put_config(task: Task, vm: VMRow, node: str) -> None:
     """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
     context = task.context
     if vm.observed:
-        context.memory_care.keep(node)
+        context.memory_care.bounds.keep(node)
     network = context.settings.network
     lines = {
         "hostname": vm.name,
