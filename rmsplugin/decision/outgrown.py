@@ -104,7 +104,15 @@ def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
         replace(shortage.prices, may_wait=False, kept_out=_kept_out(configuration)),
     )
     cycle.run()
-    return Remedy(cycle.reservations, tuple(cycle.notes), _waiting(cycle))
+    return Remedy(cycle.reservations, tuple(_as_it_will_be(note) for note in cycle.notes), _waiting(cycle))
+
+
+def _as_it_will_be(note: Note) -> Note:
+    """A note of what is done; who migrates, and who is suspended, the policy and the planner decide after this."""
+    if note.what not in ("compacted", "suspended"):
+        return note
+    words = f"{note.node} is short of {note.numbers['missing_mib']} MiB, and is relieved without a reservation"
+    return replace(note, what="short", sentence=words + note.prices)
 
 
 def bearable(configuration: Configuration) -> Configuration:

@@ -71,12 +71,16 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of a reservation: a word for programs, and a sentence with numbers for people."""
+    """What became of a reservation: a word for programs, and a sentence with numbers for people.
 
-    what: Literal["reserved", "served", "released", "full", "compacted", "suspended"]
+    ``prices`` of all ways out of a shortage are the end of the sentence.
+    """
+
+    what: Literal["reserved", "served", "released", "full", "compacted", "suspended", "short"]
     node: str
     sentence: str
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    prices: str = ""
 
 
 def blocked(board: Board, limits: ReservationLimits) -> list[VMLoad]:
@@ -228,7 +232,7 @@ class Reconfiguration:
             f"{node} is reserved for {vm.name}, which demands {vm.memory_mib} MiB: no node has room, "
             f"and {idle_mib} MiB are idle in pieces{why}"
         )
-        self.notes.append(Note("reserved", node, words, {"vm": vm.name, "idle_mib": idle_mib, **costs}))
+        self.notes.append(Note("reserved", node, words, {"vm": vm.name, "idle_mib": idle_mib, **costs}, why))
 
     def candidate(self, vm: VMLoad) -> str | None:
         """The node to reserve for one that is blocked: the most lightly loaded, then with most idle memory; None: none.

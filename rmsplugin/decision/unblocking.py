@@ -103,6 +103,7 @@ class Unblocking(Reconfiguration):
         offer = offers[way]
         why = "; " + ", ".join(f"{name} {each}" for name, each in {**offers, "waiting": waiting}.items())
         costs = {f"{name}_cost_s": each.cost_s for name, each in offers.items() if math.isfinite(each.cost_s)}
+        costs["missing_mib"] = -self.board.free_mib[self.board.place[vm.name]]
         if way == "reservation":
             self.reserve(vm, offer.node, why, costs)
         elif way == "compaction":
@@ -222,13 +223,13 @@ class Unblocking(Reconfiguration):
             self.board.move(moved, move.source, move.destination)
         moved_mib = sum(move.memory_mib for move in offer.moves)
         words = f"{moved_mib} MiB migrate to make room for {node}{why}"
-        self.notes.append(Note("compacted", node, words, {"vm": vm.name, "moved_mib": moved_mib, **costs}))
+        self.notes.append(Note("compacted", node, words, {"vm": vm.name, "moved_mib": moved_mib, **costs}, why))
 
     def _suspend(self, vm: VMLoad, offer: Offer, why: str, costs: Mapping[str, float]) -> None:
         node = self.board.place[vm.name]
         self.board.suspend(offer.vjob)
         words = f"{offer.vjob}, the last in the queue on {node}, is suspended to make room there{why}"
-        self.notes.append(Note("suspended", node, words, {"vm": vm.name, "vjob": offer.vjob, **costs}))
+        self.notes.append(Note("suspended", node, words, {"vm": vm.name, "vjob": offer.vjob, **costs}, why))
 
 
 def estimate_mib(peaks_mib: Sequence[int], unknown_mib: int, percentile: float = 0.9) -> int:

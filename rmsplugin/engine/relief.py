@@ -16,8 +16,7 @@ EVENTS = {
     "served": "node-reserved",
     "released": "node-released",
     "full": "cluster-full",
-    "compacted": "memory-short",
-    "suspended": "memory-short",
+    "short": "memory-short",
 }
 
 

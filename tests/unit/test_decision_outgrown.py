@@ -108,6 +108,16 @@ def test_a_node_whose_vms_demand_more_than_it_really_has_waits_for_nothing() -> 
     assert on_n0(decided(found.configuration)) < {"large-0", "a0-0"}
 
 
+def test_where_it_is_cheaper_not_to_reserve_the_prices_are_told_and_nobody_is_said_to_be_suspended() -> None:
+    waiting = {f"w{i}": 150 for i in range(12)}  # each loses its time while a node is reserved
+    small = {f"n{i}": {f"a{i}": 590, f"b{i}": 600} for i in (1, 2, 3)}
+    found = looked_at(cluster({"n0": {"large": 1200, "a0": 700}, **small}, waiting))
+    (note,) = found.notes
+    assert note.what == "short"
+    assert note.sentence.startswith("n0 is short of 100 MiB, and is relieved without a reservation; compaction ")
+    assert not found.reservations.held and not found.waiting
+
+
 def test_the_large_one_moves_to_the_reserved_node_as_soon_as_there_is_room() -> None:
     before = looked_at(blocked()).reservations
     (held,) = before.held

@@ -39,6 +39,6 @@ def judge_bound(node: str, report: MemoryReport | str) -> Iterator[Finding]:
     else:
         yield warning(
             subject,
-            f"nothing bounds VMs whose memory is observed: {report.why}",
+            f"nothing bounds VMs whose memory is observed: {report.why or 'no bound was set yet'}",
             "see Memory by observation in docs/operator-guide.md; the engine sets the bound in its cycles",
         )
