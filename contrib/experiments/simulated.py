@@ -14,6 +14,7 @@ from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.planning.target.placement import Objective
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.capacity import Cluster
+from rmsplugin.simulation.observed_memory import MemoryParameters
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.replay import replay
@@ -35,6 +36,7 @@ def simulated(
     heuristic: Literal["ffd"] | None = None,
     limit: float = LIMIT,
     free: bool = False,
+    memory: MemoryParameters | None = None,
 ) -> Outcome:
     """Replay jobs on a cluster; the arguments are those of ``ReplayParameters`` and ``ProposalParameters``.
 
@@ -53,7 +55,8 @@ def simulated(
         search=search,
         durations=Durations.from_values(durations),
     )
-    outcome = replay(jobs, cluster, ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}))
+    parameters = ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}, memory=memory)
+    outcome = replay(jobs, cluster, parameters)
     if outcome.faults:
         raise OperationFailedError(f"{policy}: {next(iter(outcome.faults))}")
     return outcome

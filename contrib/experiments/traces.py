@@ -202,7 +202,7 @@ class Compared:
     def _row(self, policy: str) -> list[object]:
         outcomes = self.outcomes[policy]
         wait, completion = ([_hours(each, kind) for each in self._measured(policy)] for kind in ("wait", "completion"))
-        slow = [_slowdowns(each) for each in self._measured(policy)]
+        slow = [slowdowns(each) for each in self._measured(policy)]
         jobs = sum(len(each) for each in slow)
         suspends = sum(run.suspends for runs in self._measured(policy) for run in runs)
         used = sum(_used_cpu_s(outcome, each) for outcome, each in zip(outcomes, self.windows, strict=True))
@@ -210,10 +210,10 @@ class Compared:
         p95 = np.percentile(np.concatenate(wait), 95)
         return [
             policy,
-            *_told(mean_of(wait)),
+            *told(mean_of(wait)),
             f"{p95:.2f}",
-            *_told(mean_of(completion)),
-            *_told(mean_of(slow)),
+            *told(mean_of(completion)),
+            *told(mean_of(slow)),
             f"{100 * used:.1f} %",
             f"{suspends / jobs:.2f}",
         ]
@@ -233,15 +233,15 @@ class Compared:
                 continue
             pairs = list(zip(self._measured(policy), base, strict=True))
             hours = [_hours(one, "completion") - _hours(other, "completion") for one, other in pairs]
-            slow = [_slowdowns(one) - _slowdowns(other) for one, other in pairs]
+            slow = [slowdowns(one) - slowdowns(other) for one, other in pairs]
             part = np.concatenate(hours).sum() / sum(_hours(each, "completion").sum() for each in base)
             all_hours = np.concatenate(hours)
             rows.append(
                 [
                     f"{self.site.name}, {policy}",
-                    *_told(mean_of(hours)),
+                    *told(mean_of(hours)),
                     f"{100 * part:+.0f}",
-                    *_told(mean_of(slow)),
+                    *told(mean_of(slow)),
                     f"{100 * np.mean(all_hours < -_SAME_H):.0f} %",
                     f"{100 * np.mean(all_hours > _SAME_H):.0f} %",
                 ]
@@ -276,7 +276,8 @@ def _end(run: JobRun, kind: str) -> float:
     return run.start_s if kind == "wait" else run.end_s
 
 
-def _slowdowns(runs: Sequence[JobRun]) -> NDArray[np.float64]:
+def slowdowns(runs: Sequence[JobRun]) -> NDArray[np.float64]:
+    """The bounded slowdown of each job."""
     found = [(run.end_s - run.job.submit_s) / max(run.job.run_s, SLOWDOWN_THRESHOLD_S) for run in runs]
     return np.maximum(found, 1.0)
 
@@ -287,7 +288,8 @@ def _load(jobs: Sequence[Job], cluster: Cluster) -> float:
     return sum(job.run_s * job.processors for job in jobs) / (span_s * cluster.cpus) if span_s else float("inf")
 
 
-def _told(found: Mean) -> tuple[str, str]:
+def told(found: Mean) -> tuple[str, str]:
+    """A mean and its interval, as two cells of a table."""
     return f"{found.value:.2f}", f"{found.low:.2f} to {found.high:.2f}"
 
 
@@ -308,7 +310,7 @@ def _whole(sites: Sequence[Site], data: Path) -> Iterator[str]:
 def _whole_row(found: Metrics, jobs: Sequence[Job], starts: Sequence[float]) -> list[object]:
     waits = [[(start_s - job.submit_s) / 3600 for job, start_s in zip(jobs, starts, strict=True)]]
     return [
-        *_told(mean_of(waits)),
+        *told(mean_of(waits)),
         f"{found.wait_s.p95 / 3600:.2f}",
         f"{found.completion_s.mean / 3600:.2f}",
         f"{found.bounded_slowdown.mean:.1f}",

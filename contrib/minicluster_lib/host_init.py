@@ -32,13 +32,13 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "kvm", "net/tun")
 CGROUP_NAMES = ("systemd", "freezer", "memory", "cpuset", "cpu", "cpuacct", "devices")
 
 
-def build_root(host_directory: Path, binds: list[list[str]], has_memory_group: bool) -> None:
+def build_root(host_directory: Path, binds: list[list[str]], hierarchies: dict[Path, str]) -> None:
     """Build the host's file tree below host_directory/rootfs and make it the root of this mount namespace.
 
     Args:
         host_directory: the host's part of the cluster's directory; holds its etc, var, root and tmp.
         binds: [source on the machine, path inside, "ro" or "rw"], mounted in this order.
-        has_memory_group: whether this process is in a memory group of the host's own.
+        hierarchies: where this process is in control groups of the host's own, as ``control_groups`` has them.
     """
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     root = host_directory / "rootfs"
@@ -60,7 +60,7 @@ def build_root(host_directory: Path, binds: list[list[str]], has_memory_group: b
     kernel.mount("proc", str(root / "proc"), "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     kernel.mount("tmpfs", str(root / "run"), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     (root / "run/lock").mkdir(mode=0o755)
-    _mount_sys(root / "sys", has_memory_group)
+    _mount_sys(root / "sys", hierarchies)
     mount_dev(root / "dev")
     for source, inside_path, mode in binds:
         target = root / inside_path.lstrip("/")
@@ -73,22 +73,24 @@ def build_root(host_directory: Path, binds: list[list[str]], has_memory_group: b
     kernel.pivot_root(str(root))
 
 
-def _mount_sys(sys_directory: Path, has_memory_group: bool) -> None:
+def _mount_sys(sys_directory: Path, hierarchies: dict[Path, str]) -> None:
     kernel.mount("sysfs", str(sys_directory), "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     cgroup = sys_directory / "fs/cgroup"
     if not cgroup.is_dir():
         return
     # slurmd looks for version 1 hierarchies here even when it is told to use none of them. It gets one without any
-    # controller, of our own, and so has nothing to do with the machine's control groups, whatever their version. The
-    # one of the memory controller, if any, begins for this host with its own group.
+    # controller, of our own, and so has nothing to do with the machine's control groups, whatever their version. Those
+    # of libvirt, if any, begin for this host with its own groups.
     kernel.mount("tmpfs", str(cgroup), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
     for name in CGROUP_NAMES:
         (cgroup / name).mkdir()
     with contextlib.suppress(OSError):
         kernel.mount("cgroup", str(cgroup / CGROUP_NAMES[0]), "cgroup", options="none,name=rmsplugin")
-    if has_memory_group:
+    if hierarchies:
         kernel.unshare(kernel.CLONE_NEWCGROUP)
-        kernel.mount("cgroup", str(cgroup / "memory"), "cgroup", options="memory")
+        for hierarchy, options in hierarchies.items():
+            (cgroup / hierarchy.name).mkdir(exist_ok=True)
+            kernel.mount("cgroup", str(cgroup / hierarchy.name), "cgroup", options=options)
 
 
 def mount_dev(dev: Path) -> None:
@@ -278,7 +280,7 @@ def main() -> None:
     host_directory = Path(arguments.dir) / "hosts" / arguments.host
     binds = json.loads((host_directory / "binds.json").read_text())
 
-    has_memory_group = control_groups.enter(Path(arguments.dir), arguments.host)
+    hierarchies = control_groups.enter(Path(arguments.dir), arguments.host)
     kernel.unshare(
         kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
     )
@@ -302,7 +304,7 @@ def main() -> None:
     listener.listen(16)
     os.close(directory_fd)
     kernel.set_host_name(arguments.host)
-    build_root(host_directory, binds, has_memory_group)
+    build_root(host_directory, binds, hierarchies)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True, env={"PATH": SEARCH_PATH})
     os.write(up_write, b"+")
     os.close(up_write)

@@ -63,9 +63,8 @@ def install_configuration(cluster: Cluster) -> None:
         (directory / "libvirtd.conf").write_text(
             _LIBVIRTD_CONF.format(port=LIBVIRT_TLS_PORT, address=node.address, names=names, host_uuid=uuid.uuid4())
         )
-        (directory / "qemu.conf").write_text(
-            _QEMU_CONF.format(save_format=_save_format(), controllers='"memory"' if control_groups.is_offered() else "")
-        )
+        controllers = ", ".join(f'"{name}"' for name in control_groups.CONTROLLERS if control_groups.hierarchies())
+        (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format(), controllers=controllers))
         (directory / "libvirt.conf").write_text("")
 
 

@@ -58,6 +58,9 @@ class Context:
     #: When each VM was last seen on a node; by its name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
 
+    #: Held while room on nodes is given away, from the look at what is free until the ledger has who takes it.
+    giving: threading.RLock = field(default_factory=threading.RLock)
+
     def __post_init__(self) -> None:
         """Have nothing asked of nodes that are gone."""
         object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))

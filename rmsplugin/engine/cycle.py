@@ -91,6 +91,8 @@ class Cycle:
         self._executor.record_ends()
         # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
         busy = self._executor.busy()
+        with report.alone("the memory of VMs"):
+            self._context.memory_care.watch()
         seen = self.seen = observe(self._context)
         self._context.demands.look(seen)
         with report.alone("the memory of VMs"):

@@ -82,6 +82,7 @@ class Daemon:
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self._others = (
             Periodic("watch", self._watch, settings.engine.watch_s),
+            Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("prune", self._prune, _DAY_S),
         )
         self.context = open_context(settings, state_dir)
@@ -150,6 +151,14 @@ class Daemon:
         if pulse != self._pulse:
             self._pulse = pulse
             self.wake()
+
+    def _watch_memory(self) -> None:
+        """Observed VMs that grow get their shares of what is left; one that has to wait is helped at once."""
+        try:
+            if self.context.memory_care.watch():
+                self.wake()
+        except RmspluginError as error:
+            log.warning("observed VMs are not looked after now: %s", error)
 
     def _prune(self) -> None:
         try:

@@ -10,6 +10,7 @@ The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is w
   of that;
 - what a guest says is some seconds old, the size of its balloon is not: who was just given memory back does not need
   it for that. Each word of a guest counts once, with the smaller of the sizes before and after it;
+- a VM that waits for memory of its node needs all that was requested for it, for it cannot be asked;
 - a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
 - nor does one that is seen on two nodes, of which nobody knows where it computes.
@@ -77,6 +78,7 @@ class Demands:
         vms = ledger.live_vms()
         vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
         nodes = _nodes_of_vms(seen)
+        waiting = self._context.memory_care.bounds.waiting
         runs, changes = {}, []
         for vm in vms:
             vjob = vjobs[vm.job_id]
@@ -85,6 +87,8 @@ class Demands:
             before = run = self._run(vjob, vm)
             if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
                 run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
+                if vm.name in waiting:
+                    run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
             if run.demands != before.demands:
                 run = replace(run, recorded=run.demands)
                 changes.append((vjob, vm, _sample(run, seen, vm.name)))
@@ -187,5 +191,7 @@ def _working_set_mib(before: tuple[int | None, int | None], statistics: VMStatis
 
 
 def _sample(run: _Run, seen: Observation, name: str) -> Sample:
-    statistics: VMStatistics = seen.statistics[run.node][name]
-    return Sample(name, seen.sampled[run.node], run.cpu.centi_cpus, statistics.memory_rss_kib, run.memory.mib)
+    """What is recorded of a change; a VM that waits for memory was asked nothing."""
+    statistics = seen.statistics.get(run.node, {}).get(name)
+    rss_kib = None if statistics is None else statistics.memory_rss_kib
+    return Sample(name, seen.sampled.get(run.node, seen.taken), run.cpu.centi_cpus, rss_kib, run.memory.mib)

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,9 +20,10 @@ from typing import TYPE_CHECKING
 from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.engine import observed_memory
 from rmsplugin.engine.balloons import Balloons
+from rmsplugin.engine.bounds import Bounds
 from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import RefusedError
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -48,47 +47,48 @@ class _Node:
     leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
 
 
-@dataclass(frozen=True, slots=True)
-class _Coming:
-    """A VM that is not observed, and has been let come: it counts until the ledger is read that has it."""
-
-    since: float
-    memory_mib: int
-
-
 class MemoryCare:
     """Looks after the memory of nodes with observed VMs. Several threads may call."""
 
     def __init__(self, context: Context) -> None:
         """Nothing has been bounded yet."""
         self._context = context
-        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-        self._coming: defaultdict[str, list[_Coming]] = defaultdict(list)
-        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self.bounds = Bounds(context)
         self._balloons = Balloons(context)
-        self._bounds: dict[str, int] = {}
+        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
         self._promised_mib: Mapping[str, int] = {}
-        self.reports: Mapping[str, MemoryReport] = {}
         #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
         self.pressed: Mapping[str, tuple[int, str]] = {}
 
+    def watch(self) -> bool:
+        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before."""
+        vms = [vm for vm in self._context.ledger.live_vms() if vm.observed]
+        return self.bounds.watch({node for vm in vms for node in (vm.host, vm.destination)} - {""})
+
     def look(self, seen: Observation) -> None:
         """Bound, balloon, and find out who is pressed."""
-        nodes = self._nodes(seen)
+        with self._context.giving:  # else a VM that is just let come would be in none of the two
+            nodes = self._nodes(seen)
+            lowered = {name: self.bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
-        wanted = [name for name in nodes if nodes[name].vms or name not in self._bounds]
+        wanted = [
+            name for name in nodes if name not in seen.unreachable and (nodes[name].vms or self.bounds.of(name) is None)
+        ]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
-            found = pool.map(lambda name: self._bound(seen, name, nodes[name]), wanted)
-        reports = {name: report for name, report in zip(wanted, found, strict=True) if report is not None}
+            rooms = [
+                (name, self._room_mib(seen, name, nodes[name]), self._kept_mib(nodes[name]), lowered[name])
+                for name in wanted
+            ]
+            list(pool.map(lambda room: self.bounds.set(*room), rooms))
         told = self._balloon(seen, nodes)
+        before = self.pressed.keys()
         self.pressed = {
             name: pressed
-            for name, report in reports.items()
-            if name not in told and (pressed := self._pressed(seen, nodes[name], report)) is not None
+            for name in wanted
+            if name not in told and (pressed := self._pressed(seen, nodes[name], self.bounds.report(name))) is not None
         }
-        for name in self.pressed.keys() - self.reports.keys():
+        for name in self.pressed.keys() - before:
             log.warning("%s is pressed: %s", name, self.pressed[name][1])
-        self.reports = {**{name: each for name, each in self.reports.items() if name in nodes}, **reports}
 
     def planned(self, node: str, capacity: Resources) -> Resources:
         """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
@@ -106,20 +106,19 @@ class MemoryCare:
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
         """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
 
+        The caller holds ``Context.giving`` until the ledger has that VM.
+
         Raises:
             RefusedError: they cannot now.
         """
         if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
             return
-        with self._locks[node]:
-            coming = _Coming(self._context.clock.now(), memory_mib)
-            self._coming[node].append(coming)
-            try:
-                self._set(node, self._room_mib(seen, node, self._nodes(seen)[node]))
-            except RmspluginError as error:
-                self._coming[node].remove(coming)
-                self._wished[node] = (coming.since + _WISH_S, memory_mib)
-                raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
+        there = self._nodes(seen)[node]
+        try:
+            self.bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
+        except RefusedError:
+            self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+            raise
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -146,39 +145,22 @@ class MemoryCare:
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
         """What observed VMs of a node may take together, with their hypervisor processes."""
-        real_mib = observed_memory.real_capacity(self._context, seen, name).memory_mib
-        kept_mib = 0 if node.leaves else self._context.settings.memory.relief_mib
-        coming_mib = sum(each.memory_mib for each in self._coming[name])
-        return max(1, real_mib - node.promised_mib - coming_mib - kept_mib)
+        return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
 
-    def _bound(self, seen: Observation, name: str, node: _Node) -> MemoryReport | None:
-        """Bound one node; None where its agent does not answer."""
-        if name in seen.unreachable:
-            return None
-        with self._locks[name]:
-            self._coming[name] = [each for each in self._coming[name] if each.since >= seen.taken]
-            try:
-                return self._set(name, self._room_mib(seen, name, node))
-            except OperationFailedError as error:  # more is in use: the old bound holds, and the balloons come first
-                log.info("%s: %s", name, error)
-            except RmspluginError as error:
-                log.warning("the memory of VMs on %s is not bounded now: %s", name, error)
-            return None
-
-    def _set(self, node: str, room_mib: int) -> MemoryReport:
-        report = self._context.nodes.bound_memory(node, room_mib)
-        self._bounds[node] = room_mib
-        return report
+    def _kept_mib(self, node: _Node) -> int:
+        """What of that is kept back: nothing while one of them leaves, which may need it for that."""
+        return 0 if node.leaves else self._context.settings.memory.relief_mib
 
     # -- who is pressed, and balloons ------------------------------------------------------------------------------
 
-    def _pressed(self, seen: Observation, node: _Node, report: MemoryReport) -> tuple[int, str] | None:
+    def _pressed(self, seen: Observation, node: _Node, report: MemoryReport | None) -> tuple[int, str] | None:
         """Up to how much memory VMs may be planned on a node where somebody waits for memory; None: nobody does.
 
         A VM that is alone has all that its node can give, and one that leaves makes room already.
         """
-        bound = self._context.settings.memory.pressure
-        presses = report.pressure is not None and report.pressure >= bound
+        if report is None:
+            return None
+        presses = report.pressure is not None and report.pressure >= self._context.settings.memory.pressure
         if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
             return None
         booked_mib = sum(booked(self._context, seen, vjob, vm).memory_mib for vjob, vm in node.vms)
@@ -190,12 +172,12 @@ class MemoryCare:
         told, now = set(), self._context.clock.now()
         for name, node in nodes.items():
             vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-            if not vms or name not in seen.statistics:
+            if not vms or name not in seen.statistics or self.bounds.waits_on(name):
                 continue
             until, wished_mib = self._wished.get(name, (0.0, 0))
             wished_mib = wished_mib if now < until else 0
             overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-            room_mib = self._bounds.get(name, self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+            room_mib = (self.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
             if self._balloons.tell(seen, name, room_mib, vms):
                 told.add(name)
         self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)

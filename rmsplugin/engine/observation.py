@@ -110,10 +110,13 @@ def observe(context: Context) -> Observation:
 
 
 def _look_at(context: Context, node: str) -> _Node:
-    """Read one node; a node that lists its VMs and has no statistics of them is seen without these."""
+    """Read one node; a node that lists its VMs and has no statistics of them is seen without these.
+
+    VMs on a node where one waits for memory are asked nothing (``engine.bounds``).
+    """
     vms = context.hypervisor.list_vms(node)
     statistics: dict[str, VMStatistics] | None = None
-    if vms:
+    if vms and not context.memory_care.bounds.waits_on(node):
         try:
             statistics = context.hypervisor.statistics(node)
         except RmspluginError as error:

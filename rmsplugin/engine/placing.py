@@ -32,7 +32,7 @@ class Placing:
     def __init__(self, context: Context, executor: Executor) -> None:
         self._context = context
         self._executor = executor
-        self._lock = threading.RLock()
+        self._lock = context.giving
         self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
     # -- steps of context switches -------------------------------------------------------------------------------

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2, uses_kvm
+from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2
 
 #: What libvirt makes of the partition /rmsplugin (adapters/hypervisor/domain_xml.py): by itself, and through systemd.
 _PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
 
+_VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")
+
 _SYSTEMCTL_TIMEOUT_S = 10
+
+#: What each VM that does not wait may take before the next call, if there is so much.
+_RESERVE = 16 * MIB
 
 
 def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
@@ -27,14 +35,9 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
     """
     systemd = (root / "run/systemd/system").is_dir()
     try:
-        controller = _controller(root, _SLICE if systemd else _PARTITION)
+        controller = _controller(root, systemd)
     except _MissingError as missing:
         return _report(None, str(missing), root)
-    if isinstance(controller, Version1) and uses_kvm(controller.group, root / "proc"):
-        # A page that KVM asks for is refused there instead of waited for, and the VM stops for good.
-        if controller.limit() is not None:
-            controller.lift()
-        return _report(None, "VMs of KVM cannot wait for memory in control groups of version 1", root)
     if mib:
         try:
             _make(controller, systemd)
@@ -43,8 +46,10 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
         controller.set_limit(mib * MIB)
         if systemd:
             _systemctl("set-property", "--runtime", _SLICE, *controller.properties(mib * MIB))
-    if controller.limit() is None:
-        return _report(None, "no bound was set", root)
+    limit = controller.limit()
+    if limit is None:
+        return _report(None, "", root)
+    _share_out(controller, limit)
     return _report(controller, "", root)
 
 
@@ -52,18 +57,67 @@ class _MissingError(Exception):
     """What this host lacks."""
 
 
-def _controller(root: Path, name: str) -> Controller:
+def _controller(root: Path, systemd: bool) -> Controller:
+    name = _SLICE if systemd else _PARTITION
     if not _libvirt_uses_memory(root / "etc/libvirt/qemu.conf"):
         raise _MissingError("cgroup_controllers in libvirt's qemu.conf leaves out memory")
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split()[:3]
-        top = root / before.split()[4].lstrip("/")
-        if kind == "cgroup" and "memory" in options.split(","):
-            return Version1(top, name)
+    mounted = list(_mounted(root))
+    memory = [top for kind, top, options in mounted if kind == "cgroup" and "memory" in options]
+    if memory:
+        # libvirt makes a VM's group in each hierarchy that has a controller, by itself or through systemd.
+        others = [top for kind, top, options in mounted if kind == "cgroup" and not _is_named(options)]
+        return Version1(memory[0], name, [] if systemd else [top for top in others if top != memory[0]])
+    for kind, top, _ in mounted:
         if kind == "cgroup2" and "memory" in (top / "cgroup.controllers").read_text().split():
             return Version2(top, name)
     raise _MissingError("no control groups with a memory controller are mounted")
+
+
+def _mounted(root: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """Kind, place and options of all that is mounted."""
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split()[:3]
+        yield kind, root / before.split()[4].lstrip("/"), options.split(",")
+
+
+def _is_named(options: list[str]) -> bool:
+    return any(option.startswith("name=") for option in options)
+
+
+def shares(used: Mapping[Path, int], waiting: Collection[Path], limit: int) -> dict[Path, int]:
+    """What each VM may take, in bytes: what it takes, and a part of the rest, so that nobody can take all of that.
+
+    All have equal parts; but if some wait, each other has a little, and they have what is left then.
+    """
+    left = max(0, limit - sum(used.values()))
+    others = [vm for vm in used if vm not in waiting]
+    part = left // max(1, len(others))
+    if waiting:
+        part = min(_RESERVE, part)
+    more = (left - part * len(others)) // max(1, len(waiting))
+    return {vm: taken + (more if vm in waiting else part) for vm, taken in used.items()}
+
+
+def _share_out(controller: Controller, limit: int) -> None:
+    """Give each VM its share. One that has started since the last time had none, and may have taken others' parts."""
+    members = _members(controller)
+    used = {member: controller.used(member) for member in members}
+    waiting = [member for member in members if controller.waits(member)]
+    for member, share in shares(used, waiting, limit).items():
+        with contextlib.suppress(OSError):  # it has ended, or has taken more meanwhile, and the next call finds it
+            controller.set_share(member, share)
+
+
+def _members(controller: Controller) -> list[Path]:
+    """The groups of the VMs."""
+    return sorted(path for path in controller.group.iterdir() if path.is_dir())
+
+
+def _vm_of(member: Path) -> str:
+    """The VM whose group it is, by how libvirt and systemd name groups; empty for another's."""
+    found = _VM.search(member.name.replace("\\x2d", "-"))
+    return found[0] if found else ""
 
 
 def _libvirt_uses_memory(qemu_conf: Path) -> bool:
@@ -97,12 +151,14 @@ def _systemctl(*words: str) -> None:
 
 def _report(controller: Controller | None, why: str, root: Path) -> dict[str, Any]:
     limit = controller.limit() if controller else None
+    waiting = [member for member in _members(controller) if controller.waits(member)] if controller else []
     return {
         "bounded": controller is not None,
         "why": why,
         "limit_mib": None if limit is None else limit // MIB,
-        "used_mib": controller.used() // MIB if controller else None,
-        "waits": controller.waits() if controller else False,
+        "used_mib": controller.used(controller.group) // MIB if controller else None,
+        "waits": bool(waiting) or (controller is not None and controller.waits(controller.group)),
+        "waiting": sorted(name for member in waiting if (name := _vm_of(member))),
         "pressure": _pressure(root / "proc/pressure/memory"),
     }
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +14,8 @@ MIB = 1 << 20
 #: Version 1 says of a group without a limit that it has nearly this one.
 _NO_LIMIT_BYTES = 1 << 62
 
-#: So long version 2 is watched for somebody being held up.
-_WATCH_S = 0.05
+#: What a hypervisor process needs of its program, more or less, to get on.
+_PROGRAMS = 4 * MIB
 
 
 class Controller(Protocol):
@@ -34,20 +33,20 @@ class Controller(Protocol):
         """Let the group take at most so much; what it has beyond is reclaimed, and else AgentError is raised."""
         ...
 
-    def lift(self) -> None:
-        """Let the group take all."""
+    def set_share(self, member: Path, share: int) -> None:
+        """Let a group of this group take at most so much of its limit."""
         ...
 
     def limit(self) -> int | None:
         """What the group may take at most; None for all, or no group."""
         ...
 
-    def used(self) -> int:
-        """What the group takes."""
+    def used(self, group: Path) -> int:
+        """What this or a group of it takes."""
         ...
 
-    def waits(self) -> bool:
-        """Whether somebody in the group waits for memory."""
+    def waits(self, group: Path) -> bool:
+        """Whether somebody in this or a group of it waits for memory."""
         ...
 
     def properties(self, limit: int) -> list[str]:
@@ -56,13 +55,22 @@ class Controller(Protocol):
 
 
 class Version1:
-    """A group whose processes wait at its limit: nobody is killed."""
+    """A group whose processes wait at its limit for the pages that they touch; nobody is killed.
 
-    def __init__(self, top: Path, name: str) -> None:
-        self.top, self.group = top, top / name
+    But what the kernel needs for their system calls is refused there, and a hypervisor process may not survive that.
+    """
+
+    def __init__(self, top: Path, name: str, others: Sequence[Path] = ()) -> None:
+        """``others``: the hierarchies of other controllers, in which libvirt wants the group, too."""
+        self.top, self.group, self._others = top, top / name, others
 
     def make(self) -> None:
         """See ``Controller``. Groups below inherit what is set here when they are made."""
+        for other in self._others:
+            (other / self.group.name).mkdir(mode=0o755, exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):  # nothing runs in one without
+                if (other / name).exists():
+                    (other / self.group.name / name).write_text((other / name).read_text())
         self.group.mkdir(mode=0o755, exist_ok=True)
         self._write("memory.swappiness", "0")
         self._write("memory.oom_control", "1")
@@ -72,24 +80,29 @@ class Version1:
         try:
             self._write("memory.limit_in_bytes", str(limit))
         except OSError as error:  # EBUSY; the old limit stays
-            raise _too_much(self.used(), limit) from error
+            raise _too_much(self.used(self.group), limit) from error
 
-    def lift(self) -> None:
+    def set_share(self, member: Path, share: int) -> None:
         """See ``Controller``."""
-        self._write("memory.limit_in_bytes", "-1")
+        (member / "memory.limit_in_bytes").write_text(str(share))
 
     def limit(self) -> int | None:
         """See ``Controller``."""
         limit = _number(self.group / "memory.limit_in_bytes")
         return None if limit is None or limit >= _NO_LIMIT_BYTES else limit
 
-    def used(self) -> int:
+    def used(self, group: Path) -> int:
         """See ``Controller``."""
-        return _number(self.group / "memory.usage_in_bytes") or 0
+        return _number(group / "memory.usage_in_bytes") or 0
 
-    def waits(self) -> bool:
+    def waits(self, group: Path) -> bool:
         """See ``Controller``."""
-        return _fields(self.group / "memory.oom_control").get("under_oom", 0) > 0
+        if _fields(group / "memory.oom_control").get("under_oom", 0):
+            return True
+        # Long before that its programs are read again and again, a page for another.
+        limit, counted = _number(group / "memory.limit_in_bytes"), _fields(group / "memory.stat")
+        files = counted.get("total_active_file", 0) + counted.get("total_inactive_file", 0)
+        return limit is not None and self.used(group) - files >= limit - _PROGRAMS
 
     def properties(self, limit: int) -> list[str]:
         """See ``Controller``."""
@@ -120,33 +133,28 @@ class Version2:
         """See ``Controller``."""
         before = (self.group / "memory.high").read_text().strip()
         self._write("memory.high", str(self._held_up_from(limit)))
-        if self.used() > limit:  # after what could be reclaimed; whoever is above memory.max is killed
-            used = self.used()
+        used = self.used(self.group)
+        if used > limit:  # after what could be reclaimed; whoever is above memory.max is killed
             self._write("memory.high", before)
             raise _too_much(used, limit)
         self._write("memory.max", str(limit))
 
-    def lift(self) -> None:
+    def set_share(self, member: Path, share: int) -> None:
         """See ``Controller``."""
-        self._write("memory.max", "max")
-        self._write("memory.high", "max")
+        (member / "memory.high").write_text(str(share))
 
     def limit(self) -> int | None:
         """See ``Controller``."""
         return _number(self.group / "memory.max")
 
-    def used(self) -> int:
+    def used(self, group: Path) -> int:
         """See ``Controller``."""
-        return _number(self.group / "memory.current") or 0
+        return _number(group / "memory.current") or 0
 
-    def waits(self) -> bool:
+    def waits(self, group: Path) -> bool:
         """See ``Controller``."""
-        high = _number(self.group / "memory.high")
-        if high is None or self.used() >= high:
-            return high is not None
-        before = self._held_up()
-        time.sleep(_WATCH_S)
-        return self._held_up() > before
+        high = _number(group / "memory.high")
+        return high is not None and self.used(group) >= high - MIB  # reclaim may have brought it just below
 
     def properties(self, limit: int) -> list[str]:
         """See ``Controller``."""
@@ -156,21 +164,8 @@ class Version2:
     def _held_up_from(limit: int) -> int:
         return limit - min(max(limit // 32, 32 * MIB), limit // 4)
 
-    def _held_up(self) -> int:
-        return _fields(self.group / "memory.events").get("high", 0)
-
     def _write(self, name: str, value: str) -> None:
         (self.group / name).write_text(value)
-
-
-def uses_kvm(group: Path, proc: Path) -> bool:
-    """Whether a process of the group, or of one below it, is a VM of KVM."""
-    for members in group.rglob("cgroup.procs"):
-        for pid in members.read_text().split():
-            with contextlib.suppress(OSError):  # it has ended
-                if any(os.readlink(file) == "anon_inode:kvm-vm" for file in (proc / pid / "fd").iterdir()):
-                    return True
-    return False
 
 
 def _too_much(used: int, limit: int) -> AgentError:
@@ -192,4 +187,4 @@ def _fields(path: Path) -> dict[str, int]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return {}
-    return {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
+    return {name: int(value) for name, _, value in (line.partition(" ") for line in lines) if value}

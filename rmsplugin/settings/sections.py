@@ -327,6 +327,9 @@ class Memory(Section):
         description="percent of the last 10 s in which something on a node waited for memory (PSI, some avg10) from "
         "which on it is short, whatever its VMs need",
     )
+    watch_s: Seconds = Field(
+        5.0, description="seconds between two looks at who waits for memory; what is left of a node is shared out anew"
+    )
     relief_mib: int = Field(
         64, ge=16, le=1 << 20, description="memory of each node kept back, so that a VM that waits for some can leave"
     )

@@ -25,16 +25,16 @@ class Deciding:
         self.decisions = 0
         self.faults: Counter[str] = Counter()
 
-    def find(self, source: Configuration, moves: bool = False) -> Prepared | None:
+    def find(self, source: Configuration) -> Prepared | None:
         """What is to be done; None if nothing is.
 
         The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none;
-        but on fewer nodes there may always be room, and with ``moves`` one that runs may have to be elsewhere.
+        but on fewer nodes there may always be room.
         """
         self.decisions += 1
         decision = decide(self._parameters.policy, source, self._parameters.decision)
         cheapest = self._parameters.objective == "cost"
-        if cheapest and not moves and isinstance(decision, Decision) and not _changes(source, decision):
+        if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
             return None
         if isinstance(decision, Decision):
             source, decision = _without_waiting(source, decision)

@@ -41,13 +41,7 @@ class Relief:
         self._reserves = policy in RESERVES
         self._parameters, self._facts, self._remind = parameters, MemoryFacts(real_mib), remind
         self._reservations = Reservations()
-        self._said: frozenset[tuple[str, str]] = frozenset()
         self.notes: list[NoteRun] = []
-
-    @property
-    def holds(self) -> bool:
-        """Whether a node is reserved: who runs may have to move then, though nobody's state changes."""
-        return bool(self._reservations.held)
 
     def look(self, configuration: Configuration, now: float) -> Configuration:
         """What to decide about instead."""
@@ -56,9 +50,8 @@ class Relief:
         limits = self._parameters.limits
         shortage = Shortage(self._facts, self._reservations, now, limits, self._parameters.prices)
         remedy = outgrown(configuration, shortage)
-        done = {(note.what, note.node): note for note in remedy.notes if note.what in _DONE}
-        self.notes += [NoteRun(now, note) for key, note in done.items() if key not in self._said]
-        self._said = frozenset(done)  # a guest is served again, cycle after cycle, until it has come
+        done = [note for note in remedy.notes if note.what in _DONE]
+        self.notes += [NoteRun(now, note) for note in done]
         if done:  # a node that is reserved is given up after so long, and a full cluster is looked at again
             self._remind(now + limits.reserving_s)
         self._reservations = remedy.reservations

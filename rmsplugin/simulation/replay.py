@@ -10,11 +10,9 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse
-from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.proposing.prepared import Prepared
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
@@ -163,16 +161,12 @@ class _Replay:
             self._deciding.decisions += 1
         else:
             settled = self._assessor.assess(queue, steps, now)
-            prepared = self._find(settled.configuration, now)
+            source = settled.configuration
+            prepared = self._deciding.find(source if self._relief is None else self._relief.look(source, now))
         if prepared is not None and prepared.proposal is not None:
             self._switches.add(prepared.proposal, prepared.steps, now)
             self._due |= self._switches.advance(now)
             self._work.set_rates(now)
-
-    def _find(self, configuration: Configuration, now: float) -> Prepared | None:
-        if self._relief is None:
-            return self._deciding.find(configuration)
-        return self._deciding.find(self._relief.look(configuration, now), self._relief.holds)
 
     @property
     def _all_stays(self) -> bool:

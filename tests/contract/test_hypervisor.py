@@ -61,10 +61,16 @@ HUNGRY = (
     "until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
     f'cat {"/bin/busybox " * 60} >/x/y && echo ate all; while :; do sleep 9; done"'
 )
+#: A guest that says twice a second that it runs, and takes 64 KiB more each time.
+TICKS = (
+    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    'n=0; while dd if=/bin/busybox of=/$n bs=64k count=1 2>/x; do n=$((n+1)); echo tick; usleep 500000; done"'
+)
 #: A guest that writes some 10 MiB of its memory, over and over.
 WRITES = f'rdinit=/bin/sh -- -c "while :; do cat {"/bin/busybox " * 5} >/x; done"'
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
 SLACK_S = 15.0
+GROUPS = "/sys/fs/cgroup/memory"
 
 
 def spec(name: str = VM, **changes: object) -> VMSpec:
@@ -106,6 +112,8 @@ class World(Protocol):
     def hunger(self, node: str, vm: str) -> None: ...
 
     def ate(self, node: str, vm: str) -> bool: ...
+
+    def ticks(self, node: str, vm: str) -> int: ...
 
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
@@ -168,6 +176,9 @@ class SimulatedWorld:
 
     def ate(self, node: str, vm: str) -> bool:
         return True
+
+    def ticks(self, node: str, vm: str) -> int:
+        return round(time.monotonic() * 2)
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
@@ -302,9 +313,15 @@ class LibvirtWorld:
         """The guest feels it by itself."""
 
     def ate(self, node: str, vm: str) -> bool:
-        console = (self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
-        assert b"Killed process" not in console
-        return b"ate all" in console
+        said = self._console(node, vm)
+        assert b"Killed process" not in said
+        return b"ate all" in said
+
+    def ticks(self, node: str, vm: str) -> int:
+        return self._console(node, vm).count(b"tick")
+
+    def _console(self, node: str, vm: str) -> bytes:
+        return (self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
@@ -520,6 +537,113 @@ def test_nothing_is_asked_of_a_balloon_while_its_vm_is_saved(world: World) -> No
         with pytest.raises(TimedOutError):
             world.hypervisor.set_memory(A, big.name, 128, timeout_s=0.3)
         save.result()
+
+
+# Bounds.
+
+STEP_MIB = 64
+
+
+def bounded(world: World, node: str, mib: int = 4 * 1024) -> None:
+    """Bound the node, or skip the test if its host has no control groups."""
+    report = world.nodes.bound_memory(node, mib)
+    if not report.bounded:
+        pytest.skip(report.why)
+
+
+def calm(world: World) -> VMSpec:
+    """A bounded VM that takes very little more once it is up."""
+    vm = spec("vjob9012-0", memory_mib=HUNGRY_MIB, bounded=True)
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_working_set(vm.name, 50)
+        world.hypervisor.set_cache(vm.name, 0)
+        return vm
+    assert isinstance(vm.image, KernelImage)
+    return replace(vm, image=replace(vm.image, cmdline=TICKS))
+
+
+def settled_mib(world: World, node: str) -> int:
+    """What the VMs of the node take when that has not changed for a while."""
+    seen = [0]
+
+    def is_settled() -> bool:
+        time.sleep(0.5)
+        report = world.nodes.bound_memory(node, 0)
+        assert report.used_mib is not None
+        seen.append(report.used_mib)
+        return len(seen) > 6 and max(seen[-6:]) - min(seen[-6:]) < 3
+
+    eventually(is_settled, timeout_s=90)
+    return seen[-1]
+
+
+def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can_be_saved(world: World) -> None:
+    bounded(world, A)
+    others, eater = calm(world), replace(hungry(world), bounded=True)
+    if isinstance(world, SimulatedWorld):
+        world.hypervisor.set_cache(eater.name, 0)
+    for vm in (others, eater):
+        boot(world, A, vm)
+        eventually(lambda vm=vm: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None, timeout_s=90)
+    used_mib = settled_mib(world, A)
+    bound_mib = used_mib + 40
+    assert world.nodes.bound_memory(A, bound_mib).limit_mib == bound_mib
+    with pytest.raises(OperationFailedError):
+        world.nodes.bound_memory(A, used_mib // 2)
+    assert world.nodes.bound_memory(A, 0).limit_mib == bound_mib
+    world.hypervisor.set_memory(A, eater.name, HUNGRY_NEEDS_MIB // 2, timeout_s=20)
+    world.hunger(A, eater.name)
+
+    def is_waited_for() -> bool:
+        report = world.nodes.bound_memory(A, bound_mib)
+        assert report.used_mib is not None and report.used_mib <= bound_mib
+        return report.waits
+
+    eventually(is_waited_for, timeout_s=90)
+    ticks = world.ticks(A, others.name)
+    time.sleep(6)
+    assert world.ticks(A, others.name) >= ticks + 6, "who takes hardly more was held up"
+    if isinstance(world, LibvirtWorld):
+        left_to_others_mib = bound_mib - (world.nodes.bound_memory(A, 0).used_mib or 0)
+        assert left_to_others_mib >= 8, "the others have nothing left to take"
+    world.nodes.bound_memory(A, bound_mib + STEP_MIB)
+    saved(world, A, eater.name)
+    assert not world.nodes.bound_memory(A, bound_mib).waits
+    assert power(world, A, others.name) is VMPower.RUNNING
+
+
+@pytest.mark.parametrize("first", [A, B])
+def test_bounded_vms_start_and_move_where_there_is_a_bound_and_where_there_is_none(world: World, first: str) -> None:
+    second = B if first == A else A
+    bounded(world, A)
+    without_group(world, B)
+    vm = spec(bounded=True)
+    boot(world, first, vm)
+    assert in_group(world, vm.name) == {A} & {first}
+    world.hypervisor.migrate(vm.name, first, second, timeout_s=60)
+    assert in_group(world, vm.name) == {A} & {second}
+    world.nodes.send(second, first, vm.name, saved(world, second, vm.name), timeout_s=60)
+    for node in (first, second):
+        world.hypervisor.restore(node, vm, world.state_path(vm.name), timeout_s=60)
+        assert in_group(world, vm.name) == {A} & {node}
+        world.hypervisor.stop(node, vm.name, timeout_s=20)
+
+
+def without_group(world: World, node: str) -> None:
+    """The node has a memory controller, and no group."""
+    if isinstance(world, SimulatedWorld):
+        world.nodes.bounds.lose(node)
+        return
+    assert isinstance(world, LibvirtWorld)
+    assert world.on(node, "sh", "-c", f"rmdir {GROUPS}/rmsplugin.partition 2>/dev/null; true").returncode == 0
+
+
+def in_group(world: World, vm: str) -> set[str]:
+    """The nodes where the VM is in the bounded group."""
+    if isinstance(world, SimulatedWorld):
+        return {node for node in world.nodes.bounds.set if vm in world.hypervisor.list_vms(node)}
+    assert isinstance(world, LibvirtWorld)
+    return {node for node in (A, B) if vm in world.on(node, "ls", f"{GROUPS}/rmsplugin.partition").stdout}
 
 
 def busy_s(world: World, node: str = A) -> float:

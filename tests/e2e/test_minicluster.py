@@ -111,7 +111,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
             assert status_of(first)["up"] and status_of(second)["up"]
             namespaces = namespaces_of_hosts(first) | namespaces_of_hosts(second)
             assert len(namespaces) == 12  # 2 clusters, 2 hosts, 3 kinds
-            assert control_groups.is_offered() == bool(control_groups.of(first) and control_groups.of(second))
+            assert bool(control_groups.hierarchies()) == bool(control_groups.of(first) and control_groups.of(second))
             yield first, second
         finally:
             for directory in (first, second):

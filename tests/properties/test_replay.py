@@ -205,7 +205,8 @@ def test_a_job_is_told_without_a_gap_and_what_failed_leaves_it_where_it_was(seed
 def test_a_sleeping_job_uses_no_cpu_and_the_same_input_gives_the_same_outcome(seed: int) -> None:
     case, outcome = case_of(seed), replayed(seed)
     assert outcome == replay(case.jobs, CLUSTER, case.parameters)
-    for usage in outcome.usage:
+    lasting = [one for one, after in zip(outcome.usage, outcome.usage[1:], strict=False) if one.time_s < after.time_s]
+    for usage in (*lasting, outcome.usage[-1]):  # of one instant the last is what is used from then on
         works = [run for run in outcome.jobs if state_at(run, usage.time_s) is S.RUNNING and usage.time_s < run.end_s]
         assert 0 <= usage.used_cpus <= usage.demanded_cpus + 1e-6
         assert usage.used_cpus <= CLUSTER.cpus + 1e-6

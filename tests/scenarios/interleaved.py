@@ -62,6 +62,7 @@ def one_thread() -> Iterator[None]:
         mock.patch("rmsplugin.engine.task.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.observation.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.memory_care.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.bounds.ThreadPoolExecutor", AtOnce),
     ):
         yield
 

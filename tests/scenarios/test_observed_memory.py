@@ -204,6 +204,36 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
     assert running(world, jobs) == jobs
 
 
+def test_a_vm_that_waits_for_memory_is_asked_nothing_and_needs_all_that_it_asked_for(make: Make) -> None:
+    world = make(nodes=1)
+    jobs = [submit(world, 1800, 300, name=name) for name in ("first", "last")]
+    ticks(world, 20)
+    assert running(world, jobs) == jobs
+    needs(world, jobs[1], 1790)  # with 330 of the other one more than the bound of 1984
+    asked: list[str] = []
+    statistics, save = world.hypervisor.statistics, world.hypervisor.save
+    bounds: list[int] = []
+
+    def noting(node: str) -> Any:
+        asked.append(node)
+        return statistics(node)
+
+    def saving(node: str, *words: Any, **options: Any) -> None:
+        bounds.append(world.nodes.bounds.set[node])
+        save(node, *words, **options)
+
+    world.hypervisor.statistics = noting  # type: ignore[method-assign]
+    world.hypervisor.save = saving  # type: ignore[method-assign]
+    world.tick(STEP_S)
+    assert asked == []
+    assert [vm.memory_demand_mib for vm in world.context.ledger.vms(jobs[1])] == [1800]
+    ticks(world, 2)
+    assert running(world, jobs) == jobs[:1]
+    assert world.state(jobs[1]) is S.SLEEPING, "the last in the queue, and nobody else"
+    assert bounds == [2 * GIB], "what was kept back is given before anything is asked of it"
+    assert asked
+
+
 # -- VMs whose memory is as requested are safe -------------------------------------------------------------------------
 
 
@@ -232,6 +262,35 @@ def test_observed_vms_are_bounded_before_one_comes_that_is_not(make: Make) -> No
     assert running(world, [observed, firm]) == [observed, firm]
     world.rms.cancel(firm)
     ticks(world, 3)
+    assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
+
+
+def test_a_node_that_has_restarted_has_its_bound_again_before_a_vm_starts_there(make: Make) -> None:
+    world = make(nodes=1)
+    world.tick()
+    world.nodes.bounds.lose("n1")
+    boot = world.hypervisor.boot
+    bounded: list[int | None] = []
+
+    def noting(node: str, *words: Any, **options: Any) -> None:
+        bounded.append(world.nodes.bounds.set.get(node))
+        boot(node, *words, **options)
+
+    world.hypervisor.boot = noting  # type: ignore[method-assign]
+    submit(world, 1600, 300)
+    ticks(world, 2)
+    assert bounded == [2 * GIB - 64]
+
+
+def test_a_silent_node_agent_is_asked_less_and_less_often(make: Make) -> None:
+    world = make(nodes=1)
+    world.nodes.set_reachable("n1", False)
+    for _ in range(40):
+        world.tick(1.0)
+    asked = sum(call[0] == "bound_memory" for call in world.nodes.calls)
+    assert 2 <= asked <= 8
+    world.nodes.set_reachable("n1", True)
+    ticks(world, 12)
     assert world.nodes.bounds.set["n1"] == 2 * GIB - 64
 
 

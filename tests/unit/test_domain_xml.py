@@ -9,7 +9,16 @@ import pytest
 from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import NAMESPACE, Machine, balloon_gives_back, domain_xml, with_paths_of
+from rmsplugin.adapters.hypervisor.domain_xml import (
+    NAMESPACE,
+    PARTITION,
+    Machine,
+    balloon_gives_back,
+    domain_xml,
+    is_bounded,
+    with_partition,
+    with_paths_of,
+)
 from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines, statistics
 
 #: Comes with Debian's package libvirt0.
@@ -78,6 +87,27 @@ def test_new_vms_have_balloons_that_give_back_and_those_of_before_keep_theirs() 
     assert old != new and not balloon_gives_back(old)
     assert not balloon_gives_back(with_paths_of(old, SPEC)), "the state is that of a balloon without it"
     assert balloon_gives_back(with_paths_of(new, SPEC))
+
+
+def test_bounded_vms_say_where_they_belong_and_are_put_there(schema: etree.RelaxNG) -> None:
+    plain, bounded = domain_xml(SPEC, TCG), domain_xml(replace(SPEC, bounded=True), TCG)
+    schema.assertValid(parse(bounded))
+    assert (is_bounded(plain), is_bounded(bounded)) == (False, True)
+    assert parse(plain).findtext("resource/partition") is None
+    assert parse(bounded).findtext("resource/partition") == PARTITION
+    elsewhere = with_partition(bounded, None)
+    assert parse(elsewhere).find("resource") is None and is_bounded(elsewhere)
+    again = with_partition(elsewhere, PARTITION)
+    schema.assertValid(parse(again))
+    assert parse(again).findtext("resource/partition") == PARTITION
+
+
+def test_a_restored_vm_is_bounded_as_its_spec_says_whatever_its_state_does() -> None:
+    libvirts_choice = with_partition(domain_xml(SPEC, TCG), "/machine")
+    now_bounded = with_paths_of(libvirts_choice, replace(SPEC, bounded=True))
+    assert parse(now_bounded).findtext("resource/partition") == PARTITION and is_bounded(now_bounded)
+    not_any_more = with_paths_of(now_bounded, SPEC)
+    assert parse(not_any_more).find("resource") is None and not is_bounded(not_any_more)
 
 
 def test_memory_as_the_guest_counts_it_is_taken_from_libvirts_record() -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from experiments import rr6929, timeline, traces, vee09
+from experiments import observed, rr6929, timeline, traces, vee09
 from experiments.bootstrap import mean_of
 from unit.replayed import DATA, needs_data
 
@@ -78,6 +78,25 @@ def test_a_trace_is_replayed_under_every_policy() -> None:
     lines = told(traces, "--data", str(DATA), "--jobs", "12", "--windows", "2", "--sites", "SDSC SP2")
     assert all(len(cells(lines, policy)) == 9 for policy in traces.POLICIES)
     assert any(line.startswith("| SDSC SP2, mixed |") for line in lines)
+
+
+def test_jobs_of_a_kind_use_a_share_of_their_request_about_which_they_scatter() -> None:
+    jobs = [job(n, 0, 10, 1)._replace(memory_mib=10000, user="a" if n < 50 else "b") for n in range(100)]
+    used = [each.used_mib or 0 for each in observed._using(jobs, 0.1, 0.5, seed=0)]
+    assert used == [each.used_mib for each in observed._using(jobs, 0.1, 0.5, seed=0)]
+    kinds = [sorted(used[:50])[25], sorted(used[50:])[25]]
+    assert all(900 < kind < 5500 for kind in kinds) and abs(kinds[0] - kinds[1]) > 100
+    assert len(set(used)) > 50 and max(used) <= 10000
+
+
+@needs_data
+def test_memory_is_requested_and_observed_on_metacentrums_trace() -> None:
+    words = ("--jobs", "30", "--windows", "1", "--node-mib", "131072", "--policies", "load-sharing")
+    lines = told(observed, "--data", str(DATA), *words)
+    rows = [line for line in lines if "requested" in line or "observed" in line]
+    assert len(rows) == 3
+    together = {line.split("|")[1].strip(): float(line.split("|")[2]) for line in rows}
+    assert together["load-sharing, observed, 10 to 50 % used"] > together["load-sharing, requested"]
 
 
 def job(job_id: int, submit_s: float, run_s: float, processors: int) -> Job:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import libvirt
 import pytest
 
-from rmsplugin.adapters.hypervisor.libvirt_errors import is_unknown_format, is_unloadable_state, translate
+from rmsplugin.adapters.hypervisor.libvirt_errors import (
+    NoControlGroupError,
+    is_unknown_format,
+    is_unloadable_state,
+    translate,
+)
 from rmsplugin.errors import NoSpaceError, NotFoundError, OperationFailedError, RmspluginError
 
 
@@ -21,6 +26,13 @@ def test_program_that_is_missing_is_not_a_file_that_is_missing() -> None:
     missing = said("Cannot find 'lzop' in path: No such file or directory", libvirt.VIR_ERR_SYSTEM_ERROR, enoent)
     assert type(missing) is OperationFailedError
     assert not is_unloadable_state(missing)
+
+
+@pytest.mark.parametrize(
+    "text", ["Failed to create v1 controller memory for group", "Failed to create v2 cgroup '/sys/fs/cgroup/x'"]
+)
+def test_a_control_group_that_is_missing_is_not_a_file_that_is_missing(text: str) -> None:
+    assert type(said(f"{text}: No such file or directory", libvirt.VIR_ERR_SYSTEM_ERROR, 2)) is NoControlGroupError
 
 
 @pytest.mark.parametrize(

@@ -573,6 +573,7 @@ PEER = ("--peer",)
         "list",
         "check",
         "reach n2",
+        "bound-memory 4096",
         "space --shared",
         "",
     ],

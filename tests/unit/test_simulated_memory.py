@@ -68,6 +68,12 @@ def test_vms_that_use_a_third_of_their_request_run_three_times_as_many_together(
     assert together(replayed(jobs, 1, policy, unknown=1 / 3, threshold=0.9)) == 6
 
 
+@pytest.mark.parametrize("policy", SHARING)
+def test_who_is_submitted_later_starts_beside_vms_that_use_less_than_they_requested(policy: str) -> None:
+    jobs = [job(n, 900, 300, submit_s=0 if n < 3 else 100, run_s=1000) for n in range(1, 7)]
+    assert together(replayed(jobs, 1, policy)) == 6
+
+
 def test_who_waits_is_expected_to_need_what_its_users_jobs_of_this_size_were_seen_to_use() -> None:
     first = [job(1, 1000, 200, user="a"), job(2, 1000, 900, user="b")]
     later = [job(n, 1000, 200, submit_s=700, user="a") for n in (3, 4, 5, 6)]
@@ -95,8 +101,11 @@ def test_a_vm_that_outgrows_its_node_makes_it_short_and_somebody_migrates_within
     assert move.begin_s <= seen_s + 30
 
 
-def test_where_nobody_can_go_the_last_of_the_queue_is_suspended_and_resumes_when_there_is_room() -> None:
-    outcome = replayed([job(1, 1800, 1500), job(2, 700, 700, run_s=2000)], 1, unknown=0.5, threshold=0.9)
+@pytest.mark.parametrize("policy", ["load-sharing", "v-reconfiguration"])
+def test_where_nobody_can_go_the_last_of_the_queue_is_suspended_and_resumes_when_there_is_room(policy: str) -> None:
+    """What else would have relieved the node is no event: the policy has decided it."""
+    outcome = replayed([job(1, 1800, 1500), job(2, 1800, 700, run_s=2000)], 1, policy, unknown=0.4, threshold=0.9)
+    assert outcome.notes == ()
     assert happened(outcome, "suspend", "sleep", "resume") == [("suspend", 2), ("sleep", 2), ("resume", 2)]
     assert runs(outcome, 1).end_s < runs(outcome, 2).end_s
 
@@ -126,6 +135,15 @@ def test_virtual_reconfiguration_reserves_a_node_for_who_finds_room_nowhere_and_
     assert [note.what for note in notes] == ["reserved", "served", "released"]
     assert notes[0].numbers["vm"] == "6-0"
     assert happened(outcome, "suspend") == []
+
+
+def test_a_reserved_node_without_room_in_time_is_given_up_and_the_short_one_is_relieved_otherwise() -> None:
+    jobs = [each._replace(run_s=20000) if each.job_id > 6 else each for each in blocked()]
+    outcome = replayed(jobs, 5, "v-reconfiguration", unknown=0.5, threshold=0.9)
+    reserved, full = outcome.notes
+    assert (reserved.note.what, full.note.what) == ("reserved", "full")
+    assert full.time_s == reserved.time_s + 600
+    assert any(0 <= move.begin_s - full.time_s < 60 for run in outcome.jobs for move in run.moves)
 
 
 def test_load_sharing_reserves_nothing() -> None:

@@ -86,11 +86,12 @@ class MemoryReport:
     """What the VMs of a node whose memory is observed take together, and may take."""
 
     bounded: bool  # there is a bound, and it holds
-    why: str  # else what the node lacks for one
+    why: str  # else what the node lacks for one; "" if nothing, and none was set
     limit_mib: int | None
     used_mib: int | None
     waits: bool  # somebody waits for memory now, because of the bound
     pressure: float | None  # share of the last 10 s in which somebody on the node waited for memory, in percent
+    waiting: tuple[str, ...] = ()  # the VMs that wait
 
 
 #: Storage that is slower than this, reading and syncing, is taken for broken.
@@ -229,7 +230,11 @@ class Nodes(Protocol):
         Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
         the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
         bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
-        are outside of it for good: it is to be set before they start.
+        are outside of it until they start or arrive anew: it is to be set before.
+
+        Each call gives each VM what it takes and a share of what the bound leaves, and most of that to those that wait;
+        without one, since it has just started, a VM may take what is others'. With version 1 a VM that waits is lost
+        when its hypervisor is asked something: to save it or to move it, the bound is raised first.
 
         Args:
             node: where.

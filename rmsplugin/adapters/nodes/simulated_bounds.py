@@ -41,8 +41,21 @@ class SimulatedBounds:
             self._bounds[node] = mib
         bound = self._bounds.get(node)
         if bound is None:
-            return MemoryReport(False, "no bound was set", None, None, False, pressure)
-        return MemoryReport(True, "", bound, min(wanted_mib, bound), wanted_mib > bound, pressure)
+            return MemoryReport(False, "", None, None, False, pressure)
+        waiting = self._waiting(node, bound)
+        return MemoryReport(True, "", bound, min(wanted_mib, bound), wanted_mib > bound, pressure, waiting)
+
+    def _waiting(self, node: str, bound_mib: int) -> tuple[str, ...]:
+        """Who waits where more is needed than the bound, whatever is cached: whoever needs most."""
+        if self._machines is None:
+            return ()
+        with self._machines.lock:
+            needs = {
+                name: self._machines.memory.used_mib(vm.spec)
+                for name, vm in self._machines.vms[node].items()
+                if vm.spec.bounded
+            }
+        return (max(needs, key=lambda name: (needs[name], name)),) if sum(needs.values()) > bound_mib else ()
 
     def _wanted_mib(self, node: str) -> int:
         if self._machines is None:

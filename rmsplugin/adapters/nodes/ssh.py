@@ -230,6 +230,7 @@ class NodeAgents:
             answer["used_mib"],
             answer["waits"],
             answer["pressure"],
+            tuple(answer["waiting"]),
         )
 
     def reach(self, node: str, other: str) -> Reach:

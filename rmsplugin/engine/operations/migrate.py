@@ -37,6 +37,8 @@ def _migrate(task: Task, vm: VMRow) -> None:
     try:
         with task.action("migrate", vm, source=source, destination=destination) as progress:
             put_config(task, vm, destination)
+            if vm.observed:
+                context.memory_care.bounds.relieve(source)
             context.hypervisor.migrate(
                 vm.name,
                 source,

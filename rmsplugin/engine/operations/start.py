@@ -85,8 +85,10 @@ def _put_files(task: Task, vm: VMRow) -> None:
 
 
 def put_config(task: Task, vm: VMRow, node: str) -> None:
-    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action."""
+    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
     context = task.context
+    if vm.observed:
+        context.memory_care.bounds.keep(node)
     network = context.settings.network
     lines = {
         "hostname": vm.name,

@@ -74,6 +74,8 @@ def _save(task: Task, vm: VMRow) -> None:
             if observed.power is not VMPower.INCOMING:
                 # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
                 context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+            if vm.observed:
+                context.memory_care.bounds.relieve(vm.host)
             context.hypervisor.save(
                 vm.host,
                 vm.name,
