@@ -120,6 +120,11 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "--memory", type=int, default=2048, metavar="MIB", help="memory of each node (default: %(default)s)"
     )
     up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
+    up.add_argument(
+        "--observed-memory",
+        action="store_true",
+        help="with a partition `shared`, whose VMs take the memory that they are seen to need",
+    )
     up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
 
@@ -178,6 +183,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             cpus=arguments.cpus,
             memory_mib=arguments.memory,
             cycle_s=arguments.cycle_s,
+            observed_memory=arguments.observed_memory,
             engine=not arguments.no_engine,
         )
         # Inherited by every process that is started from here on, so that `down` finds it.

@@ -79,6 +79,7 @@ class Cluster:
     memory_mib: int = 2048
     cycle_s: float = 2.0
     engine: bool = True
+    observed_memory: bool = False
     domain_type: str = "qemu"
     image_directory: str = ""
     ready: bool = False
@@ -113,6 +114,11 @@ class Cluster:
         if name in named:
             return named[name]
         raise RefusedError(f"no host {name!r} in this minicluster; it has {', '.join(h.name for h in self.hosts)}")
+
+    @property
+    def vjob_partitions(self) -> list[str]:
+        """The partitions whose jobs are vjobs."""
+        return ["vjob", "urgent", *(["shared"] if self.observed_memory else [])]
 
     @property
     def shared(self) -> Path:

@@ -93,10 +93,12 @@ DefMemPerCPU=128
 {fronts}
 PartitionName=plain Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=vjob Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
-PartitionName=urgent Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=REQUEUE
+PartitionName=urgent Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=REQUEUE{shared}
 PartitionName=vmhosts Nodes={names} Hidden=YES AllowGroups=slurm OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP \
 PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}
 """
+
+_SHARED = "\nPartitionName=shared Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE"
 
 _SLURMDBD_CONF = """\
 AuthType=auth/munge
@@ -146,13 +148,15 @@ def install_configuration_files(cluster: Cluster) -> None:
         f"CPUs={_FRONT_CPUS} RealMemory={_FRONT_MEMORY_MIB}"
         for name, host in cluster.front_hosts.items()
     )
+    front_names = ",".join(cluster.front_hosts)
     content = _SLURM_CONF.format(
         head=HEAD,
         head_address=HEAD_ADDRESS,
         nodes=nodes,
         names=",".join(node.name for node in cluster.node_hosts),
         fronts=fronts,
-        front_names=",".join(cluster.front_hosts),
+        front_names=front_names,
+        shared=_SHARED.format(front_names=front_names) if cluster.observed_memory else "",
         grace_s=cluster.grace_s,
         hooks="\n".join(f"{k}={v}" for k, v in hooks.items()),
     )
@@ -190,8 +194,9 @@ def _write_site_values(cluster: Cluster) -> None:
     """What a site tells the Lua module and the hooks: where the plugin is, and what the VM hosts can host."""
     programs = VENV / "bin"
     room = cluster.memory_mib - MEMORY_OVERHEAD_MIB  # a VM as large as its node would never start
+    partitions = ", ".join(f'"{name}"' for name in cluster.vjob_partitions)
     site = f"""return {{
-  partitions = {{ "vjob", "urgent" }},
+  partitions = {{ {partitions} }},
   wrapper = "{programs}/rmsplugin-job",
   image_memory_mib = {{ default = 96 }},
   max_vm_cpus = {cluster.cpus},

@@ -15,6 +15,7 @@ that is decided about has
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -119,22 +120,27 @@ def bearable(configuration: Configuration) -> Configuration:
     """The configuration in which no node is short by those alone that nothing can be done about now.
 
     VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy finds no
-    decision then, for the whole cluster, and with none nobody is helped.
+    decision then, for the whole cluster, and with none nobody is helped. And who leaves is no reason for others to go.
     """
-    stays: dict[str, int] = {}
+    stays: Counter[str] = Counter()
+    leaves: Counter[str] = Counter()
     for vjob in configuration.vjobs:
-        if vjob.in_transit or not vjob.preemptible:
-            for vm, node in _running(configuration, vjob):
-                stays[node] = stays.get(node, 0) + vm.demand.memory_mib
-    short = {
-        node.name
-        for node in configuration.nodes
-        if node.state is NodeState.UP and stays.get(node.name, 0) > node.capacity.memory_mib
-    }
-    if not short:
+        for vm, node in _running(configuration, vjob):
+            if vjob.in_transit or not vjob.preemptible:
+                stays[node] += vm.demand.memory_mib
+            if vjob.leaves:
+                leaves[node] += vm.demand.memory_mib
+    bears: dict[str, int] = {}
+    for up in (node for node in configuration.nodes if node.state is NodeState.UP):
+        has_mib = up.capacity.memory_mib
+        used_mib = has_mib - configuration.free(up.name).memory_mib
+        bears_mib = max(stays[up.name], min(used_mib, has_mib + leaves[up.name]))
+        if bears_mib > has_mib:
+            bears[up.name] = bears_mib
+    if not bears:
         return configuration
     nodes = tuple(
-        replace(node, capacity=replace(node.capacity, memory_mib=stays[node.name])) if node.name in short else node
+        replace(node, capacity=replace(node.capacity, memory_mib=bears[node.name])) if node.name in bears else node
         for node in configuration.nodes
     )
     return replace(configuration, nodes=nodes, checked=True)

@@ -8,6 +8,8 @@ The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is w
 - counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
 - a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
   of that;
+- what a guest says is some seconds old, the size of its balloon is not: who was just given memory back does not need
+  it for that. Each word of a guest counts once, with the smaller of the sizes before and after it;
 - a VM that waits for memory of its node needs all that was requested for it, for it cannot be asked;
 - a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
 - a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
@@ -49,6 +51,7 @@ class _Run:
     memory: MemoryDemand
     recorded: tuple[int | None, int | None]  # both in the ledger, hundredths of a CPU and MiB; None: what was requested
     node: str = ""  # of the last sample
+    said: tuple[int | None, int | None] = (None, None)  # when the guest spoke last, and the KiB it had at the last look
     reads: tuple[float, float] | None = None  # when, and how many pages the guest had read back from storage by then
 
     @property
@@ -58,7 +61,7 @@ class _Run:
 
     def anew(self) -> _Run:
         """The same after a time in which nothing could be seen."""
-        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew(), reads=None)
+        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew(), said=(None, None), reads=None)
 
 
 class Demands:
@@ -132,8 +135,12 @@ class Demands:
         cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
         reads = _reads(time_s, statistics)
         suffers = _per_s(run.reads, reads) >= self._context.settings.memory.faults_per_s
-        memory = _memory_after(run.memory, time_s, statistics, window_s, suffers=suffers)
-        return replace(run, cpu=cpu, memory=memory, reads=reads or run.reads)
+        working_set_mib = _working_set_mib(run.said, statistics, suffers=suffers)
+        memory = run.memory
+        if working_set_mib is not None:
+            memory = memory.after(MemorySample(time_s, working_set_mib), window_s)
+        said = (statistics.guest_said_s, statistics.memory_current_kib)
+        return replace(run, cpu=cpu, memory=memory, said=said, reads=reads or run.reads)
 
 
 def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
@@ -167,15 +174,20 @@ def _per_s(before: tuple[float, float] | None, now: tuple[float, float] | None) 
     return (now[1] - before[1]) / (now[0] - before[0])
 
 
-def _memory_after(
-    demand: MemoryDemand, time_s: float, statistics: VMStatistics, window_s: float, *, suffers: bool
-) -> MemoryDemand:
-    """The demand of memory after what was read at a time; who ``suffers`` needs all that its balloon leaves it."""
-    if statistics.memory_current_kib is None or statistics.memory_usable_kib is None:
-        return demand
-    usable_kib = 0 if suffers else statistics.memory_usable_kib
-    working_set_kib = max(0, statistics.memory_current_kib - usable_kib)
-    return demand.after(MemorySample(time_s, -(-working_set_kib // 1024)), window_s)
+def _working_set_mib(before: tuple[int | None, int | None], statistics: VMStatistics, *, suffers: bool) -> int | None:
+    """The memory that a guest could not do without; None: it has not said so since ``before``.
+
+    Who ``suffers`` needs all that its balloon leaves it.
+    """
+    current_kib, usable_kib = statistics.memory_current_kib, statistics.memory_usable_kib
+    if current_kib is None or usable_kib is None:
+        return None
+    if statistics.guest_said_s is not None:
+        said_s, had_kib = before
+        if said_s is None or had_kib is None or statistics.guest_said_s == said_s:
+            return None
+        current_kib = min(current_kib, had_kib)
+    return -(-max(0, current_kib - (0 if suffers else usable_kib)) // 1024)
 
 
 def _sample(run: _Run, seen: Observation, name: str) -> Sample:

@@ -13,12 +13,13 @@ import pytest
 from e2e.cluster import Cluster
 
 _WINDOW = "--demand-window-s"
+_OBSERVED = "--observed-memory"
 
 
-def _kind(directory: Path) -> tuple[str, float]:
-    """How the nodes of a minicluster are borrowed, and how soon the demand of idle VMs falls."""
+def _kind(directory: Path) -> tuple[str, float, bool]:
+    """How the nodes of a minicluster are borrowed, how soon demands fall, whether memory is observed."""
     known = json.loads((directory / "state" / "cluster.json").read_text())
-    return known["rooms"], known["demand_window_s"]
+    return known["rooms"], known["demand_window_s"], known["observed_memory"]
 
 
 def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
@@ -28,7 +29,7 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     """
     kept = os.environ.get("RMSPLUGIN_E2E_DIR")
     window_s = float(options[options.index(_WINDOW) + 1]) if _WINDOW in options else 60.0
-    if kept and _kind(Path(kept)) == (rooms, window_s):
+    if kept and _kind(Path(kept)) == (rooms, window_s, _OBSERVED in options):
         yield Cluster(Path(kept))
         return
     # The session's may be up beside a module's.
@@ -55,7 +56,7 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
         cluster: Cluster = request.getfixturevalue("cluster")
         cluster.run("scancel", "--user", "alice")
         cluster.run("scancel", "--user", "bob")
-        queue = ("squeue", "-h", "-p", "plain,vjob,urgent")
+        queue = ("squeue", "-h", "-u", "alice,bob")
         cluster.wait("an empty queue", lambda: not cluster.ok(*queue).strip(), 90, lambda: cluster.ok(*queue))
         drained = [line for line in cluster.unable_nodes() if "drain" in line]
         for line in drained:

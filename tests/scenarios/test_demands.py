@@ -515,3 +515,23 @@ def test_a_restarted_engine_goes_on_with_the_last_demand_of_memory(world: World,
     assert memory_recorded(world, vm) == 336
     look(world, anew, 2)
     assert memory_recorded(world, vm) == 112
+
+
+def test_memory_that_a_guest_was_just_given_back_is_not_what_it_needs(world: World, demands: Demands) -> None:
+    """The size of its balloon is always that of now; what the guest says of the rest is some seconds old."""
+    _, (vm,) = running(world, memory_mib=800)
+    seen, node = observe(world.context), host(world, vm)
+
+    def look_at(number: int, said_s: int, current_mib: int, usable_mib: int) -> int | None:
+        counters = VMStatistics(0, 0, None, current_mib << 10, usable_mib << 10, guest_said_s=said_s)
+        at = dict.fromkeys(seen.sampled, world.time + STEP_S * number)
+        demands.look(replace(seen, sampled=at, statistics={node: {vm: counters}}))
+        return memory_recorded(world, vm)
+
+    for number in range(4):
+        needed = look_at(number, number, 500, 200)
+    assert needed == 336, "300 MiB, and a margin"
+    assert look_at(4, 4, 800, 200) == 336, "it spoke before its balloon gave back"
+    assert look_at(5, 4, 800, 200) == 336, "it has said nothing since"
+    assert look_at(6, 6, 800, 500) == 336
+    assert look_at(7, 7, 800, 300) == 560, "a rise counts at once"

@@ -200,3 +200,19 @@ def test_those_that_cannot_go_make_no_node_short() -> None:
     assert found.node_by_name["n0"].capacity.memory_mib == 1900
     assert found.node_by_name["n1"].capacity.memory_mib == THRESHOLD
     assert decided(found).states["stays"] is VJobState.RUNNING
+
+
+@pytest.mark.parametrize(("grown_mib", "borne_mib"), [(1200, 1900), (1900, THRESHOLD + 700)])
+def test_who_leaves_a_node_is_no_reason_for_others_to_go(grown_mib: int, borne_mib: int) -> None:
+    """What is short without it is short as before."""
+    name = vm_in_transit("goes", "goes-0", "n0")
+    goes = VJob("goes@n0", (VM(name, Resources(0.1, 700)),), nodes=frozenset({"n0"}), in_transit=True, leaves=True)
+    source = cluster({"n0": {"grown": grown_mib}, "n1": {}})
+    vjobs = (*source.vjobs, goes)
+    source = Configuration(source.nodes, vjobs, {**source.locations, name: running_on("n0")})
+    found = bearable(source)
+    assert found.node_by_name["n0"].capacity.memory_mib == borne_mib
+    assert found.node_by_name["n1"].capacity.memory_mib == THRESHOLD
+    if grown_mib < THRESHOLD:
+        assert decided(found).states["grown"] is VJobState.RUNNING
+        assert on_n0(decided(found)) >= {"grown-0"}

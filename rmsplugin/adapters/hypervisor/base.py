@@ -90,6 +90,7 @@ class VMStatistics:
     memory_usable_kib: int | None = None  # what the guest could do without at once, as it says itself
     major_faults: int | None = None  # pages that the guest waited for from storage, since it booted
     swap_in_kib: int | None = None  # what the guest has read back from its swap, since it booted
+    guest_said_s: int | None = None  # when the guest said the last three (seconds since the epoch, by its node)
 
 
 @dataclass(frozen=True, slots=True)

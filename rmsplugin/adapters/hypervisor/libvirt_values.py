@@ -113,4 +113,5 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
         memory_usable_kib=values.get("balloon.usable"),
         major_faults=values.get("balloon.major_fault"),
         swap_in_kib=values.get("balloon.swap_in"),
+        guest_said_s=values.get("balloon.last-update"),
     )
