@@ -59,6 +59,11 @@ class Bounds:
         """What the node said last; None where it did not answer."""
         return self._agents[node].report
 
+    def is_idle(self, node: str) -> bool:
+        """Whether the node has its bound, and said last that nothing of it is used: there is nothing new to ask."""
+        agent = self._agents[node]
+        return agent.bound_mib is not None and agent.report is not None and not agent.report.used_mib
+
     @property
     def waiting(self) -> frozenset[str]:
         """The VMs that wait for memory, by what was said last."""

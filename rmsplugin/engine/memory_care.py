@@ -61,9 +61,14 @@ class MemoryCare:
         self.pressed: Mapping[str, tuple[int, str]] = {}
 
     def watch(self) -> bool:
-        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before."""
-        vms = [vm for vm in self._context.ledger.live_vms() if vm.observed]
-        return self.bounds.watch({node for vm in vms for node in (vm.host, vm.destination)} - {""})
+        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before.
+
+        Also whether somebody waits for balloons, to come.
+        """
+        now, vms = self._context.clock.now(), [vm for vm in self._context.ledger.live_vms() if vm.observed]
+        self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}
+        new = self.bounds.watch({*self._wished, *(node for vm in vms for node in (vm.host, vm.destination) if node)})
+        return new or bool(self._wished)
 
     def look(self, seen: Observation) -> None:
         """Bound, balloon, and find out who is pressed."""
@@ -72,7 +77,9 @@ class MemoryCare:
             lowered = {name: self.bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
         wanted = [
-            name for name in nodes if name not in seen.unreachable and (nodes[name].vms or self.bounds.of(name) is None)
+            name
+            for name in nodes
+            if name not in seen.unreachable and (nodes[name].vms or not self.bounds.is_idle(name))
         ]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
             rooms = [
@@ -119,6 +126,20 @@ class MemoryCare:
         except RefusedError:
             self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
             raise
+
+    def has_room(self, node: str, memory_mib: int) -> bool:
+        """Whether observed VMs leave so much of the bound of a node unused now; else balloons make room for it.
+
+        What is booked is what guests need; what they cache besides is not, and takes memory all the same.
+        """
+        report = self.bounds.report(node)
+        if report is None or report.limit_mib is None or report.used_mib is None:
+            return True  # nothing is bounded there, or nobody knows
+        if report.limit_mib - report.used_mib >= memory_mib:
+            self._wished.pop(node, None)
+            return True
+        self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+        return False
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -169,13 +190,12 @@ class MemoryCare:
 
     def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
         """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
-        told, now = set(), self._context.clock.now()
+        told = set()
         for name, node in nodes.items():
             vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
             if not vms or name not in seen.statistics or self.bounds.waits_on(name):
                 continue
-            until, wished_mib = self._wished.get(name, (0.0, 0))
-            wished_mib = wished_mib if now < until else 0
+            _, wished_mib = self._wished.get(name, (0.0, 0))
             overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
             room_mib = (self.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
             if self._balloons.tell(seen, name, room_mib, vms):

@@ -124,6 +124,25 @@ class Placing:
             if left < need_mib:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
 
+    def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:
+        """Whether what starts or resumes fits beside all that guests hold, caches too; else it may later.
+
+        Migrations wait for nothing: they relieve nodes that are short.
+        """
+        needed: Counter[str] = Counter()
+        overhead_mib = self._context.settings.nodes.memory_overhead_mib
+        if step.kind is OperationKind.START and waiting is not None:
+            job = waiting.job
+            expected = expected_mib(self._context, seen, job, job.name, waiting.geometry)
+            for node in step.hosts.values() if expected is not None else ():
+                needed[node] += (expected or 0) + overhead_mib
+        elif step.kind is OperationKind.RESUME and vjob is not None:
+            for vm in self._context.ledger.vms(vjob.job_id):
+                if vm.observed and vm.name in step.hosts:
+                    needed[step.hosts[vm.name]] += (vm.memory_demand_mib or vjob.geometry.memory_mib) + overhead_mib
+        lacking = [node for node, mib in needed.items() if not self._context.memory_care.has_room(node, mib)]
+        return not lacking
+
     def _make_room(self, seen: Observation, coming: Iterable[tuple[str, bool, Geometry]]) -> None:
         """Bound observed VMs of a node, each with whether its memory is observed, before others come there (I3)."""
         needed: Counter[str] = Counter()

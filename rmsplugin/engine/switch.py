@@ -195,8 +195,10 @@ class Switch:
                 return StepState.PLANNED
         except RefusedError as error:
             return self._end(step, StepState.FAILED, str(error))
+        assert self._seen is not None
         try:
-            assert self._seen is not None
+            if not self._placing.fits_beside_caches(self._seen, step, vjob, self._queue.get(step.vjob)):
+                return StepState.PLANNED  # balloons make room
             self._placing.begin_step(self._seen, _told(step), vjob, self._queue.get(step.vjob))
         except Exception as error:
             return self._failed(step, vjob, error)

@@ -111,7 +111,7 @@ def test_a_new_vjob_needs_what_earlier_ones_of_its_name_did(make: Make) -> None:
     world.rms.cancel(first)
     ticks(world, 2)
     later = [submit(world, 1600, 300, name=name) for name in ("solver", "solver", "solver", "other")]
-    for _ in range(4):
+    for _ in range(8):
         world.tick(1.0)
     assert running(world, later) == later[:3], "336 MiB each; the other one is expected to need half of its request"
     assert [vm.memory_demand_mib for vm in world.context.ledger.vms(later[0])] == [336]
