@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 _PARALLEL = 32
 #: For so long balloons make room for a VM that was refused, so that there is some when it is tried again.
 _WISH_S = 600.0
+#: No start waits longer for what guests cache: what is booked has room for it, and each VM its share of the bound.
+_CACHES_S = 60.0
 
 
 @dataclass
@@ -56,6 +58,7 @@ class MemoryCare:
         self.bounds = Bounds(context)
         self._balloons = Balloons(context)
         self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self._asked: dict[str, float] = {}  # since when somebody waits for caches of a node
         self._promised_mib: Mapping[str, int] = {}
         #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
         self.pressed: Mapping[str, tuple[int, str]] = {}
@@ -135,8 +138,11 @@ class MemoryCare:
         report = self.bounds.report(node)
         if report is None or report.limit_mib is None or report.used_mib is None:
             return True  # nothing is bounded there, or nobody knows
-        if report.limit_mib - report.used_mib >= memory_mib:
+        since = self._asked.setdefault(node, self._context.clock.now())
+        waited_s = self._context.clock.now() - since
+        if not report.used_mib or report.limit_mib - report.used_mib >= memory_mib or waited_s > _CACHES_S:
             self._wished.pop(node, None)
+            self._asked.pop(node, None)
             return True
         self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
         return False
