@@ -114,7 +114,7 @@ def test_who_grows_is_helped_by_a_balloon_then_a_migration_then_a_suspension(clu
 def reads_a_file(cluster: Cluster) -> int:
     """Submit a vjob that needs little and has a large file in its guest's cache."""
     with (cluster.home() / "large").open("w") as file:
-        file.truncate(420 << 20)
+        file.truncate(500 << 20)
     script = HOLD.replace("i=0\n", "cat large >/dev/null\ni=0\n")
     return cluster.sbatch(script, "-p", PARTITION, "--mem=1024", "-c", "1", arguments=("275",))
 
