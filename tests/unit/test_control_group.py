@@ -112,11 +112,24 @@ def test_version_1_lets_wait_and_does_not_swap(tmp_path: Path) -> None:
     group = version1(tmp_path)
     report = control_group.bound(500, tmp_path)
     assert report == {
-        "bounded": True, "why": "", "limit_mib": 500, "used_mib": 100, "waits": False, "pressure": 1.5,
+        "bounded": True, "why": "", "limit_mib": 500, "used_mib": 100, "waits": False, "waiting": [],
+        "pressure": 1.5,
     }  # fmt: skip
     assert (group / "memory.oom_control").read_text() == "1"
     assert (group / "memory.swappiness").read_text() == "0"
     assert control_group.bound(0, tmp_path)["limit_mib"] == 500
+
+
+@pytest.mark.parametrize(
+    ("group", "vm"),
+    [
+        ("qemu-3-vjob12-0.libvirt-qemu", "vjob12-0"),
+        ("machine-qemu\\x2d3\\x2dvjob12\\x2d0.scope", "vjob12-0"),
+        ("qemu-1-other.libvirt-qemu", ""),
+    ],
+)
+def test_the_vm_of_a_group_is_told_by_how_libvirt_and_systemd_name_it(group: str, vm: str) -> None:
+    assert control_group._vm_of(Path(group)) == vm
 
 
 def test_version_1_has_the_group_in_each_hierarchy_that_libvirt_uses(tmp_path: Path) -> None:
