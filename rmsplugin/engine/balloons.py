@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Targets that differ by less from what a guest has are not asked for again.
 _LEAST_CHANGE_MIB = 32
+#: Nor by less than this, where all that the guests of a node have is no more than they may.
+_SPARE_CHANGE_MIB = 128
 
 
 class Balloons:
@@ -38,24 +40,29 @@ class Balloons:
         """Ask the guests of a node to do with so much, where they have another amount; whether any of it is new."""
         sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, _needs_mib(vjob, vm)) for vjob, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
-        new = False
-        for name, target_mib in targets(room_mib, sizes).items():
-            statistics, info = seen.statistics[node].get(name), seen.vms[node].get(name)
-            has_kib = statistics.memory_current_kib if statistics is not None else None
-            if name in still or has_kib is None or info is None or info.power is not VMPower.RUNNING:
-                continue
-            if abs(target_mib - has_kib // 1024) >= _LEAST_CHANGE_MIB:
-                new |= self._ask(node, name, has_kib // 1024, target_mib)
-        return new
+        have = _have_mib(seen, node)
+        # Where all have room, small changes of a neighbour's need are no reason to ask anybody.
+        fits = sum(have.get(vm.name, vm.size_mib) for vm in sizes) <= room_mib
+        target_mib = targets(room_mib, sizes)
+        wanted = [
+            vm.name
+            for vm in sizes
+            if vm.name in have
+            and vm.name not in still
+            and abs(target_mib[vm.name] - have[vm.name])
+            >= (_SPARE_CHANGE_MIB if fits and target_mib[vm.name] < vm.size_mib else _LEAST_CHANGE_MIB)
+        ]
+        try:
+            told = [self._ask(node, name, have[name], target_mib[name]) for name in wanted]
+            return any(told)
+        except RmspluginError as error:  # what keeps one from being asked mostly keeps the others, too
+            log.warning("the balloons on %s: %s", node, error)
+            return False
 
     def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> bool:
         """Ask one guest; whether it was asked for something else before. Only that is an event."""
-        bound_s = self._context.settings.hypervisor.stop_timeout_s
-        try:
-            self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
-        except RmspluginError as error:
-            log.warning("the balloon of %s on %s: %s", name, node, error)
-            return False
+        bound_s = self._context.settings.hypervisor.connect_timeout_s
+        self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
         if self._asked.get(name) == target_mib:
             return False
         self._asked[name] = target_mib
@@ -63,6 +70,16 @@ class Balloons:
         words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
         self._context.ledger.event("balloon", words, vm=name, node=node)
         return True
+
+
+def _have_mib(seen: Observation, node: str) -> dict[str, int]:
+    """What the guests of a node have of their memory now; those that are not known to run are left out."""
+    running = {name for name, info in seen.vms[node].items() if info.power is VMPower.RUNNING}
+    return {
+        name: each.memory_current_kib // 1024
+        for name, each in seen.statistics[node].items()
+        if name in running and each.memory_current_kib is not None
+    }
 
 
 def _needs_mib(vjob: VJobRow, vm: VMRow) -> int:

@@ -196,15 +196,17 @@ class MemoryCare:
 
     def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
         """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
-        told = set()
-        for name, node in nodes.items():
-            vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-            if not vms or name not in seen.statistics or self.bounds.waits_on(name):
-                continue
-            _, wished_mib = self._wished.get(name, (0.0, 0))
-            overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-            room_mib = (self.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
-            if self._balloons.tell(seen, name, room_mib, vms):
-                told.add(name)
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="balloons") as pool:
+            told = list(pool.map(lambda name: self._tell(seen, name, nodes[name]), nodes))
         self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)
-        return told
+        return {name for name, new in zip(nodes, told, strict=True) if new}
+
+    def _tell(self, seen: Observation, name: str, node: _Node) -> bool:
+        """Tell the balloons of one node; whether one was told something new."""
+        vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
+        if not vms or name not in seen.statistics or self.bounds.waits_on(name):
+            return False
+        _, wished_mib = self._wished.get(name, (0.0, 0))
+        overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
+        room_mib = (self.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+        return self._balloons.tell(seen, name, room_mib, vms)

@@ -535,3 +535,19 @@ def test_memory_that_a_guest_was_just_given_back_is_not_what_it_needs(world: Wor
     assert look_at(5, 4, 800, 200) == 336, "it has said nothing since"
     assert look_at(6, 6, 800, 500) == 336
     assert look_at(7, 7, 800, 300) == 560, "a rise counts at once"
+
+
+def test_a_guest_that_keeps_reading_pages_back_needs_all_that_it_has(
+    world: World, demands: Demands
+) -> None:
+    _, (vm,) = running(world, memory_mib=800)
+    world.hypervisor.set_working_set(vm, 300)
+    look(world, demands, 3)
+    assert memory_recorded(world, vm) == 336
+    world.context.hypervisor.set_memory(host(world, vm), vm, 500, timeout_s=1.0)
+    world.hypervisor.set_faults(vm, 90 * int(STEP_S), 0)
+    look(world, demands)
+    assert memory_recorded(world, vm) == 336, "90 pages a second are few"
+    world.hypervisor.set_faults(vm, 180 * int(STEP_S), 4 * 60 * int(STEP_S))
+    look(world, demands)
+    assert memory_recorded(world, vm) == 560, "90 from files and 60 from swap are not: 500 MiB, and a tenth"
