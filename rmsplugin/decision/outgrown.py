@@ -95,7 +95,8 @@ def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
         shortage: what else is known.
     """
     configuration, before = bearable(configuration), shortage.before
-    if not before.held and not any(_is_short(configuration, node) for node in configuration.nodes):
+    short = [node for node in configuration.nodes if _is_short(configuration, node)]
+    if not before.held and not short:
         return Remedy(before)
     cycle = Unblocking(
         _board(configuration, shortage.facts),
@@ -105,7 +106,19 @@ def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
         replace(shortage.prices, may_wait=False, kept_out=_kept_out(configuration)),
     )
     cycle.run()
-    return Remedy(cycle.reservations, tuple(_as_it_will_be(note) for note in cycle.notes), _waiting(cycle))
+    notes = [_as_it_will_be(note) for note in cycle.notes]
+    told = {note.node for note in notes}
+    waiting = _waiting(cycle)
+    notes += [_short(configuration, node) for node in short if node.name not in told | waiting]
+    return Remedy(cycle.reservations, tuple(notes), waiting)
+
+
+def _short(configuration: Configuration, node: Node) -> Note:
+    """That a node is short, and has room enough elsewhere."""
+    missing_mib = -configuration.free(node.name).memory_mib
+    planned_mib = node.capacity.memory_mib
+    words = f"{node.name} is short of {missing_mib} MiB: its VMs take {planned_mib + missing_mib} of {planned_mib} MiB"
+    return Note("short", node.name, words, {"missing_mib": missing_mib})
 
 
 def _as_it_will_be(note: Note) -> Note:

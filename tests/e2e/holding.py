@@ -29,6 +29,25 @@ wait
 echo counted to $i
 """
 
+#: Counts until it is signalled, and takes half of its guest's memory and as many MiB more as the first argument says as
+#: fast as the guest's kernel can write zeros, once it is told to.
+EAT = """#!/bin/sh
+trap 'enough=1' USR1
+trap 'hungry=1' USR2
+echo started >> started.$SLURM_JOB_ID
+i=0
+while [ -z "$enough" ]; do
+    i=$((i + 1)); echo $i
+    if [ -n "$hungry" ]; then
+        hungry=
+        dd if=/dev/zero of=/dev/shm/eaten bs=8M 2>/dev/null &
+        dd if=/dev/zero of=/tmp/eaten bs=1M count=$1 2>/dev/null &
+    fi
+    sleep 1
+done
+echo counted to $i
+"""
+
 
 @dataclass(frozen=True)
 class Memory:

@@ -16,10 +16,14 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
 from e2e.crowd import EXEMPT_S, OPTIONS, Crowd, events, reserved, slept_s
-from e2e.holding import HOLD, PARTITION, hold, next_phase, wait_counting, wait_demand
+from e2e.holding import EAT, HOLD, PARTITION, hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
-from e2e.rooms import count, engine_killed, engine_pid, explain, finish, host_of, ledger
+from e2e.rooms import count, engine_killed, engine_pid, explain, finish, host_of, ledger, native, native_runs
 from e2e.test_world_fails import tell, wait_node
+from minicluster_lib import control_groups
+from minicluster_lib.settings_file import MEMORY_OVERHEAD_MIB
+
+NODE_MIB = 2048
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -125,6 +129,55 @@ def reads_a_file(cluster: Cluster) -> int:
         file.truncate(500 << 20)
     script = HOLD.replace("i=0\n", "cat large >/dev/null\ni=0\n")
     return cluster.sbatch(script, "-p", PARTITION, "--mem=1024", "-c", "1", arguments=("275",))
+
+
+# -- one that eats all it can ------------------------------------------------------------------------------------------
+
+
+def test_who_eats_all_it_can_at_once_harms_nobody_and_its_node_is_relieved(cluster: Cluster) -> None:
+    """It has 1,900 MiB and takes 1,350 of them at once, beside two small ones and one that has what it asked for.
+
+    It is the last in the queue, so that it is who goes where somebody has to.
+    """
+    eater = cluster.sbatch(EAT, "-p", PARTITION, "--mem=1900", "-c", "1", "--nice=9000", arguments=("400",))
+    wait_counting(cluster, eater)
+    wait_demand(cluster, eater, 1, 400)
+    home = host_of(cluster, eater)
+    others = [node for node in cluster.nodes if node != home]
+    firm = count(cluster, "--mem=128", "-x", ",".join(others))
+    small = [hold(cluster, 400, 0) for _ in range(2)]
+    wait_counting(cluster, firm, *small)
+    for job in small:
+        if host_of(cluster, job) != home:
+            assert cluster.plugin("migrate", str(job), "--to", home).code == 0
+    away = native(cluster, "--exclusive", "-w", others[0])
+    native_runs(cluster, away, 180)
+    together = (eater, firm, *small)
+    assert {host_of(cluster, job) for job in together} == {home}
+    began = time.time()
+
+    next_phase(cluster, eater)
+
+    def relieved() -> bool:
+        return any(host_of(cluster, job) != home for job in (eater, *small))
+
+    cluster.wait("the node to be relieved", relieved, 240, lambda: explain(cluster))
+    wait_counting(cluster, firm, *small, more=3)
+    assert host_of(cluster, firm) == home
+    assert not slept_s(cluster, began).keys() & {str(job) for job in (firm, *small)}, "nobody sleeps for the eater"
+    assert cluster.job(away)["JobState"] == "RUNNING"
+    assert used_at_most_mib(cluster, home) <= NODE_MIB - 128 - MEMORY_OVERHEAD_MIB
+    cluster.ok("scancel", str(away), user="bob")
+    cluster.wait_vjob(eater, "running", timeout_s=240)
+    wait_counting(cluster, eater)
+    finish(cluster, *together)
+
+
+def used_at_most_mib(cluster: Cluster, node: str) -> int:
+    """The most that the observed VMs of a node ever had of its memory together, as the kernel says."""
+    [top] = [path for path in control_groups.of(cluster.directory) if path.name.endswith(f"-{node}")
+             and (path / "memory.max_usage_in_bytes").exists()]  # fmt: skip
+    return int((top / "rmsplugin.partition/memory.max_usage_in_bytes").read_text()) >> 20
 
 
 # -- what ends a reservation ------------------------------------------------------------------------------------------

@@ -537,9 +537,7 @@ def test_memory_that_a_guest_was_just_given_back_is_not_what_it_needs(world: Wor
     assert look_at(7, 7, 800, 300) == 560, "a rise counts at once"
 
 
-def test_a_guest_that_keeps_reading_pages_back_needs_all_that_it_has(
-    world: World, demands: Demands
-) -> None:
+def test_a_guest_that_keeps_reading_pages_back_needs_all_that_it_has(world: World, demands: Demands) -> None:
     _, (vm,) = running(world, memory_mib=800)
     world.hypervisor.set_working_set(vm, 300)
     look(world, demands, 3)

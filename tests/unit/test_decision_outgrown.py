@@ -118,6 +118,14 @@ def test_where_it_is_cheaper_not_to_reserve_the_prices_are_told_and_nobody_is_sa
     assert not found.reservations.held and not found.waiting
 
 
+def test_a_shortage_that_a_migration_ends_is_told_with_its_numbers() -> None:
+    found = looked_at(cluster({"n0": {"large": 1200, "a0": 700}, "n1": {}}))
+    assert [(note.what, note.sentence) for note in found.notes] == [
+        ("short", "n0 is short of 100 MiB: its VMs take 1900 of 1800 MiB")
+    ]
+    assert not found.reservations.held and not found.waiting
+
+
 def test_the_large_one_moves_to_the_reserved_node_as_soon_as_there_is_room() -> None:
     before = looked_at(blocked()).reservations
     (held,) = before.held
@@ -126,7 +134,7 @@ def test_the_large_one_moves_to_the_reserved_node_as_soon_as_there_is_room() -> 
     left = tuple(each for each in source.vjobs if each not in ended)
     source = Configuration(source.nodes, left, {f"{v.name}-0": source.locations[f"{v.name}-0"] for v in left})
     found = looked_at(source, before, 60.0)
-    assert [note.what for note in found.notes] == ["served"]
+    assert [note.what for note in found.notes] == ["served", "short"]
     assert not found.waiting
     decision = decided(found.configuration)
     assert decision.placement["large-0"] == held.node
