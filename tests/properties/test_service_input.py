@@ -129,6 +129,7 @@ def still_lives(served: Served) -> None:
 @example("GET", "/v1/events", "?limit=-1&since=" + "9" * 30, [], b"")
 @example("POST", "/v1/jobs/1_2/prolog", "", [], b"")
 @example("GET", f"/v1/operations/{'9' * 30}", "", [], b"")
+@example("POST", "/v1/jobs/585/started", "", [], b"")
 @example("POST", "/v1/jobs/3/resume", "", [], b'{"to": "\\ud800"}')
 @example("POST", "/v1/jobs/3/migrate", "", [], b'{"vm": "vjob3-0", "to": "n9"}')
 @example("POST", "/v1/jobs/3/finished", "", ["Content-Encoding: deflate"], b"junk")
@@ -144,7 +145,9 @@ def test_no_request_is_answered_with_an_error_of_the_engine(
         connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + body)
         status = status_of(connection, method)
     event(f"status {status}")
-    assert status is None or 200 <= status < 500
+    # A job that the engine has not met yet may be met in the next cycle: its wrapper is told to ask again.
+    comes_again = status == 503 and path.startswith("/v1/jobs/")
+    assert status is None or 200 <= status < 500 or comes_again
     still_lives(served)
 
 

@@ -8,7 +8,7 @@ from scenarios.random_day import OBSERVED, Event, events_of
 
 #: The last one is decided with the solver.
 SEEDS = (1, 2, 3, 4, 5, 10)
-OBSERVED_SEEDS = (1, 2, 3, 10)
+OBSERVED_SEEDS = (1, 3, 10)
 
 
 #: Days that were wrong: the seed, which is that of the interleaving, too, and the events that are enough.
