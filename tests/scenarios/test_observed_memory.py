@@ -197,7 +197,7 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
         ticks(world, 1)
     short = host(world, jobs[0])
     world.nodes.bounds.pressure[short] = 50.0
-    ticks(world, 1)
+    ticks(world, 6)
     del world.nodes.bounds.pressure[short]
     ticks(world, 1)
     assert host(world, jobs[0]) != host(world, jobs[1])
@@ -362,6 +362,7 @@ def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
     assert host(world, large) == node
     (held,) = world.context.ledger.reservations.read().held
     assert held.guests == {f"vjob{large}-0"}
+    world.until(late, S.RUNNING)
     assert host(world, late) == host(world, beside), "small ones flow on elsewhere"
     world.rms.cancel(large)
     ticks(world, 3)
