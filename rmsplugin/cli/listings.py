@@ -63,14 +63,6 @@ def _repeated(row: Row) -> str:
     return duration(repeated_s) if repeated_s else ""
 
 
-def _features(row: Row) -> str:
-    return ",".join(row.get("features") or ())
-
-
-def _guests(row: Row) -> str:
-    return ",".join(row.get("guests") or ())
-
-
 VJOB_FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
     Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
@@ -133,10 +125,10 @@ NODE_FIELDS = (
     Field("roomjob", "the room's job in Slurm", text_of("room_job"), right=True),
     Field("since", "since when the engine has the node", time_of("since")),
     Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
-    Field("features", "its active features, for `sbatch -C`", _features),
+    Field("features", "its active features, for `sbatch -C`", text_of("features")),
     Field("reservedfor", "the VM that it is reserved for, which has outgrown its node", text_of("reserved_for")),
     Field("reservedsince", "since when it is reserved", time_of("reserved_since")),
-    Field("guests", "the VMs that have moved there since; it is reserved until they have ended", _guests),
+    Field("guests", "the VMs that have moved there since; it is reserved until they have ended", text_of("guests")),
     Field(
         "reason",
         "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the kind of action that "

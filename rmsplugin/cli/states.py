@@ -10,7 +10,6 @@ from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.operations import watch
 from rmsplugin.cli.table import (
     Field,
-    Row,
     add_table_options,
     bytes_of,
     columns_of,
@@ -26,10 +25,6 @@ from rmsplugin.errors import OperationFailedError
 _VERIFY_S = 3600.0
 
 
-def _nodes(row: Row) -> str:
-    return ",".join(row.get("nodes") or ())
-
-
 FIELDS = (
     Field("number", "for --take-back and --drop", text_of("number"), right=True),
     Field("vjob", "the vjob", text_of("vjob"), right=True),
@@ -38,7 +33,7 @@ FIELDS = (
     Field("vms", "number of VMs of the vjob", text_of("vms"), right=True),
     Field("states", "how many of them had a saved state", text_of("states"), right=True),
     Field("size", "size of the saved states", bytes_of("bytes"), right=True),
-    Field("nodes", "nodes that hold them, or `shared`", _nodes),
+    Field("nodes", "nodes that hold them, or `shared`", text_of("nodes")),
     Field("reason", "why the vjob began again", text_of("reason")),
 )
 

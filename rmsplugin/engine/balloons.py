@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.decision.balloon import Ballooned, targets
+from rmsplugin.engine.observed_memory import needed_mib
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -38,7 +39,7 @@ class Balloons:
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
         """Ask the guests of a node to do with so much, where they have another amount; whether any of it is new."""
-        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, _needs_mib(vjob, vm)) for vjob, vm in vms]
+        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, needed_mib(vjob, vm)) for vjob, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
         have = _have_mib(seen, node)
         # Where all have room, small changes of a neighbour's need are no reason to ask anybody.
@@ -80,8 +81,3 @@ def _have_mib(seen: Observation, node: str) -> dict[str, int]:
         for name, each in seen.statistics[node].items()
         if name in running and each.memory_current_kib is not None
     }
-
-
-def _needs_mib(vjob: VJobRow, vm: VMRow) -> int:
-    size_mib = vjob.geometry.memory_mib
-    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)

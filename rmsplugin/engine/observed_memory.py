@@ -53,6 +53,12 @@ def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
     return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
+def needed_mib(vjob: VJobRow, vm: VMRow) -> int:
+    """What a VM is seen to need, without its hypervisor process; all that it asked for if nothing was seen of it."""
+    size_mib = vjob.geometry.memory_mib
+    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)
+
+
 def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
     """What a VM is booked with, by what it is seen to need, or was when it was saved; None: what was requested counts.
 

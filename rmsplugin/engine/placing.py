@@ -14,7 +14,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.observed_memory import booked_mib, expected_mib, observes
+from rmsplugin.engine.observed_memory import booked_mib, expected_mib, needed_mib, observes
 from rmsplugin.engine.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
@@ -139,7 +139,7 @@ class Placing:
         elif step.kind is OperationKind.RESUME and vjob is not None:
             for vm in self._context.ledger.vms(vjob.job_id):
                 if vm.observed and vm.name in step.hosts:
-                    needed[step.hosts[vm.name]] += (vm.memory_demand_mib or vjob.geometry.memory_mib) + overhead_mib
+                    needed[step.hosts[vm.name]] += needed_mib(vjob, vm) + overhead_mib
         lacking = [node for node, mib in needed.items() if not self._context.memory_care.has_room(node, mib)]
         return not lacking
 

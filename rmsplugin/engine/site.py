@@ -16,7 +16,12 @@ def time_slices(rms: RmsSnapshot) -> str:
 def may_suspend(rms: RmsSnapshot, partition: str) -> bool:
     """Whether the admin switched context switches on for the partition (PreemptMode=SUSPEND or REQUEUE)."""
     found = rms.partitions.get(partition)
-    return found is not None and bool({"SUSPEND", "REQUEUE"} & set(found.preempt_mode.upper().split(",")))
+    return found is not None and switches(found.preempt_mode)
+
+
+def switches(preempt_mode: str) -> bool:
+    """Whether a partition's PreemptMode switches context switches on."""
+    return bool({"SUSPEND", "REQUEUE"} & set(preempt_mode.upper().split(",")))
 
 
 def problems(settings: Settings, rms: RmsSnapshot) -> list[str]:

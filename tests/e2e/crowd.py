@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from e2e.cluster import Cluster
+from e2e.conftest import minicluster
 from e2e.holding import hold, next_phase, wait_counting, wait_demand
+from e2e.queued import wait_rooms
 from e2e.rooms import explain, host_of, ledger
 
 #: Four nodes: with three, whoever finds no place does after a migration or two.
@@ -15,6 +18,13 @@ OPTIONS = ("--observed-memory", "--nodes", "4", "--cpus", "8", "--demand-window-
 GROWN_MIB, SMALL_MIB = 800, 300
 #: PreemptExemptTime of the minicluster.
 EXEMPT_S = 10
+
+
+def crowded_cluster() -> Iterator[Cluster]:
+    """A cluster with room for a crowd, once the engine has all its nodes."""
+    for cluster in minicluster("hold", *OPTIONS):
+        wait_rooms(cluster)
+        yield cluster
 
 
 class Crowd:

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.conftest import minicluster
-from e2e.crowd import EXEMPT_S, OPTIONS, Crowd, events, reserved, slept_s
+from e2e.crowd import EXEMPT_S, Crowd, crowded_cluster, events, reserved, slept_s
 from e2e.holding import EAT, HOLD, PARTITION, hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
 from e2e.rooms import count, engine_killed, engine_pid, explain, finish, host_of, ledger, native, native_runs
@@ -30,16 +29,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    for found in minicluster("hold", *OPTIONS):
-        wait_rooms(found)
-        yield found
+    yield from crowded_cluster()
 
 
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Crowd]:
     """On a cluster of its own: a crowd lasts for all tests that have it."""
-    for found in minicluster("hold", *OPTIONS):
-        wait_rooms(found)
+    for found in crowded_cluster():
         yield Crowd(found)
         found.run("scancel", "--user", "alice")
 

@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.conftest import minicluster
-from e2e.crowd import OPTIONS, Crowd, events, reserved, slept_s
+from e2e.crowd import Crowd, crowded_cluster, events, reserved, slept_s
 from e2e.holding import hold, wait_counting
-from e2e.queued import wait_rooms
 from e2e.rooms import explain, finish, host_of, last_number
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -21,9 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    for found in minicluster("hold", *OPTIONS):
-        wait_rooms(found)
-        yield found
+    yield from crowded_cluster()
 
 
 def test_a_reserved_node_takes_who_has_outgrown_its_own_and_small_ones_flow_on_elsewhere(cluster: Cluster) -> None:

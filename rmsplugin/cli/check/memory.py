@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmsplugin.adapters.nodes.base import MemoryReport
-from rmsplugin.cli.check.facts import SlurmFacts, words
+from rmsplugin.cli.check.facts import SlurmFacts
 from rmsplugin.cli.check.finding import Finding, ok, warning
+from rmsplugin.engine.site import switches
 from rmsplugin.settings import Settings
 
 
@@ -18,8 +19,7 @@ def observing(settings: Settings) -> list[str]:
 def judge_partitions(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     """Whether memory can be observed at all where it is to be."""
     for name in observing(settings):
-        mode = facts.partitions.get(name, {}).get("PreemptMode", "")
-        if {"SUSPEND", "REQUEUE"} & set(words(mode.upper())):
+        if switches(facts.partitions.get(name, {}).get("PreemptMode", "")):
             yield ok(f"partition {name}", "its memory is observed")
             continue
         yield warning(
