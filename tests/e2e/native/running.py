@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +26,8 @@ SACCT = tuple(
 
 _PRELUDE = Path(__file__).with_name("prelude.sh")
 _AT_ONCE = {NATIVE: 12, VJOB: 20}
-_SUBMISSION_S = 420.0
-_END_S = 420.0
+_SUBMISSION_S = 300.0
+_END_S = 600.0
 
 
 @dataclass
@@ -63,7 +64,10 @@ def _place(cluster: Cluster, case: Case, partition: str, user: str) -> str:
 
 def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
     words = ("bash", "-c", _PRELUDE.read_text(), "sh", partition, run.directory, run.case.submit)
-    run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
+    try:
+        run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
+    except subprocess.TimeoutExpired:
+        run.submission = Result(124, "", f"(it did not end within {_SUBMISSION_S:.0f} s)")
 
 
 def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> bool:
