@@ -114,21 +114,37 @@ def test_a_file_is_its_mode_owner_and_content() -> None:
     assert digests[0] != digests[1]
 
 
-def test_the_table_has_each_reason_of_a_case_once_and_is_put_between_its_markers(tmp_path: Path) -> None:
+def test_the_table_has_each_reason_of_a_case_once_between_its_markers(tmp_path: Path) -> None:
     case = parse("srun/two", CASE)
     native = {"sacct ReqTRES": ("node=2",), "sacct AllocTRES": ("node=2",), "file slurm-JOB1.out": ("a|b",)}
     vjob = {"sacct ReqTRES": ("node=1",), "sacct AllocTRES": ("node=1",), "file slurm-JOB1.out": ("c" * 99,)}
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{guide.BEGIN}\nold\n{guide.END}\nafter\n")
-    guide.write([compare(case, native, vjob), compare(parse("a/b", b"#CASE title: same\n"), native, native)], page)
+    page.write_text(f"before\n{guide.BEGIN}\n{guide.END}\nafter\n")
+    guide.write([compare(case, native, vjob)], [case], page)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert "old" not in text
     assert f"| two tasks | `a\\|b` | `{'c' * 57}...` | to be mended: The host's name has no domain here. |" in text
     assert guide.reasons(page) == [
         ("two tasks", "The host's name has no domain here."),
         ("two tasks", "Slurm counts one node for all VMs."),
     ]
+
+
+def test_a_run_of_some_cases_leaves_the_rows_of_the_others_and_takes_away_those_of_cases_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    first, second, gone = (
+        parse(f"a/{name}", f"#CASE title: {name}\n#CASE differs x: It is so for {name}.\n".encode())
+        for name in ("first", "second", "gone")
+    )
+    page = tmp_path / "page.md"
+    page.write_text(f"{guide.BEGIN}\n{guide.END}\n")
+    differing = [compare(case, {"x": ("1",)}, {"x": ("2",)}) for case in (second, gone)]
+    guide.write(differing, [second, gone], page)
+    guide.write([compare(first, {"x": ("1",)}, {"x": ("2",)})], [first, second], page)
+    assert [title for title, _ in guide.reasons(page)] == ["first", "second"]
+    guide.write([compare(second, {"x": ("1",)}, {"x": ("1",)})], [first, second], page)
+    assert [title for title, _ in guide.reasons(page)] == ["first"]
 
 
 def reasons_of(case: Case) -> set[tuple[str, str]]:

@@ -12,19 +12,17 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "user-guide.md"
 BEGIN = "<!-- made by contrib/run-campaign native --write: -->"
 END = "<!-- end of what was made -->"
 
+_HEADER = ("| what | a native job | a vjob | why |", "|---|---|---|---|")
 _WIDEST = 60
 
 
-def table(verdicts: Iterable[Verdict]) -> str:
-    """The rows of all cases that differ, as the run saw them."""
-    rows = ["| what | a native job | a vjob | why |", "|---|---|---|---|"]
-    for verdict in verdicts:
-        shown: set[str] = set()
-        for each in verdict.differences:
-            if each.allowed and each.allowed.reason not in shown:
-                shown.add(each.allowed.reason)
-                rows.append(_row(verdict.case, each))
-    return "\n".join(rows)
+def rows_of(verdict: Verdict) -> list[str]:
+    """A row for each reason for which a case differs, as the run saw it."""
+    firsts: dict[str, Difference] = {}
+    for each in verdict.differences:
+        if each.allowed:
+            firsts.setdefault(each.allowed.reason, each)
+    return [_row(verdict.case, each) for each in firsts.values()]
 
 
 def _row(case: Case, difference: Difference) -> str:
@@ -41,16 +39,29 @@ def _shown(lines: Sequence[str], sign: str) -> str:
     return f"`{line if len(line) <= _WIDEST else line[: _WIDEST - 3] + '...'}`" if line else "(nothing)"
 
 
-def write(verdicts: Iterable[Verdict], page: Path = GUIDE) -> None:
-    """Put the table in the place of the one that the page has."""
+def write(verdicts: Iterable[Verdict], cases: Iterable[Case], page: Path = GUIDE) -> None:
+    """Put the rows of judged cases in the place of those that the page has of them, all in the order of the cases."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{table(verdicts)}\n\n{END}{after}")
+    made, _, after = rest.partition(END)
+    rows: dict[str, list[str]] = {}
+    for row in _rows(made):
+        rows.setdefault(_cells(row)[0], []).append(row)
+    rows |= {verdict.case.title: rows_of(verdict) for verdict in verdicts}
+    table = [*_HEADER, *(row for case in cases for row in rows.get(case.title, []))]
+    page.write_text("\n".join([f"{before}{BEGIN}\n", *table, f"\n{END}{after}"]))
+
+
+def _rows(made: str) -> list[str]:
+    return [line for line in made.splitlines() if line.startswith("| ") and line not in _HEADER]
+
+
+def _cells(row: str) -> list[str]:
+    return row.removeprefix("| ").removesuffix(" |").split(" | ")
 
 
 def reasons(page: Path = GUIDE) -> list[tuple[str, str]]:
     """Titles and reasons of the table that a page has, "to be mended: " taken off."""
     made = page.read_text().partition(BEGIN)[2].partition(END)[0]
-    rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in made.splitlines() if line[:2] == "| "]
-    return [(row[0], row[-1].removeprefix("to be mended: ")) for row in rows[1:]]
+    cells = map(_cells, _rows(made))
+    return [(row[0], row[-1].removeprefix("to be mended: ")) for row in cells]
