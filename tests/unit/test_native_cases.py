@@ -104,6 +104,13 @@ def test_one_line_may_admit_several_parts() -> None:
     assert compare(case, one, two).good
 
 
+def test_where_a_job_is_missing_that_is_told_and_not_each_of_its_fields() -> None:
+    one = {"jobs": ("1 jobs",), "sacct State": ("JOB1 COMPLETED",), "sacct User": ("JOB1 alice",)}
+    none: dict[str, tuple[str, ...]] = {"jobs": ("0 jobs",), "sacct State": (), "sacct User": ()}
+    verdict = compare(parse("a/b", b"#CASE title: x\n"), one, none)
+    assert [each.part for each in verdict.differences] == ["jobs"]
+
+
 def test_a_file_is_its_mode_owner_and_content() -> None:
     assert file_lines(0o100640, "alice", "proj", b"a\nb") == ["-rw-r----- alice proj", "a", "b", "(no end of line)"]
     assert file_lines(0o100644, "alice", "proj", b"") == ["-rw-r--r-- alice proj"]
@@ -123,7 +130,7 @@ def test_the_table_has_each_reason_of_a_case_once_between_its_markers(tmp_path: 
     guide.write([compare(case, native, vjob)], [case], page)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert f"| two tasks | `a\\|b` | `{'c' * 57}...` | to be mended: The host's name has no domain here. |" in text
+    assert f"| two tasks | `a\\|b` | `{'c' * 87}...` | to be mended: The host's name has no domain here. |" in text
     assert guide.reasons(page) == [
         ("two tasks", "The host's name has no domain here."),
         ("two tasks", "Slurm counts one node for all VMs."),
@@ -134,16 +141,16 @@ def test_a_run_of_some_cases_leaves_the_rows_of_the_others_and_takes_away_those_
     tmp_path: Path,
 ) -> None:
     first, second, gone = (
-        parse(f"a/{name}", f"#CASE title: {name}\n#CASE differs x: It is so for {name}.\n".encode())
+        parse(f"a/{name}", f"#CASE title: {name}\n#CASE differs file x: It is so for {name}.\n".encode())
         for name in ("first", "second", "gone")
     )
     page = tmp_path / "page.md"
     page.write_text(f"{guide.BEGIN}\n{guide.END}\n")
-    differing = [compare(case, {"x": ("1",)}, {"x": ("2",)}) for case in (second, gone)]
+    differing = [compare(case, {"file x": ("1",)}, {"file x": ("2",)}) for case in (second, gone)]
     guide.write(differing, [second, gone], page)
-    guide.write([compare(first, {"x": ("1",)}, {"x": ("2",)})], [first, second], page)
+    guide.write([compare(first, {"file x": ("1",)}, {"file x": ("2",)})], [first, second], page)
     assert [title for title, _ in guide.reasons(page)] == ["first", "second"]
-    guide.write([compare(second, {"x": ("1",)}, {"x": ("1",)})], [first, second], page)
+    guide.write([compare(second, {"file x": ("1",)}, {"file x": ("1",)})], [first, second], page)
     assert [title for title, _ in guide.reasons(page)] == ["first"]
 
 

@@ -13,13 +13,14 @@ BEGIN = "<!-- made by contrib/run-campaign native --write: -->"
 END = "<!-- end of what was made -->"
 
 _HEADER = ("| what | a native job | a vjob | why |", "|---|---|---|---|")
-_WIDEST = 60
+_TOLD_FIRST = ("submission", "file", "sacct", "jobs")  # of the parts of an outcome
+_WIDEST = 90
 
 
 def rows_of(verdict: Verdict) -> list[str]:
     """A row for each reason for which a case differs, as the run saw it."""
     firsts: dict[str, Difference] = {}
-    for each in verdict.differences:
+    for each in sorted(verdict.differences, key=lambda difference: _TOLD_FIRST.index(difference.part.split()[0])):
         if each.allowed:
             firsts.setdefault(each.allowed.reason, each)
     return [_row(verdict.case, each) for each in firsts.values()]
@@ -33,9 +34,10 @@ def _row(case: Case, difference: Difference) -> str:
 
 
 def _shown(lines: Sequence[str], sign: str) -> str:
-    """The first differing line of a side that has words, short enough for a table."""
-    line = next((line[1:].strip() for line in lines if line[0] == sign and line[1:].strip()), "")
-    line = line.replace("|", "\\|").replace("`", "'")
+    """The first differing line of a side that says something, short enough for a table."""
+    own = [line[1:].strip() for line in lines if line[0] == sign]
+    line = next((line for line in own if line and not line.startswith("exit ")), "")
+    line = line.removeprefix("error: ").replace("|", "\\|").replace("`", "'")
     return f"`{line if len(line) <= _WIDEST else line[: _WIDEST - 3] + '...'}`" if line else "(nothing)"
 
 

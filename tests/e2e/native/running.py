@@ -107,7 +107,7 @@ def _outcome(cluster: Cluster, run: _Run, partition: str, rows: Iterable[Mapping
     plain = _printed(run.submission)
     if late:
         plain.append("(jobs that did not end were cancelled)")
-    parts = {"submission": tuple(map(names.plain, plain))}
+    parts = {"submission": tuple(map(names.plain, plain)), "jobs": (f"{len(own)} jobs",)}
     for name in SACCT:
         parts[f"sacct {name}"] = tuple(names.plain(f"{row['JobID']} {row[name]}") for row in own)
     return parts | _files(cluster, run, names)
