@@ -47,7 +47,7 @@ def add_command(commands: options.Commands) -> None:
         metavar="JOBID",
         help="job id, or ARRAYID_INDEX, or the id of a job array",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON array, an object a vjob")
+    parser.add_argument("--json", action="store_true", help="print JSON: under `usage` an object for each vjob")
 
 
 def _usage(arguments: argparse.Namespace) -> int:
@@ -56,7 +56,7 @@ def _usage(arguments: argparse.Namespace) -> int:
     for name in arguments.jobs:
         found += client.request("GET", f"/v1/jobs/{name}/usage", timeout_s=_ANSWER_S)["usage"]
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({"usage": found}, indent=2))
         return 0
     cluster = _cluster()
     print("\n\n".join("\n".join(lines_of(each, cluster)) for each in found))
