@@ -13,7 +13,7 @@ from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.table import printable
 
 _CLUSTER_S = 10.0
-#: Guests are asked for up to 5 s, and each user has a turn at a time.
+#: Guests are asked for up to 20 s, and a user has two turns at a time.
 _ANSWER_S = 60.0
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A guest whose job computes with all its CPUs answers late; what waits for it is the end of the job's VMs.
-_TIMEOUT_S = 5.0
+#: A guest whose job computes with all its CPUs answers late. The end, or the suspend, of its VMs waits for it for so long,
+_END_S = 10.0
+#: and who asks what a running vjob has used for so long.
+_SHOW_S = 20.0
 _PARALLEL = 32
 _SHORT = "memory-short"
 
@@ -29,15 +31,15 @@ def ask_all(context: Context, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) 
     asked = [(vjob, vm) for vjob, vms in vjobs for vm in vms]
     if asked:
         with ThreadPoolExecutor(min(_PARALLEL, len(asked)), thread_name_prefix="usage") as pool:
-            list(pool.map(lambda each: ask(context, *each), asked))
+            list(pool.map(lambda each: ask(context, *each, timeout_s=_SHOW_S), asked))
 
 
-def ask(context: Context, vjob: VJobRow, vm: VMRow) -> None:
+def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
     """Ask one VM, and keep what it says; if it is silent, or does not run, what it said before stays."""
     if not vjob.script_started or not vm.host or vm.image_node:
         return
     try:
-        used = context.guests.used(vm.address, vm.host_key_public, timeout_s=_TIMEOUT_S)
+        used = context.guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
     except RmspluginError as error:  # of a release that did not count, or the VM is lost
         log.info("what was used in %s is not known: %s", vm.name, error)
         return
