@@ -9,7 +9,7 @@
 --     wrapper = "/opt/rmsplugin/bin/rmsplugin-job",
 --     max_vm_cpus = 32,
 --     max_vm_memory_mib = 180000,
---     image_memory_mib = { default = 96 },
+--     image_memory_mib = { default = 16 },  -- 96 where the settings have no overhead_mib
 --   }
 --
 -- slurmctld reads both files again when this one has changed, or when it is restarted.

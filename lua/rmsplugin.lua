@@ -309,8 +309,9 @@ end
 --   gate                       the licence by which jobs wait, slurm.gate of the plugin's settings (default "vjobgate")
 --   images                     names of the guest images (default {"default"})
 --   default_memory_per_cpu_mib memory for each CPU of a VM when the user names none (default 1024)
---   image_memory_mib           what a VM of each image needs at least (default 96, enough for that of
---                              contrib/guest-image): { default = 96, ["debian-12"] = 512 }
+--   image_memory_mib           what must be asked for in a VM of each image (default 96, enough for that of
+--                              contrib/guest-image to boot; with overhead_mib in the plugin's settings less will do,
+--                              as VMs are larger by that): { default = 16, ["debian-12"] = 16 }
 --   max_vms, max_vm_cpus, max_vm_memory_mib, max_total_cpus, max_total_memory_mib
 --                              what one job, and one VM, can have at most (default: no limit). Set max_vm_* to what the
 --                              largest VM host can host, max_total_* to what all VM hosts can host together.

@@ -91,8 +91,11 @@ def _site(settings: Settings, until: float, progress: _Progress) -> Site:
     def tell(part: float) -> None:
         progress("asking accounting", part)
 
+    overheads_mib = {name: image.overhead_mib for name, image in settings.image.items()}
     overhead_mib = settings.nodes.memory_overhead_mib
-    return Site(nodes, why, overhead_mib, cpus, lambda since: slurm.runs_of(settings, since, until, tell))
+    return Site(
+        nodes, why, overhead_mib, cpus, overheads_mib, lambda since: slurm.runs_of(settings, since, until, tell)
+    )
 
 
 class _Progress:

@@ -13,6 +13,8 @@ PATH = "/etc/rmsplugin/rmsplugin.toml"
 IMAGE_DIRECTORY = "/var/lib/rmsplugin-images"
 MEMORY_OVERHEAD_MIB = 128
 """A guest of 96 MiB was seen to take 222 MiB of its node under TCG."""
+IMAGE_OVERHEAD_MIB = 96
+"""What the kernel and the tools of contrib/guest-image take of a VM (docs/decisions/0043)."""
 
 _TEMPLATE = """\
 [engine]
@@ -69,7 +71,7 @@ options = "{mount_options}"
 kind = "kernel"
 kernel = "{images}/vmlinuz"
 initrd = "{images}/initrd.img"
-"""
+{image_overhead}"""
 
 # VMs need 1,433 MiB of a node of 2 GiB at most: what tests make them need is far from what decides.
 _OBSERVED = """\
@@ -81,6 +83,20 @@ memory = "observed"
 threshold = 0.7
 
 """
+
+
+def image_overhead_mib(cluster: Cluster) -> int:
+    """Of the small image. What tests of observed memory count with is VMs as large as requested."""
+    return 0 if cluster.observed_memory else IMAGE_OVERHEAD_MIB
+
+
+def largest_request_mib(memory_mib: int, overhead_mib: int) -> int:
+    """The most that a job may ask for in a VM on nodes of this size, so that its VM fits.
+
+    As rmsplugin.model.vm_memory says of what is not small; this runs without rmsplugin.
+    """
+    room_mib = memory_mib - MEMORY_OVERHEAD_MIB
+    return (room_mib - overhead_mib - 104) * 64 // 65 if overhead_mib else room_mib
 
 
 def install(cluster: Cluster) -> None:
@@ -95,6 +111,7 @@ def install(cluster: Cluster) -> None:
         room_idle_s=cluster.room_idle_s,
         demand_window_s=cluster.demand_window_s,
         overhead=MEMORY_OVERHEAD_MIB,
+        image_overhead=f"overhead_mib = {overhead}\n" if (overhead := image_overhead_mib(cluster)) else "",
         domain_type=cluster.domain_type,
         bridge=BRIDGE,
         prefix_length=PREFIX_LENGTH,

@@ -7,7 +7,7 @@ import shutil
 from minicluster_lib import hosts
 from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
 from minicluster_lib.pki import write
-from minicluster_lib.settings_file import MEMORY_OVERHEAD_MIB
+from minicluster_lib.settings_file import image_overhead_mib, largest_request_mib
 from minicluster_lib.waiting import wait_until
 
 HOOKS_DIRECTORY = "/etc/rmsplugin/hooks"
@@ -195,12 +195,15 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
 def _write_site_values(cluster: Cluster) -> None:
     """What a site tells the Lua module and the hooks: where the plugin is, and what the VM hosts can host."""
     programs = VENV / "bin"
-    room = cluster.memory_mib - MEMORY_OVERHEAD_MIB  # a VM as large as its node would never start
+    # A VM as large as its node would never start.
+    overhead_mib = image_overhead_mib(cluster)
+    room = largest_request_mib(cluster.memory_mib, overhead_mib)
+    least = 16 if overhead_mib else 96  # what is asked for is the job's own, or what the image needs is in it
     partitions = ", ".join(f'"{name}"' for name in cluster.vjob_partitions)
     site = f"""return {{
   partitions = {{ {partitions} }},
   wrapper = "{programs}/rmsplugin-job",
-  image_memory_mib = {{ default = 96 }},
+  image_memory_mib = {{ default = {least} }},
   max_vm_cpus = {cluster.cpus},
   max_vm_memory_mib = {room},
   max_total_cpus = {cluster.cpus * cluster.nodes},

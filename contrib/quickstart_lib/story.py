@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minicluster_lib.settings_file import MEMORY_OVERHEAD_MIB
+from minicluster_lib.settings_file import IMAGE_OVERHEAD_MIB, largest_request_mib
 
 from quickstart_lib.stage import Stage, check
 
@@ -67,7 +67,7 @@ def tell(stage: Stage) -> None:
 
 def _size(nodes: list[dict[str, Any]]) -> tuple[int, int]:
     """CPUs, and memory in MiB, of a VM that fills a node."""
-    return int(nodes[0]["cpus"]), int(nodes[0]["memory_mib"]) - MEMORY_OVERHEAD_MIB
+    return int(nodes[0]["cpus"]), largest_request_mib(int(nodes[0]["memory_mib"]), IMAGE_OVERHEAD_MIB)
 
 
 def _options(size: tuple[int, int], directory: str) -> list[str]:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.vjob import Geometry
 
 
 class RoomUse(enum.StrEnum):
@@ -157,16 +156,16 @@ class VJobFacts:
 
 
 def vm_demand(
-    geometry: Geometry, overhead_mib: int, observed_cpus: float | None = None, observed_mib: int | None = None
+    size: Resources, overhead_mib: int, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
     """What one VM demands, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
 
     Args:
-        geometry: what was asked for at submission.
+        size: the CPUs and the memory with which it is booted.
         overhead_mib: memory of the hypervisor for each VM.
-        observed_cpus: of a VM that runs, see ``rmsplugin.decision.cpu_demand``; None: what was asked for.
+        observed_cpus: of a VM that runs, see ``rmsplugin.decision.cpu_demand``; None: all that it has.
         observed_mib: likewise of its memory, see ``rmsplugin.decision.memory_demand``.
     """
-    cpus = geometry.cpus if observed_cpus is None else observed_cpus
-    memory_mib = geometry.memory_mib if observed_mib is None else observed_mib
+    cpus = size.cpus if observed_cpus is None else observed_cpus
+    memory_mib = size.memory_mib if observed_mib is None else observed_mib
     return Resources(cpus, memory_mib + overhead_mib)

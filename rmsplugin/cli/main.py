@@ -28,6 +28,7 @@ from rmsplugin.cli import (
     session,
     simulating,
     states,
+    using,
 )
 from rmsplugin.cli.table import FormatError, printable
 from rmsplugin.errors import InstanceError, LedgerError, ReportError, RmspluginError, SettingsError, WorkloadError
@@ -65,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     cycles.add_commands(commands)
     operations.add_commands(commands)
     states.add_command(commands)
+    using.add_command(commands)
     confirming.add_command(commands)
     nodes.add_command(commands)
     session.add_command(commands)

@@ -39,7 +39,7 @@ class Balloons:
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
         """Ask the guests of a node to do with so much, where they have another amount; whether any of it is new."""
-        sizes = [Ballooned(vm.name, vjob.geometry.memory_mib, needed_mib(vjob, vm)) for vjob, vm in vms]
+        sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
         have = _have_mib(seen, node)
         # Where all have room, small changes of a neighbour's need are no reason to ask anybody.

@@ -36,11 +36,18 @@ class HostCapacity:
         return self.capacity - self.used
 
 
+def demand_of_new(context: Context, geometry: Geometry, observed_mib: int | None = None) -> Resources:
+    """What a VM that is booted now takes of its node: as observed, or else all of it; with the hypervisor's part."""
+    size = Resources(geometry.cpus, context.new_vm_mib(geometry))
+    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
+
+
 def demand(
-    context: Context, geometry: Geometry, observed_cpus: float | None = None, observed_mib: int | None = None
+    context: Context, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
-    """What one VM takes of its node: as observed, or else as asked for; memory with the hypervisor's overhead."""
-    return vm_demand(geometry, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
+    """What a VM takes of its node: as observed, or else all that it was booted with; with the hypervisor's overhead."""
+    size = Resources(vjob.geometry.cpus, vm.memory_mib)
+    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
@@ -61,7 +68,7 @@ def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Res
     Where nothing may be suspended, the CPUs that were asked for.
     """
     cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-    return demand(context, vjob.geometry, cpus, booked_mib(context, seen, vjob, vm))
+    return demand(context, vjob, vm, cpus, booked_mib(context, seen, vjob, vm))
 
 
 def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:

@@ -22,6 +22,7 @@ from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.engine.stores import Stores
+from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.sections import KernelImage as KernelImageSettings
 
@@ -105,6 +106,10 @@ class Context:
         """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
         return not isinstance(self.settings.image[vjob.geometry.image], KernelImageSettings)
 
+    def new_vm_mib(self, geometry: Geometry) -> int:
+        """The memory with which a VM for this request is booted now; one that is there has ``VMRow.memory_mib``."""
+        return self.settings.image[geometry.image].vm_mib(geometry.memory_mib)
+
     def pinned(self, vjob: VJobRow) -> bool:
         """Whether the VMs of the vjob can only run where they were booted, for their disks are there."""
         return self.has_disk(vjob) and not self.settings.nodes.vm_dir_shared
@@ -138,7 +143,7 @@ class Context:
             name=vm.name,
             uuid=vm.uuid,
             cpus=vjob.geometry.cpus,
-            memory_mib=vjob.geometry.memory_mib,
+            memory_mib=vm.memory_mib,
             mac=vm.mac,
             bridge=self.settings.network.bridge,
             image=(

@@ -18,7 +18,8 @@ from rmsplugin.model.vjob import Geometry
 
 _OPERATIONS = "select id, kind, created, ended from operations where state = 'done' and created >= ? order by id"
 _ACTIONS = """
-    select operation_id, vm, actions.kind, source, destination, actions.state, actions.created, actions.ended, geometry
+    select operation_id, vm, actions.kind, source, destination, actions.state, actions.created, actions.ended, geometry,
+        actions.memory_mib
     from actions join operations on operations.id = operation_id join vjobs using (job_id)
     where operations.created >= ? and actions.ended > 0 order by actions.id"""
 
@@ -72,7 +73,7 @@ def read_history(path: Path, since: float = 0.0) -> History:
 
 
 def _action(row: Any) -> MeasuredAction:
-    memory_mib = Geometry.parse(row["geometry"]).memory_mib
+    memory_mib = row["memory_mib"] or Geometry.parse(row["geometry"]).memory_mib
     nodes = (row["source"], row["destination"])
     return MeasuredAction(
         row["vm"], row["kind"], nodes, memory_mib, row["created"], row["ended"], row["state"] == "done"

@@ -29,6 +29,7 @@ from rmsplugin.engine.reservation_book import ReservationBook
 from rmsplugin.engine.room_reports import RoomReports
 from rmsplugin.engine.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.engine.samples import Samples
+from rmsplugin.engine.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState, check_transition
 
@@ -78,6 +79,8 @@ class Ledger:
         self.room_reports = RoomReports(self._write, self._rows, clock)
         #: Which nodes are gone, and what was left behind where.
         self.nodes = NodeBook(self._write, self._rows, clock)
+        #: What the processes of vjobs have used.
+        self.usage = UsageBook(self._write, self._rows, clock)
         #: Which nodes are reserved for VMs that have outgrown theirs.
         self.reservations = ReservationBook(self._write, self._rows, clock)
 
@@ -163,6 +166,11 @@ class Ledger:
             raise NotFoundError(f"no vjob {display_id}")
         return records.read_vjob(rows[0])
 
+    def named(self, display_id: str) -> list[VJobRow]:
+        """The vjob with this name, or all elements of the job array with it that are known; also ended ones."""
+        sql = f"{_SELECT} where display_id = ? or display_id glob ? order by job_id"
+        return [records.read_vjob(row) for row in self._rows(sql, [display_id, f"{display_id}_*"])]
+
     def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
         """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
         if not ended:
@@ -210,6 +218,7 @@ class Ledger:
             self.plans.prune(before)
             self.checkpoints.forget_before(before)
             db.execute("delete from samples where time < ?", [before])
+            db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
@@ -350,7 +359,8 @@ class Ledger:
             "ended": 0.0,
         }
         with self._write() as db:
-            return insert(db, "actions", row)
+            size = self._rows("select memory_mib from vms where name = ?", [vm])
+            return insert(db, "actions", {**row, "memory_mib": size[0]["memory_mib"] if size else 0})
 
     def action_progress(self, action_id: int, done: int, total: int) -> None:
         """Record how many bytes an action has moved."""

@@ -167,7 +167,7 @@ class MemoryCare:
                     node.vms.append((vjob, vm))
                     node.leaves |= vjob.state is VJobState.SUSPENDING or (bool(vm.destination) and place == vm.host)
                 else:
-                    node.promised_mib += vjob.geometry.memory_mib + context.settings.nodes.memory_overhead_mib
+                    node.promised_mib += vm.memory_mib + context.settings.nodes.memory_overhead_mib
         return nodes
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:

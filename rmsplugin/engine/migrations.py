@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from sqlite_utils import Database, Migrations
 
 migrations = Migrations("rmsplugin-ledger")
@@ -198,3 +201,31 @@ def m011_memory_by_observation(db: Database) -> None:
             node text primary key, vm text not null, since real not null, guests text not null) without rowid"""
     )
     db.execute("create table truly_full (id integer primary key check (id = 1), until real not null)")
+
+
+@migrations()
+def m012_memory_and_usage(db: Database) -> None:
+    """VMs are larger than what was requested; those that are there keep the size with which they were booted.
+
+    What the processes of vjobs have used, and how their scripts ended.
+    """
+    db.execute("alter table vms add column memory_mib integer not null default 0")
+    db.execute("alter table actions add column memory_mib integer not null default 0")
+    requested = {}
+    for job_id, geometry in db.execute("select job_id, geometry from vjobs").fetchall():
+        said = re.search(r"\bmemory=(\d+)", geometry)
+        requested[job_id] = int(said[1]) if said else 0
+    for job_id, mib in requested.items():
+        db.execute("update vms set memory_mib = ? where job_id = ?", [mib, job_id])
+    for number, job_id, vms in db.execute("select id, job_id, vms from asides").fetchall():
+        rows = [{**vm, "memory_mib": requested.get(job_id, 0)} for vm in json.loads(vms)]
+        db.execute("update asides set vms = ? where id = ?", [json.dumps(rows), number])
+    db.execute(
+        """create table usage (
+            job_id integer not null, idx integer not null, time real not null, cpu_us integer not null,
+            user_us integer not null, system_us integer not null, memory_bytes integer not null,
+            peak_bytes integer not null, read_bytes integer not null, written_bytes integer not null,
+            available_kib integer not null, primary key (job_id, idx)) without rowid"""
+    )
+    db.execute("alter table vjobs add column exit_code integer")
+    db.execute("alter table vjobs add column exit_signal integer not null default 0")

@@ -90,6 +90,7 @@ def make_vms(context: Context, vjob: VJobRow, hosts: list[str], expected_mib: in
                 host_key_public=keys.public,
                 memory_demand_mib=expected_mib,
                 observed=expected_mib is not None,
+                memory_mib=context.new_vm_mib(vjob.geometry),
             )
         )
     return rows

@@ -43,7 +43,7 @@ class Observation:
     #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
     allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
     #: By user, job name and request, the memory that a new VM is expected to need; found once, too.
-    expected: dict[tuple[str, str, int], int] = field(default_factory=dict, repr=False, compare=False)
+    expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict, repr=False, compare=False)
     #: By partition, the most memory that a VM can have on one of its nodes.
     most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 

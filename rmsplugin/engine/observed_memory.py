@@ -53,10 +53,9 @@ def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
     return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
-def needed_mib(vjob: VJobRow, vm: VMRow) -> int:
-    """What a VM is seen to need, without its hypervisor process; all that it asked for if nothing was seen of it."""
-    size_mib = vjob.geometry.memory_mib
-    return size_mib if vm.memory_demand_mib is None else min(size_mib, vm.memory_demand_mib)
+def needed_mib(vm: VMRow) -> int:
+    """What a VM is seen to need, without its hypervisor process; all that it has if nothing was seen of it."""
+    return vm.memory_mib if vm.memory_demand_mib is None else min(vm.memory_mib, vm.memory_demand_mib)
 
 
 def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
@@ -81,12 +80,12 @@ def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geom
     """
     if not observes(context, seen, job.partition):
         return None
-    key = (job.user, name, geometry.memory_mib)
+    key = (job.user, name, geometry.memory_mib, geometry.image)
     if key not in seen.expected:
         peaks = context.ledger.samples.peaks(*key)
-        unknown = math.ceil(geometry.memory_mib * context.settings.memory.unknown)
+        unknown = math.ceil(context.new_vm_mib(geometry) * context.settings.memory.unknown)
         seen.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
-    return min(seen.expected[key], geometry.memory_mib)
+    return min(seen.expected[key], context.new_vm_mib(geometry))
 
 
 def expected_booked_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:

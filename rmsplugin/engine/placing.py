@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmsplugin.adapters.guests.keys import generate_keypair
-from rmsplugin.engine.capacity import HostCapacity, demand, host_capacities
+from rmsplugin.engine.capacity import HostCapacity, demand, demand_of_new, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
@@ -21,7 +21,7 @@ from rmsplugin.engine.single import ENGINE, single_plan
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
 from rmsplugin.proposing.steps import PlannedStep
 
@@ -55,8 +55,9 @@ class Placing:
                 needs = ready_demands(self._context, seen, waiting, ready_vms(waiting, ()))
                 need_mib = max(need.memory_mib for need in needs.values())
                 self._require_room(seen, [(node, need_mib) for node in step.hosts.values()])
-                observed = observes(self._context, seen, waiting.job.partition)
-                self._make_room(seen, [(node, observed, waiting.geometry) for node in step.hosts.values()])
+                if not observes(self._context, seen, waiting.job.partition):
+                    all_mib = demand_of_new(self._context, waiting.geometry).memory_mib
+                    self._make_room(seen, [(node, all_mib) for node in step.hosts.values()])
                 self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
@@ -97,12 +98,15 @@ class Placing:
         vms = make_vms(context, vjob, hosts, expected_mib(context, seen, vjob, vjob.job_name, vjob.geometry))
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
+            ledger.usage.forget([job.job_id])
             ledger.update_vjob(
                 job.job_id,
                 private_key=keys.private_openssh,
                 public_key=keys.public,
                 script_started=False,
                 finished=False,
+                exit_code=None,
+                exit_signal=0,
                 priority=waiting.priority,
             )
             operation = self._executor.intend(job.job_id, OperationKind.START, step.reason)
@@ -139,21 +143,21 @@ class Placing:
         elif step.kind is OperationKind.RESUME and vjob is not None:
             for vm in self._context.ledger.vms(vjob.job_id):
                 if vm.observed and vm.name in step.hosts:
-                    needed[step.hosts[vm.name]] += needed_mib(vjob, vm) + overhead_mib
+                    needed[step.hosts[vm.name]] += needed_mib(vm) + overhead_mib
         lacking = [node for node, mib in needed.items() if not self._context.memory_care.has_room(node, mib)]
         return not lacking
 
-    def _make_room(self, seen: Observation, coming: Iterable[tuple[str, bool, Geometry]]) -> None:
-        """Bound observed VMs of a node, each with whether its memory is observed, before others come there (I3)."""
+    def _make_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
+        """Bound observed VMs of nodes before others come there (I3), each with its node and what it takes, in MiB."""
         needed: Counter[str] = Counter()
-        for node, observed, geometry in coming:
-            needed[node] += 0 if observed else demand(self._context, geometry).memory_mib
+        for node, memory_mib in coming:
+            needed[node] += memory_mib
         for node, memory_mib in needed.items():
-            if memory_mib:
-                self._context.memory_care.make_room(seen, node, memory_mib)
+            self._context.memory_care.make_room(seen, node, memory_mib)
 
     def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
-        self._make_room(seen, [(hosts[vm.name], vm.observed, vjob.geometry) for vm in vms])
+        others = [vm for vm in vms if not vm.observed]
+        self._make_room(seen, [(hosts[vm.name], demand(self._context, vjob, vm).memory_mib) for vm in others])
 
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
@@ -343,7 +347,7 @@ class Placing:
 
     def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
         """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked."""
-        return VM(vm.name, demand(self._context, vjob.geometry, observed_mib=booked_mib(self._context, seen, vjob, vm)))
+        return VM(vm.name, demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm)))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

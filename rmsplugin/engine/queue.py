@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.wanted import Candidate
-from rmsplugin.engine.capacity import booked, demand
+from rmsplugin.engine.capacity import booked, demand_of_new
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.failures import Resting
 from rmsplugin.engine.observation import Allowed, Observation
@@ -95,8 +95,8 @@ def ready_demands(
 ) -> dict[str, Resources]:
     """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
     job = waiting.job
-    asked_for = demand(
-        context, waiting.geometry, observed_mib=expected_booked_mib(context, seen, job, job.name, waiting.geometry)
+    asked_for = demand_of_new(
+        context, waiting.geometry, expected_booked_mib(context, seen, job, job.name, waiting.geometry)
     )
     row = waiting.sleeping
     return {

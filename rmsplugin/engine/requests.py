@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmsplugin.engine import site
+from rmsplugin.engine import site, usage
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
@@ -166,9 +166,24 @@ class Requests:
         vjob = self._wrapped(uid, display_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
         with self._context.ledger.transaction():
-            self._context.ledger.update_vjob(vjob.job_id, finished=True)
+            self._context.ledger.update_vjob(vjob.job_id, finished=True, exit_code=exit_code, exit_signal=signal)
             self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
         return {"ok": True}
+
+    def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
+        """What the processes of one's own vjob, or of the elements of one's job array, have used up to now.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            ForbiddenError: it is another user's.
+        """
+        ledger = self._context.ledger
+        vjobs = ledger.named(display_id) or [ledger.find_vjob(display_id)]
+        for vjob in vjobs:
+            self._owned(uid, vjob.display_id, operators=True)
+        running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
+        usage.ask_all(self._context, [(vjob, ledger.vms(vjob.job_id)) for vjob in running])
+        return [usage.view(self._context, vjob) for vjob in vjobs]
 
     # -- operations ----------------------------------------------------------------------------------------------
 

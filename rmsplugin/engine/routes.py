@@ -96,6 +96,7 @@ class Routes:
             Route("GET", "/v1/cycles", self._cycles, frozenset({"limit"}), long=True),
             Route("GET", "/v1/cycles/{number}", self._one_cycle, long=True),
             Route("GET", job + "/decisions", self._decisions, long=True),
+            Route("GET", job + "/usage", self._usage, long=True),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
@@ -180,6 +181,10 @@ class Routes:
             asked.body.integer("signal", 0, _LAST_SIGNAL),
         )
         return await self._do(asked, lambda: self._requests.finished(asked.uid, name, code, signal), wrapper=True)
+
+    async def _usage(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        return {"usage": await self._do(asked, lambda: self._requests.usage(asked.uid, name))}
 
     # -- operations ----------------------------------------------------------------------------------------------
 

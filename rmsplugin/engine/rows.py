@@ -38,6 +38,8 @@ class VJobRow:
     returned: str = ""  # what its user is told of the last time
     repeated_s: float = 0.0  # how much of its run was repeated by that, at most
     job_name: str = ""  # of its job in the RMS
+    exit_code: int | None = None  # of its script; None: it has not ended by itself, or under an older release
+    exit_signal: int = 0  # that ended it; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class VMRow:
     host_key_public: str = ""
     centi_cpus: int | None = None  # its demand by observation, hundredths of a CPU; None: what was requested
     memory_demand_mib: int | None = None  # likewise
-    observed: bool = False  # it takes of its node what it is seen to need, and not what was requested
+    observed: bool = False  # it takes of its node what it is seen to need, and not all of its memory
+    #: With which it was booted: what was requested and, since 0043, what its image takes on top of it.
+    memory_mib: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class ActionRow:
     error: str
     created: float
     ended: float
+    memory_mib: int = 0  # of the VM; 0: of an older release, as large as was requested
 
 
 class PlanState(enum.StrEnum):

@@ -66,8 +66,8 @@ class Samples(Chapter):
                         [vm.name, math.ceil(sample.time), sample.memory_rss_kib, *sample.demands],
                     )
 
-    def peaks(self, user: str, job_name: str, memory_mib: int) -> list[int]:
-        """The most memory that VMs of a user's newest vjobs with this job name and request have demanded, by vjob.
+    def peaks(self, user: str, job_name: str, memory_mib: int, image: str) -> list[int]:
+        """The most memory that VMs of a user's newest vjobs have demanded, by vjob: of this job name, request, image.
 
         What each VM was taken to need before anything was seen of it is no sample.
         """
@@ -77,8 +77,9 @@ class Samples(Chapter):
             "from vjobs where user = ? and job_name = ? order by job_id desc limit ?",
             [user, job_name, _NEWEST],
         )
-        of_size = (row for row in rows if Geometry.parse(row["geometry"]).memory_mib == memory_mib)
-        return [row["peak"] for row in of_size if row["peak"] is not None]
+        shapes = (Geometry.parse(row["geometry"]) for row in rows)
+        alike = [shape.memory_mib == memory_mib and shape.image == image for shape in shapes]
+        return [row["peak"] for row, is_alike in zip(rows, alike, strict=True) if is_alike and row["peak"] is not None]
 
     def of(self, vm: str) -> list[Sample]:
         """The samples of a VM, oldest first."""

@@ -69,4 +69,6 @@ def expected_s(
     # A pipeline of saves and restores, one VM after another; migrations begin together.
     behind = 0 if kind is OperationKind.MIGRATE else len(vms) - 1
     one = known[kind]
-    return one.constant_s + one.s_per_mib * vjob.geometry.memory_mib + durations.pipeline_s * behind
+    return (
+        one.constant_s + one.s_per_mib * max((vm.memory_mib for vm in vms), default=0) + durations.pipeline_s * behind
+    )

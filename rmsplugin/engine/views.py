@@ -101,7 +101,7 @@ def vm_views(context: Context) -> list[dict[str, Any]]:
             "image_node": vm.image_node,
             "image_bytes": vm.image_bytes,
             "cpus": vjobs[vm.job_id].geometry.cpus,
-            "memory_mib": vjobs[vm.job_id].geometry.memory_mib,
+            "memory_mib": vm.memory_mib,
             "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
             "memory_demand_mib": vm.memory_demand_mib,
         }

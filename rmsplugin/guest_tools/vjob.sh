@@ -7,6 +7,7 @@ etc=/run/rmsplugin/etc
 job=/run/rmsplugin/job
 output=/run/rmsplugin/output
 login=/run/rmsplugin/login
+group=/run/rmsplugin/group
 
 # vjob_value KEY: the value of KEY in the file that the engine wrote; it is read, never evaluated.
 vjob_value() {
@@ -37,4 +38,9 @@ signal_session() {
             kill -s "$1" "${process#/proc/}" 2>/dev/null
         fi
     done
+}
+
+# enter_job: this process and all that it starts are processes of the job, whose use is counted (`account`).
+enter_job() {
+    [ ! -w "$group/cgroup.procs" ] || { printf '%s\n' "$$" >"$group/cgroup.procs"; } 2>/dev/null || :
 }

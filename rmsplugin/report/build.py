@@ -9,6 +9,7 @@ import numpy as np
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.errors import ReportError, RmspluginError
+from rmsplugin.model.vm_memory import vm_mib
 from rmsplugin.report import utilisation
 from rmsplugin.report.columns import Actions, Flags, Ints, Jobs
 from rmsplugin.report.document import Cost, Head, Job, Node
@@ -57,7 +58,8 @@ class Site:
 
     Attributes:
         nodes: what VMs may take of each; empty where that is not known, for the reason ``no_nodes``.
-        overhead_mib: what a VM takes besides its memory.
+        overhead_mib: what a VM takes of its node besides its memory.
+        image_overheads_mib: ``overhead_mib`` of each image; 0 of one that is not there.
         host_cpus: how many CPUs the nodes have on which VMs ran, by name; empty where that is not known.
         runs: asks accounting for the runs since then; raises RmspluginError where that cannot be done.
     """
@@ -66,6 +68,7 @@ class Site:
     no_nodes: str
     overhead_mib: int
     host_cpus: Mapping[str, int]
+    image_overheads_mib: Mapping[str, int]
     runs: Callable[[float], Iterable[Run]]
 
 
@@ -133,7 +136,7 @@ def build(
     migrations, costs = _count(actions, "migrate", len(jobs)), _costs(actions, chosen)
     hosts = Hosts(actions, lives, jobs.vms) if question.with_lives else None
     del actions  # the replays need the memory
-    replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, site.overhead_mib, tell)
+    replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, _taken_mib(jobs, site), tell)
     facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
     about = _circumstances(reader, question, site, begins, no_accounting)
     tell("putting the report together", 0.0)
@@ -219,3 +222,11 @@ def _costs(actions: Actions, chosen: Flags) -> dict[str, Cost]:
         seconds = float((actions.ended[of] - actions.created[of]).sum())
         found[kind] = Cost(int(of.sum()), round(seconds, 1), int(actions.bytes[of].sum()))
     return found
+
+
+def _taken_mib(jobs: Jobs, site: Site) -> Ints:
+    """What a VM of each job takes of its node, as the settings of today say."""
+    overheads_mib = np.array([site.image_overheads_mib.get(name, 0) for name in jobs.images.words] or [0])[jobs.image]
+    shapes, of = np.unique(np.stack([jobs.memory_mib, overheads_mib]), axis=1, return_inverse=True)
+    sizes = np.array([vm_mib(int(request), int(overhead)) for request, overhead in shapes.T], dtype=np.int64)
+    return sizes[of.reshape(-1)] + site.overhead_mib

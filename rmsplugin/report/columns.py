@@ -55,7 +55,8 @@ class Jobs:
         job_id: ascending.
         names: what users call those whose name is not their job id, by row.
         user, partition: codes of ``users`` and ``partitions``.
-        vms: how many VMs; ``cpus`` and ``memory_mib`` of each.
+        vms: how many VMs; ``cpus`` and ``memory_mib`` of each, as requested.
+        image: codes of ``images``, from which their VMs are booted.
         terminated: whether it has ended; stopping: whether it is being cleaned up; since: of its present state.
         sleeps: whether it sleeps now, or is about to.
         repeated: whether it began anew, or went back to a checkpoint: it has done some of its work twice.
@@ -70,6 +71,8 @@ class Jobs:
     vms: Ints
     cpus: Ints
     memory_mib: Ints
+    image: Ints
+    images: Words
     submit: Floats
     terminated: Flags
     stopping: Flags

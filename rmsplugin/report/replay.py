@@ -47,7 +47,7 @@ def replay(
     work_s: Floats,
     limits_s: Floats,
     nodes: Sequence[Node],
-    overhead_mib: int,
+    taken_mib: Ints,
     tell: Callable[[str, float], None] = lambda _doing, _part: None,
 ) -> Replays:
     """Replay all jobs that have run.
@@ -57,11 +57,11 @@ def replay(
         work_s: how long each has to run; 0 for one that is left out.
         limits_s: time limits of their users; NaN where they are not known: the run time then stands for the limit.
         nodes: what VMs may take of each; none: nothing is replayed.
-        overhead_mib: what a VM takes besides its memory.
+        taken_mib: what a VM of each takes of its node.
         tell: called now and then with what is being done, and the part of it that is, from 0 to 1.
     """
     processors = sum(node.cpus for node in nodes)
-    sizes, by_memory = _sizes(jobs, nodes, overhead_mib)
+    sizes, by_memory = _sizes(jobs, nodes, taken_mib)
     ran = work_s > 0
     rows = np.flatnonzero(ran & (sizes <= processors))
     replayed = np.zeros(len(jobs), dtype=bool)
@@ -88,10 +88,10 @@ def replay(
     return Replays(starts, ends, replayed, ran & (sizes > processors), by_memory & replayed)
 
 
-def _sizes(jobs: Jobs, nodes: Sequence[Node], overhead_mib: int) -> tuple[Ints, Flags]:
+def _sizes(jobs: Jobs, nodes: Sequence[Node], taken_mib: Ints) -> tuple[Ints, Flags]:
     """The processors of each job, and which have more of them than CPUs."""
     share_mib = sum(node.memory_mib for node in nodes) / max(1, sum(node.cpus for node in nodes))
     if not share_mib:
         return jobs.booked, np.zeros(len(jobs), dtype=bool)
-    for_memory = np.ceil((jobs.memory_mib + overhead_mib) / share_mib).astype(np.int64)
+    for_memory = np.ceil(taken_mib / share_mib).astype(np.int64)
     return jobs.vms * np.maximum(jobs.cpus, for_memory), for_memory > jobs.cpus

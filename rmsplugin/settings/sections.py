@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.model.vm_memory import vm_mib
 
 Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
 NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
@@ -427,7 +428,24 @@ class Guest(Section):
     )
 
 
-class KernelImage(Section):
+class _AnyImage(Section):
+    """What images of all kinds have."""
+
+    overhead_mib: int = Field(
+        0,
+        ge=0,
+        le=1 << 20,
+        description="what the guest's kernel and tools take of a VM's memory: VMs are larger than requested by so much "
+        "and by what a kernel takes of a larger machine, so that a job has what it asked for; 0: VMs are as large as "
+        "requested, and jobs have less",
+    )
+
+    def vm_mib(self, request_mib: int) -> int:
+        """The memory of a VM that is booted from it for this request, in MiB."""
+        return vm_mib(request_mib, self.overhead_mib)
+
+
+class KernelImage(_AnyImage):
     """A guest booted directly from a kernel and an initrd."""
 
     kind: Literal["kernel"]
@@ -436,7 +454,7 @@ class KernelImage(Section):
     cmdline: str = Field("", description="added to the kernel's command line")
 
 
-class Qcow2Image(Section):
+class Qcow2Image(_AnyImage):
     """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
 
     kind: Literal["qcow2"]

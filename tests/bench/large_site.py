@@ -231,7 +231,10 @@ def _vm(job_id: int, index: int, node: str, number: int) -> VMRow:
     mac = f"52:54:00:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
     name = vm_name(job_id, index)
     return VMRow(
-        name, job_id, index, f"uuid-{name}", mac, address, node, touched=(node,), host_key_public=f"key-{name}"
+        *(name, job_id, index, f"uuid-{name}", mac, address, node),
+        touched=(node,),
+        host_key_public=f"key-{name}",
+        memory_mib=MEMORY_MIB,
     )
 
 

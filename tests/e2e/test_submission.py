@@ -233,7 +233,7 @@ REFUSED = [
     ("-O -n 4", "--overcommit is not for VMs"),
     ("--mem=0", "--mem=0 asks for all memory"),
     ("--mem-per-cpu=0", "--mem=0 asks for all memory"),
-    ("--mem=95", "too small for the image default (the least is 96)"),
+    ("--mem=15", "too small for the image default (the least is 16)"),
     ("--mem=900G", "no node can host a VM"),
     ("-c 64", "no node can host a VM"),
     ("-n 99 --mem=9900", "CPUs that there are"),

@@ -23,7 +23,7 @@ def settings(**sections: Mapping[str, Any] | None) -> Settings:
         "partition": {"vjob": {"hosts": "vmhosts"}},
         "hosts": {"vmhosts": {"rooms": "elastic"}},
         "network": {"pool": "10.0.1.10-10.0.1.200", "prefix_length": 16, "gateway": "10.0.0.1"},
-        "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
+        "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i", "overhead_mib": 96}},
     }
     for name, values in sections.items():
         data[name] = {} if values is None else {**data.get(name, {}), **values}
@@ -88,7 +88,7 @@ TEXTS = {
     "/etc/slurm/job_submit.lua": 'local loaded, rmsplugin = pcall(require, "rmsplugin")',
     "/etc/slurm/rmsplugin.lua": "config.gate",
     "/usr/share/rmsplugin/rmsplugin_options.lua": "has_gate",
-    SITE_FILE: 'return { partitions = { "vjob" }, max_vm_cpus = 4, max_vm_memory_mib = 3968 }',
+    SITE_FILE: 'return { partitions = { "vjob" }, max_vm_cpus = 4, max_vm_memory_mib = 3710 }',
     "/hooks/prolog_slurmctld": HOOK,
     "/hooks/epilog_slurmctld": HOOK,
     "/hooks/prolog": HOOK,

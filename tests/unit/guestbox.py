@@ -240,6 +240,8 @@ def _openssh_init(root: Path, address: str) -> str:
         "mount -t tmpfs -o mode=700 root /root && mkdir -m 700 /root/.ssh && "
         f"cp {root}/root_key /root/.ssh/authorized_keys && "
         "mount -t tmpfs -o mode=755 home /home && "
+        # Control groups are this machine's: nothing here shall make any.
+        "mount -t tmpfs fs /sys/fs && "
         # Its own /tmp: another run of the tests may have a guest that writes files of the same names.
         f"mkdir /run/root && mount --bind {root} /run/root && mount -t tmpfs -o mode=1777 tmp /tmp && "
         f"mkdir -p {root} && mount --bind /run/root {root} && "

@@ -69,7 +69,10 @@ class Told:
                 *(self.now, self.now),
             )
         )
-        rows = [VMRow(vm_name(job_id, index), job_id, index, f"u{index}", "m", "a", "") for index in range(vms)]
+        rows = [
+            VMRow(vm_name(job_id, index), job_id, index, f"u{index}", "m", "a", "", memory_mib=memory_mib)
+            for index in range(vms)
+        ]
         self.ledger.set_vms(job_id, rows)
         return job_id
 

@@ -103,7 +103,8 @@ class Served:
                 }
             )
         )
-        self.ledger.set_vms(job_id, [VMRow(f"vjob{job_id}-0", job_id, 0, "u", "m", f"10.0.0.{job_id % 200}", "n1")])
+        row = VMRow(f"vjob{job_id}-0", job_id, 0, "u", "m", f"10.0.0.{job_id % 200}", "n1", memory_mib=512)
+        self.ledger.set_vms(job_id, [row])
 
 
 def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:

@@ -12,7 +12,6 @@ from rmsplugin.decision.result import ReasonCode
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.validation import InvalidConfigurationError
-from rmsplugin.model.vjob import Geometry
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
@@ -249,6 +248,6 @@ def test_nodes_that_cannot_be_are_a_fault_of_the_caller() -> None:
 
 
 def test_the_demand_is_memory_with_overhead_and_the_cpus_that_were_seen() -> None:
-    geometry = Geometry(vms=1, cpus=2, memory_mib=1024)
-    assert vm_demand(geometry, 128) == Resources(2, 1152)
-    assert vm_demand(geometry, 128, 0.35) == Resources(0.35, 1152)
+    size = Resources(2, 1024)
+    assert vm_demand(size, 128) == Resources(2, 1152)
+    assert vm_demand(size, 128, 0.35) == Resources(0.35, 1152)

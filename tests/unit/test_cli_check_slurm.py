@@ -51,7 +51,7 @@ def test_slurm_out_of_reach_is_the_only_fault() -> None:
 
 # -- submission ----------------------------------------------------------------------------------------------------
 
-LARGEST = "max_vm_cpus = 4, max_vm_memory_mib = 3968"
+LARGEST = "max_vm_cpus = 4, max_vm_memory_mib = 3710"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_each_fault_of_a_file_of_slurms_is_found(path: str, text: str | None, le
         ('image_memory_mib = { default = 96, ["debian-12"] = 512 }', Level.WARNING, "debian-12, which is none"),
         ("slurm_memory_mib = 64", Level.ERROR, "all vjobs are refused"),
         ("max_vm_cpus = 5", Level.WARNING, "more than the 4 that the largest VM host has"),
-        ("max_vm_memory_mib = 4096", Level.WARNING, "more than the 3968 that the largest VM host has for VMs"),
+        ("max_vm_memory_mib = 4096", Level.WARNING, "more than the 3710 that the largest VM host has for a VM besides"),
         ("max_total_cpus = 2000", Level.WARNING, "more than the 1024 that the largest front has"),
         ("max_total_memory_mib = 5000000", Level.WARNING, "more than the 4194304 that the largest front has"),
     ],
@@ -93,7 +93,17 @@ def test_each_fault_of_the_site_file_is_found(text: str, level: Level, words: st
 
 def test_sizes_that_the_site_file_does_not_bound_are_told() -> None:
     found = faults(judge_slurm(settings(), with_text(SITE_FILE, 'return { partitions = { "vjob" } }')))
-    assert [finding.remedy.split(" in ")[0] for finding in found] == ["max_vm_cpus = 4", "max_vm_memory_mib = 3968"]
+    assert [finding.remedy.split(" in ")[0] for finding in found] == ["max_vm_cpus = 4", "max_vm_memory_mib = 3710"]
+
+
+def test_an_image_that_takes_its_memory_from_the_jobs_is_told() -> None:
+    (found,) = faults(
+        judge_slurm(
+            settings(image={"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}}), with_text("/none", None)
+        )
+    )
+    assert (found.level, found.subject) == (Level.WARNING, "image.default")
+    assert "has no overhead_mib" in found.what and "memory-short" in found.remedy
 
 
 def test_a_site_file_is_read_without_its_comments() -> None:

@@ -16,6 +16,7 @@ from rmsplugin.adapters.guests.config import GuestMount
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.ssh import SshGuests
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 TOOLS = Path(__file__).parents[2] / "rmsplugin/guest_tools"
@@ -220,6 +221,49 @@ def test_an_upload_that_breaks_off_leaves_nothing(box: guestbox.Guestbox) -> Non
     assert "the files came incomplete" in result
     assert "failed" in result
     assert not {"script", "complete"} & set(result.split())
+
+
+GROUP = """
+group=/run/rmsplugin/group
+rm -rf $group; mkdir $group
+echo $((100 << 20)) > $group/memory.current
+printf 'anon 1\\nactive_file %d\\ninactive_file %d\\nshmem 7\\n' $((10 << 20)) $((20 << 20)) > $group/memory.stat
+echo $((101 << 20)) > $group/memory.peak
+printf 'usage_usec 5000000\\nuser_usec 4000000\\nsystem_usec 1000000\\nnr_periods 0\\n' > $group/cpu.stat
+echo $$ > $group/cgroup.procs
+"""
+
+
+@needs_guests
+def test_what_a_group_used_is_told_without_caches_and_its_most_is_kept(box: guestbox.Guestbox) -> None:
+    guest = box.guests[0]
+    guest.run(GROUP + "rm -f /run/rmsplugin/usage/most; timeout 1.3 /run/rmsplugin/bin/account watch || :")
+    guest.run("echo 0 >/run/rmsplugin/group/memory.current")
+    try:
+        with box.entered():
+            used = box.ssh().used(guest.vm.address, guest.vm.host_key, timeout_s=20)
+    finally:
+        guest.run("rm -rf /run/rmsplugin/group /run/rmsplugin/usage/most")
+    assert used is not None
+    assert (used.cpu_us, used.user_us, used.system_us) == (5_000_000, 4_000_000, 1_000_000)
+    assert (used.memory_bytes, used.peak_bytes) == (70 << 20, 101 << 20)
+    assert 0 < used.available_kib < 1 << 32
+    assert used.read_bytes > 0, "the shell that was in the group has read its programs"
+
+
+@needs_guests
+def test_a_guest_that_does_not_count_says_nothing(box: guestbox.Guestbox) -> None:
+    box.guests[0].run("rm -rf /run/rmsplugin/group")
+    with box.entered():
+        assert box.ssh().used(box.guests[0].vm.address, box.guests[0].vm.host_key, timeout_s=20) is None
+
+
+@pytest.mark.parametrize(
+    "said", ["memory_bytes=-1", "memory_bytes=1e9", "rm=1", "memory_bytes=" + "9" * 16, "hello", "memory_bytes=\u0661"]
+)
+def test_what_no_guest_tool_says_is_not_believed(said: str) -> None:
+    with pytest.raises(OperationFailedError, match="does not say what was used"):
+        Used.parse(f"usage_usec=1\n{said}\n")
 
 
 @needs_guests

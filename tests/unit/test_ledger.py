@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlite_utils
@@ -73,6 +75,7 @@ def vm(job_id: int = 12, index: int = 0, **changes: object) -> VMRow:
         "mac": "m",
         "address": "10.0.0.10",
         "host": "n1",
+        "memory_mib": 512,
     }
     return VMRow(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -277,8 +280,12 @@ def old_ledger(path: Path, steps: int) -> None:
     db.close()
 
 
+def pending() -> list[Any]:
+    return list(schema.migrations.pending(sqlite_utils.Database(memory=True)))
+
+
 def steps() -> int:
-    return len(schema.migrations.pending(sqlite_utils.Database(memory=True)))
+    return len(pending())
 
 
 @pytest.mark.parametrize("version", range(1, steps() + 1))
@@ -293,6 +300,27 @@ def test_every_older_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path, versi
         upgraded.close()
         fresh.close()
     assert columns_of(old) == columns_of(new)
+
+
+def test_vms_of_an_older_release_are_as_large_as_what_was_requested_also_those_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    old_ledger(path, [each.name for each in pending()].index("m012_memory_and_usage"))
+    db = sqlite_utils.Database(path)
+    columns = [column for column in db.table("vms").columns if column.notnull or column.is_pk]
+    row: dict[str, object] = {column.name: 0 if column.type == "INTEGER" else "" for column in columns}
+    row |= {"name": "vjob12-0", "job_id": 12, "touched": "[]"}
+    db.table("vms").insert(row)
+    columns = [column for column in db.table("asides").columns if column.notnull]
+    aside: dict[str, object] = {column.name: 0 if column.type in ("INTEGER", "REAL") else "" for column in columns}
+    everything = {column.name: row.get(column.name) for column in db.table("vms").columns}
+    db.table("asides").insert({**aside, "job_id": 12, "vms": json.dumps([{**everything, "touched": []}])})
+    db.close()
+    upgraded = Ledger(path)
+    try:
+        assert [vm.memory_mib for vm in upgraded.vms()] == [64]
+        assert [vm.memory_mib for aside in upgraded.asides.of_vjob(12) for vm in aside.vms] == [64]
+    finally:
+        upgraded.close()
 
 
 def test_samples_by_the_minute_are_of_its_end_after_an_upgrade(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ VJOB = VJobRow(
     submitted=1.0,
     state_since=10.0,
 )
-VM = VMRow(name="vjob7-0", job_id=7, idx=0, uuid="u", mac="m", address="a", host="n1")
+VM = VMRow(name="vjob7-0", job_id=7, idx=0, uuid="u", mac="m", address="a", host="n1", memory_mib=512)
 JOB = RmsJob(
     display_id="7",
     job_id=7,

@@ -57,7 +57,7 @@ def report(
         return runs
 
     question = Question(NOON + since, NOON + until, NOON + until, **{"with_lives": True, **more})  # type: ignore[arg-type]
-    site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, host_cpus or {}, ask)
+    site = Site(nodes, "" if nodes else "nobody knows the nodes", overhead_mib, host_cpus or {}, {}, ask)
     with reading(told.path) as connection:
         return build(LedgerReader(connection, question.until, owner), question, site)
 
@@ -648,7 +648,7 @@ def test_too_many_jobs_are_refused_before_they_are_replayed(queue: Told) -> None
 
     with reading(queue.path) as connection:
         reader = LedgerReader(connection, NOON + HOUR)
-        site = Site(NODES, "", 0, {}, lambda _since: ())
+        site = Site(NODES, "", 0, {}, {}, lambda _since: ())
         question = Question(NOON, NOON + HOUR, NOON)
         with pytest.raises(ReportError, match="3 are too many"):
             build(reader, question, site, lambda doing, _part: done.append(doing), few)

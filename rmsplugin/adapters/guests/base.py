@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rmsplugin.adapters.guests.config import GuestConfig
+from rmsplugin.adapters.guests.used import Used
 
 
 class Guests(Protocol):
@@ -44,6 +45,10 @@ class Guests(Protocol):
         ``check`` is called now and then; what it raises ends the wait for the guest. Raises OperationFailedError (with
         the guest's words), TimedOutError, UnavailableError, ForbiddenError.
         """
+        ...
+
+    def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
+        """What the job's processes in the guest have used; None: the guest does not count. Raises as ``configure``."""
         ...
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rmsplugin.adapters.guests.config import GuestConfig
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, TimedOutError, UnavailableError
 
 
@@ -17,6 +18,7 @@ class SimulatedGuest:
     host_key: str
     config: GuestConfig | None = None
     clock_set: int = 0
+    used: Used | None = None
 
 
 class SimulatedGuests:
@@ -72,6 +74,11 @@ class SimulatedGuests:
         if self.configure_s > timeout_s:
             raise TimedOutError(f"the guest did not finish within {timeout_s:.0f} s")
         guest.config = config
+
+    def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
+        """See Guests."""
+        del timeout_s
+        return self._guest("used", address, host_key).used
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import paramiko
 
 from rmsplugin.adapters.guests.config import GuestConfig
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 _SSH_PORT = 22
@@ -34,6 +35,9 @@ _UNPACK = (
     "then mount -t tmpfs -o mode=0755,nosuid,nodev rmsplugin /run/rmsplugin; fi; "
     "tar -x -f - -C /run/rmsplugin; exec /run/rmsplugin/bin/configure"
 )
+
+
+_USED = "/run/rmsplugin/bin/account print"
 
 
 class SshGuests:
@@ -90,6 +94,10 @@ class SshGuests:
         """See Guests."""
         self._run(address, host_key, _UNPACK, config.archive(), timeout_s=timeout_s, check=check)
 
+    def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
+        """See Guests."""
+        return Used.parse(self._run(address, host_key, _USED, b"", timeout_s=timeout_s))
+
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests.
 
@@ -114,9 +122,11 @@ class SshGuests:
         *,
         timeout_s: float,
         check: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> str:
         with self._connection(address, host_key, timeout_s=timeout_s) as transport:
-            self._check(address, *self._exec(transport, command, data, timeout_s, check))
+            status, output = self._exec(transport, command, data, timeout_s, check)
+            self._check(address, status, output)
+            return output
 
     def _check(self, address: str, status: int, output: str) -> None:
         if status != 0:

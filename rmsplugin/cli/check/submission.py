@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.model.vm_memory import largest_request_mib
 from rmsplugin.settings import Settings
 
 _MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
@@ -133,6 +134,7 @@ def _site_file(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
             f'gate = "{settings.slurm.gate}" in {SITE_FILE}, then scontrol reconfigure; or another slurm.gate',
         )
     yield from _images(settings, site)
+    yield from _least(settings)
     yield from _largest(settings, facts, site.numbers or {})
 
 
@@ -162,6 +164,18 @@ def _images(settings: Settings, site: SiteFile) -> Iterator[Finding]:
         )
 
 
+def _least(settings: Settings) -> Iterator[Finding]:
+    """Judge that VMs have for their jobs what was asked for."""
+    for name, image in settings.image.items():
+        if not image.overhead_mib:
+            yield warning(
+                f"image.{name}",
+                "has no overhead_mib: its kernel and tools take their memory from what jobs asked for",
+                f"overhead_mib in [image.{name}], by so much as the engine's events memory-short say is lacking; then "
+                f"adapt max_vm_memory_mib and image_memory_mib in {SITE_FILE}",
+            )
+
+
 def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
     """Judge that no job is accepted that no VM host, and no front, can ever have."""
     hosts = facts.vm_hosts(settings)
@@ -169,10 +183,11 @@ def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) 
     if not hosts or not fronts:
         return
     nodes = settings.nodes
-    memory = max(facts.memory_mib((name,)) for name in hosts) - nodes.memory_overhead_mib - nodes.memory_reserved_mib
+    most = max(facts.memory_mib((name,)) for name in hosts) - nodes.memory_overhead_mib - nodes.memory_reserved_mib
+    memory = min(largest_request_mib(most, image.overhead_mib) for image in settings.image.values())
     bounds = {
         "max_vm_cpus": (max(facts.cpus((name,)) for name in hosts) - nodes.cpus_reserved, "the largest VM host has"),
-        "max_vm_memory_mib": (memory, "the largest VM host has for VMs"),
+        "max_vm_memory_mib": (memory, "the largest VM host has for a VM besides what its image takes"),
         "max_total_cpus": (max(facts.cpus((name,)) for name in fronts), "the largest front has in Slurm"),
         "max_total_memory_mib": (max(facts.memory_mib((name,)) for name in fronts), "the largest front has in Slurm"),
     }

@@ -23,6 +23,7 @@ def site(arguments: argparse.Namespace, settings: Settings | None, show: Callabl
     from rmsplugin.report.slurm import runs_of
 
     overhead_mib = settings.nodes.memory_overhead_mib if settings else 0
+    overheads_mib = {name: image.overhead_mib for name, image in settings.image.items()} if settings else {}
     why = ""
     nodes: list[Node] = []
     cpus: dict[str, int] = {}
@@ -36,7 +37,7 @@ def site(arguments: argparse.Namespace, settings: Settings | None, show: Callabl
             _asked(arguments, settings), since, arguments.until, lambda part: show("asking accounting", part)
         )
 
-    return Site(nodes, why, overhead_mib, cpus, runs)
+    return Site(nodes, why, overhead_mib, cpus, overheads_mib, runs)
 
 
 def _nodes(arguments: argparse.Namespace, settings: Settings | None) -> tuple[list[Node], dict[str, int]]:

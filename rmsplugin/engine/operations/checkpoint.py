@@ -111,9 +111,8 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
         OperationFailedError: there is no other node.
     """
     context = task.context
-    memory_mib = task.vjob().geometry.memory_mib
-    vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
-    memories = {vm.name: vjobs[vm.job_id].geometry.memory_mib for vm in context.ledger.live_vms()}
+    memory_mib = max(vm.memory_mib for vm in vms)
+    memories = {vm.name: vm.memory_mib for vm in context.ledger.live_vms()}
     hosts = {vm.name: vm.host for vm in context.ledger.live_vms() if vm.host}
     for node in sorted({vm.host for vm in vms}):
         context.stores.require(node)

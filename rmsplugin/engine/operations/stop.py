@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmsplugin.engine import usage
 from rmsplugin.engine.gone import drop_files, end_vm
 from rmsplugin.engine.old_checkpoints import drop_old
 from rmsplugin.engine.operations.aside import drop_aside
@@ -12,6 +13,8 @@ from rmsplugin.model.vjob import VJobState
 
 def stop(task: Task) -> None:
     """Bring a vjob from *stopping* to *terminated*."""
+    vjob = task.vjob()
+    task.each(task.vms(), lambda vm: usage.ask(task.context, vjob, vm))
     remove_all(task)
     ledger = task.context.ledger
     for aside in ledger.asides.of_vjob(task.job_id):

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine import usage
 from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.gone import end_vm
 from rmsplugin.engine.operations.allocation import current_job, resume_job
@@ -27,7 +28,8 @@ _APART_S = 1.0
 
 def suspend(task: Task) -> None:
     """Bring a vjob from *suspending* to *sleeping*, or back to *running* with the reason."""
-    context = task.context
+    context, vjob = task.context, task.vjob()
+    task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
             context.rms.suspend(task.job_id)
@@ -89,7 +91,7 @@ def _save(task: Task, vm: VMRow) -> None:
             if context.complete_state_bytes(vm) is None:  # asked again: a state is not given up for one answer
                 raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
-        memory_bytes = task.vjob().geometry.memory_mib << 20
+        memory_bytes = vm.memory_mib << 20
         progress(memory_bytes, memory_bytes)
 
 
