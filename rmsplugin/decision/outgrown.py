@@ -177,7 +177,7 @@ def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
     """The nodes that are up, with what runs there.
 
     A VM is fixed where nothing may be done about it, and where its node waits for nothing: all that is done there is
-    left to the policy.
+    left to the policy. One that leaves has its memory until it has gone.
     """
     up = [node for node in configuration.nodes if node.state is NodeState.UP]
     names = frozenset(node.name for node in up)
@@ -186,8 +186,8 @@ def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
     for rank, vjob in enumerate(configuration.vjobs):
         free = _may_go_anywhere(vjob, names)
         for vm, node in _running(configuration, vjob):
-            if node in here and not vjob.leaves:
-                here[node].append(_load(vjob, vm, rank, fixed=not free or node in beyond))
+            if node in here:
+                here[node].append(_load(vjob, vm, rank, fixed=not free or vjob.leaves or node in beyond))
     cpus = _mean_cpus(configuration)
     return Board(
         NodeLoad(
