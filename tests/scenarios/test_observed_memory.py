@@ -312,12 +312,12 @@ def test_where_observed_vms_cannot_do_with_less_no_other_comes(make: Make) -> No
 # -- reservations ------------------------------------------------------------------------------------------------------
 
 
-def blocked(make: Make) -> tuple[World, int, int, list[int]]:
+def blocked(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, list[int]]:
     """Six nodes, full of small vjobs, with 451 MiB left each: too little for one more. Only n(large) has but one.
 
     Returns the world, a large vjob that still needs little, the small one beside it, and all others.
     """
-    world = make(nodes=6, unknown=0.31, reserving_s=3600)
+    world = make(nodes=6, unknown=0.31, reserving_s=reserving_s)
     large = submit(world, 1600, 300, name="large")
     small: list[int] = []
     while len(running(world, small)) == len(small):
@@ -333,9 +333,9 @@ def blocked(make: Make) -> tuple[World, int, int, list[int]]:
     return world, large, beside, left
 
 
-def reserved(make: Make) -> tuple[World, int, int, list[int], str]:
+def reserved(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, list[int], str]:
     """The large one has grown: a node is reserved for it."""
-    world, large, beside, small = blocked(make)
+    world, large, beside, small = blocked(make, reserving_s)
     needs(world, large, 1200)
     ticks(world, 2)
     (held,) = world.context.ledger.reservations.read().held
@@ -368,6 +368,22 @@ def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
     ticks(world, 3)
     assert not world.context.ledger.reservations.read().held
     assert events(world, "node-released")
+
+
+def test_a_reserved_node_without_room_in_time_is_told_as_a_full_cluster_and_the_last_in_the_queue_sleeps(
+    make: Make,
+) -> None:
+    world, large, beside, small, node = reserved(make, reserving_s=300)
+    ticks(world, 8)
+    assert not events(world, "cluster-full"), "240 s are not over yet"
+    assert running(world, [large, beside, *small]) == [large, beside, *small]
+    ticks(world, 4)
+    (told,) = events(world, "cluster-full")
+    assert told == f"{node} is released: it has no room after 300 s; the cluster is truly full"
+    assert not world.context.ledger.reservations.read().held, "nobody reserves for as long again"
+    assert world.state(small[-1]) is S.SLEEPING or world.state(beside) is S.SLEEPING
+    ticks(world, 4)
+    assert len(events(world, "cluster-full")) == len(events(world, "node-reserved")) == 1
 
 
 def test_a_reservation_survives_the_engine(make: Make) -> None:
