@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,28 +20,11 @@ GROWN_MIB, SMALL_MIB = 800, 300
 EXEMPT_S = 10
 
 
-def crowded_cluster(*options: str) -> Iterator[Cluster]:
-    """A cluster with room for a crowd, once the engine has all its nodes; options come after those of all crowds."""
-    for cluster in minicluster("hold", *OPTIONS, *options):
+def crowded_cluster() -> Iterator[Cluster]:
+    """A cluster with room for a crowd, once the engine has all its nodes."""
+    for cluster in minicluster("hold", *OPTIONS):
         wait_rooms(cluster)
         yield cluster
-
-
-@contextlib.contextmanager
-def configured(cluster: Cluster, section: str, line: str) -> Iterator[None]:
-    """In the block the engine runs with one more line in a section of its settings."""
-    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
-    before = settings.read_text()
-    assert f"[{section}]\n" in before
-    try:
-        settings.write_text(before.replace(f"[{section}]\n", f"[{section}]\n{line}\n"))
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
-        yield
-    finally:
-        settings.write_text(before)
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
 
 
 class Crowd:
@@ -100,10 +82,9 @@ def reserved(cluster: Cluster) -> dict[str, Any] | None:
     return next((each for each in nodes if each["reserved_for"]), None)
 
 
-def events(cluster: Cluster, kind: str, since: float = 0.0) -> list[str]:
-    """Messages of the events of a kind since then."""
-    sql = "select message from events where kind = ? and time > ? order by id"
-    return [message for (message,) in ledger(cluster, sql, kind, since)]
+def events(cluster: Cluster, kind: str) -> list[str]:
+    """Messages of the events of a kind."""
+    return [message for (message,) in ledger(cluster, "select message from events where kind = ? order by id", kind)]
 
 
 def slept_s(cluster: Cluster, since: float) -> dict[str, float]:
