@@ -25,9 +25,9 @@ class NodeFacts:
 
     Attributes:
         name: in the RMS.
-        size: its CPUs and memory in the RMS.
+        size: the CPUs and the memory that VMs may have where the engine has its room; below nothing if the host keeps
+            more for itself than there is.
         room: the engine's room there.
-        reserved: what of ``size`` the host keeps for itself.
         out_of_reach: why nobody can act there ("its libvirt does not answer", "Slurm says that it is DOWN"); empty if
             one can.
     """
@@ -35,13 +35,7 @@ class NodeFacts:
     name: str
     size: Resources
     room: RoomUse
-    reserved: Resources = NOTHING
     out_of_reach: str = ""
-
-    @cached_property
-    def for_vms(self) -> Resources:
-        """What of it VMs may have where the engine has its room; below nothing if more is reserved than there is."""
-        return self.size if self.reserved is NOTHING else self.size - self.reserved
 
     @cached_property
     def as_decided_about(self) -> Node:
@@ -50,7 +44,7 @@ class NodeFacts:
             return Node(self.name, NOTHING, NodeState.DRAINING)
         if self.room is RoomUse.NONE:
             return Node(self.name, NOTHING)
-        return Node(self.name, at_least_nothing(self.for_vms))
+        return Node(self.name, at_least_nothing(self.size))
 
 
 def at_least_nothing(amount: Resources) -> Resources:

@@ -120,7 +120,7 @@ def _parts(
     nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts], left_out: Collection[str]
 ) -> tuple[tuple[Node, ...], tuple[VJob, ...], dict[str, Location]]:
     """Nodes, vjobs in the order of the queue, and locations."""
-    sizes = {node.name: node.for_vms for node in nodes if _has_room(node)}
+    sizes = {node.name: node.size for node in nodes if _has_room(node)}
     transits = _Transits(sizes)
     for vjob in queue:
         if vjob.name in left_out:
@@ -268,7 +268,7 @@ def _node(node: NodeFacts, transits: _Transits) -> Node:
     twice = transits.counted_twice(node.name)
     if twice is NOTHING:
         return node.as_decided_about
-    return Node(node.name, at_least_nothing(node.for_vms + twice))
+    return Node(node.name, at_least_nothing(node.size + twice))
 
 
 def _vjob(vjob: VJobFacts) -> VJob:

@@ -4,8 +4,8 @@ The memory that VMs demand is observed, and the capacities of nodes are their me
 it, what is above it is for growth until the next cycle. A node whose VMs demand more than the threshold is *short*.
 
 Policies relieve short nodes by migrations, and by suspending the last in the queue; they know no reservations. So this
-stage looks first: where reserving a node is the cheapest way (``rmsplugin.decision.unblocking``), the configuration
-that is decided about has
+stage looks first: where a node is reserved, by the seed's rule (``rmsplugin.decision.reservation``) or only if that is
+the cheapest way (``rmsplugin.decision.unblocking``), the configuration that is decided about has
 
 - the reserved node closed to all vjobs but the one that it was reserved for, or that has moved there;
 - the short node with what its VMs demand as its capacity, while they wait: nobody comes, and nobody has to go. This is
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rmsplugin.decision.load import Board, NodeLoad, VMLoad
-from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
+from rmsplugin.decision.reservation import Note, Reconfiguration, ReservationLimits, Reservations
 from rmsplugin.decision.unblocking import Prices, Unblocking
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, original_vm
@@ -54,8 +54,11 @@ class Remedy:
     waiting: frozenset[str] = frozenset()
 
     def applied_to(self, configuration: Configuration) -> Configuration:
-        """A look at the cluster as it is to be decided about: reserved nodes closed, nodes that wait as they are."""
-        configuration = bearable(configuration)
+        """A look at the cluster as it is to be decided about: reserved nodes closed, nodes that wait as they are.
+
+        Args:
+            configuration: as of ``outgrown``.
+        """
         if not self.reservations.held and not self.waiting:
             return configuration
         nodes = tuple(
@@ -73,44 +76,48 @@ class Shortage:
         before: what was remembered from the cycle before.
         now_s: the time on the clock of ``before``.
         limits: when nodes are reserved; of the faults that a VM has nothing is asked: that its node is short is enough.
-        prices: what moving memory takes.
+        prices: what moving memory takes, where a node is reserved only if that is cheaper than all else; None: it is
+            reserved whatever else there is, as the seed has it.
     """
 
     facts: MemoryFacts
     before: Reservations
     now_s: float
     limits: ReservationLimits
-    prices: Prices
+    prices: Prices | None
 
     def without_solver(self) -> Shortage:
         """The same, and no compaction is looked for."""
-        return replace(self, prices=replace(self.prices, search=None))
+        return self if self.prices is None else replace(self, prices=replace(self.prices, search=None))
 
 
 def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
     """Reserve, serve and release; nothing where no node is short and none was reserved.
 
     Args:
-        configuration: with observed demands, and thresholds as capacities.
+        configuration: with observed demands, and thresholds as capacities, but ``bearable``.
         shortage: what else is known.
     """
-    configuration, before = bearable(configuration), shortage.before
+    before = shortage.before
     short = [node for node in configuration.nodes if _is_short(configuration, node)]
     if not before.held and not short:
         return Remedy(before)
-    cycle = Unblocking(
-        _board(configuration, shortage.facts),
-        _as_seen(before, configuration),
-        shortage.now_s,
-        replace(shortage.limits, serious_faults_per_s=0.0),
-        replace(shortage.prices, may_wait=False, kept_out=_kept_out(configuration)),
-    )
+    cycle = _cycle(configuration, shortage)
     cycle.run()
     notes = [_as_it_will_be(note) for note in cycle.notes]
     told = {note.node for note in notes}
     waiting = _waiting(cycle)
     notes += [_short(configuration, node) for node in short if node.name not in told | waiting]
     return Remedy(cycle.reservations, tuple(notes), waiting)
+
+
+def _cycle(configuration: Configuration, shortage: Shortage) -> Reconfiguration:
+    board, before = _board(configuration, shortage.facts), _as_seen(shortage.before, configuration)
+    limits = replace(shortage.limits, serious_faults_per_s=0.0)
+    if shortage.prices is None:
+        return Reconfiguration(board, before, shortage.now_s, limits)
+    prices = replace(shortage.prices, may_wait=False, kept_out=_kept_out(configuration))
+    return Unblocking(board, before, shortage.now_s, limits, prices)
 
 
 def _short(configuration: Configuration, node: Node) -> Note:
@@ -170,7 +177,7 @@ def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
     """The nodes that are up, with what runs there.
 
     A VM is fixed where nothing may be done about it, and where its node waits for nothing: all that is done there is
-    left to the policy.
+    left to the policy. One that leaves has its memory until it has gone.
     """
     up = [node for node in configuration.nodes if node.state is NodeState.UP]
     names = frozenset(node.name for node in up)
@@ -179,8 +186,8 @@ def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
     for rank, vjob in enumerate(configuration.vjobs):
         free = _may_go_anywhere(vjob, names)
         for vm, node in _running(configuration, vjob):
-            if node in here and not vjob.leaves:
-                here[node].append(_load(vjob, vm, rank, fixed=not free or node in beyond))
+            if node in here:
+                here[node].append(_load(vjob, vm, rank, fixed=not free or vjob.leaves or node in beyond))
     cpus = _mean_cpus(configuration)
     return Board(
         NodeLoad(
@@ -260,7 +267,7 @@ def _as_seen(before: Reservations, configuration: Configuration) -> Reservations
     return replace(before, held=tuple(held))
 
 
-def _waiting(cycle: Unblocking) -> frozenset[str]:
+def _waiting(cycle: Reconfiguration) -> frozenset[str]:
     """The nodes that stay short because one is reserved for a VM there, and has no room yet."""
     reserving = {each.vm for each in cycle.reservations.held if not each.guests}
     return frozenset(

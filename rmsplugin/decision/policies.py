@@ -19,6 +19,9 @@ Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
 RESERVES = frozenset({"mixed", "v-reconfiguration"})
 
+#: Of these, the policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
+COMPARES = frozenset({"mixed"})
+
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {

@@ -9,7 +9,8 @@ Of placements that are as cheap to reach, the planner takes this one: it spreads
 
 The seed bounds how many VMs share the CPUs of a node (its CPU threshold): here that is what they demand of them. Both
 policies decide alike. Virtual reconfiguration differs by what was done before it was asked: a node that is reserved
-takes nobody but for whom it is reserved, see ``rmsplugin.decision.policies.RESERVES``.
+takes nobody but for whom it is reserved, see ``rmsplugin.decision.policies.RESERVES``. That is done as in the seed,
+without a look at what else would be cheaper.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Deciding:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, queue, found, proposal, report)
-        return proposal.decided_about(found.assessment.configuration).with_locations(proposal.target)
+        return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport

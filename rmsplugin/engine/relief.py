@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.decision.outgrown import MemoryFacts, Remedy, Shortage
-from rmsplugin.decision.policies import RESERVES
+from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.context import Context
@@ -30,11 +30,12 @@ class Relief:
     def asked(self, seen: Observation) -> Shortage | None:
         """What is asked about short nodes before it is decided who runs; None where no node is ever reserved."""
         context, before = self._context, self._context.ledger.reservations.read()
+        policy = context.settings.decision.policy
         observing = observing_hosts(context, seen)
-        if context.settings.decision.policy not in RESERVES or not (observing or before.held):
+        if policy not in RESERVES or not (observing or before.held):
             return None
         real_mib = {name: context.memory_care.bearable_mib(seen, name) for name in observing}
-        prices = Prices.from_values(context.settings.durations.model_dump())
+        prices = Prices.from_values(context.settings.durations.model_dump()) if policy in COMPARES else None
         return Shortage(MemoryFacts(real_mib), before, context.clock.now(), self._limits(), prices)
 
     def remember(self, remedy: Remedy | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rmsplugin.decision.outgrown import MemoryFacts, Shortage, bearable, outgrown
-from rmsplugin.decision.policies import RESERVES
+from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import Reservations
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.simulation.observed_memory import MemoryParameters
@@ -38,17 +38,18 @@ class Relief:
             real_mib: all memory of each node, by name.
             remind: asked for another decision at a time.
         """
-        self._reserves = policy in RESERVES
+        self._reserves, self._prices = policy in RESERVES, parameters.prices if policy in COMPARES else None
         self._parameters, self._facts, self._remind = parameters, MemoryFacts(real_mib), remind
         self._reservations = Reservations()
         self.notes: list[NoteRun] = []
 
     def look(self, configuration: Configuration, now: float) -> Configuration:
         """What to decide about instead."""
+        configuration = bearable(configuration)
         if not self._reserves:
-            return bearable(configuration)
+            return configuration
         limits = self._parameters.limits
-        shortage = Shortage(self._facts, self._reservations, now, limits, self._parameters.prices)
+        shortage = Shortage(self._facts, self._reservations, now, limits, self._prices)
         remedy = outgrown(configuration, shortage)
         done = [note for note in remedy.notes if note.what in _DONE]
         self.notes += [NoteRun(now, note) for note in done]

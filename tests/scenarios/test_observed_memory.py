@@ -312,12 +312,12 @@ def test_where_observed_vms_cannot_do_with_less_no_other_comes(make: Make) -> No
 # -- reservations ------------------------------------------------------------------------------------------------------
 
 
-def blocked(make: Make) -> tuple[World, int, int, list[int]]:
+def blocked(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, list[int]]:
     """Six nodes, full of small vjobs, with 451 MiB left each: too little for one more. Only n(large) has but one.
 
     Returns the world, a large vjob that still needs little, the small one beside it, and all others.
     """
-    world = make(nodes=6, unknown=0.31, reserving_s=3600)
+    world = make(nodes=6, unknown=0.31, reserving_s=reserving_s)
     large = submit(world, 1600, 300, name="large")
     small: list[int] = []
     while len(running(world, small)) == len(small):
@@ -333,9 +333,9 @@ def blocked(make: Make) -> tuple[World, int, int, list[int]]:
     return world, large, beside, left
 
 
-def reserved(make: Make) -> tuple[World, int, int, list[int], str]:
+def reserved(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, list[int], str]:
     """The large one has grown: a node is reserved for it."""
-    world, large, beside, small = blocked(make)
+    world, large, beside, small = blocked(make, reserving_s)
     needs(world, large, 1200)
     ticks(world, 2)
     (held,) = world.context.ledger.reservations.read().held
@@ -368,6 +368,22 @@ def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
     ticks(world, 3)
     assert not world.context.ledger.reservations.read().held
     assert events(world, "node-released")
+
+
+def test_a_reserved_node_without_room_in_time_is_told_as_a_full_cluster_and_the_last_in_the_queue_sleeps(
+    make: Make,
+) -> None:
+    world, large, beside, small, node = reserved(make, reserving_s=300)
+    ticks(world, 8)
+    assert not events(world, "cluster-full"), "240 s are not over yet"
+    assert running(world, [large, beside, *small]) == [large, beside, *small]
+    ticks(world, 4)
+    (told,) = events(world, "cluster-full")
+    assert told == f"{node} is released: it has no room after 300 s; the cluster is truly full"
+    assert not world.context.ledger.reservations.read().held, "nobody reserves for as long again"
+    assert world.state(small[-1]) is S.SLEEPING or world.state(beside) is S.SLEEPING
+    ticks(world, 4)
+    assert len(events(world, "cluster-full")) == len(events(world, "node-reserved")) == 1
 
 
 def test_a_reservation_survives_the_engine(make: Make) -> None:
@@ -407,3 +423,87 @@ def test_a_reservation_ends_when_its_node_takes_no_vms_any_more(make: Make, lost
         world.rms.set_node(node, draining=True, reason="disk")
     ticks(world, 2)
     assert node not in world.context.ledger.reservations.read().nodes
+
+
+# -- three nodes -------------------------------------------------------------------------------------------------------
+
+
+def place(world: World, vm: str, node: str) -> None:
+    """Have a VM run on a node, as an operator would."""
+    ledger = world.context.ledger
+    job = int(vm.removeprefix("vjob").partition("-")[0])
+    if at(world, vm) != node:
+        seen = world.cycle.seen
+        assert seen is not None
+        world.alive(lambda: world.placing.migrate(seen, ledger.vjob(job), vm, node, "asked", "root"))
+        ticks(world, 2)
+    assert at(world, vm) == node
+
+
+def at(world: World, vm: str) -> str:
+    (found,) = (each.host for each in world.context.ledger.live_vms() if each.name == vm)
+    return found
+
+
+def three_nodes(make: Make, policy: str) -> tuple[World, int, list[int]]:
+    """A large one and the first VM of a gang on a node, small ones and the other VM on the other two; the first grows.
+
+    Both need more than any other node has idle, and the other two have more than a node idle together.
+    Returns the world, the gang, and the others, the large one first.
+    """
+    world = make(nodes=3, unknown=0.31, reserving_s=3600)
+    changed = world.settings.model_dump()
+    changed["decision"]["policy"] = policy
+    world.settings = type(world.settings).model_validate(changed)
+    world.start_engine()
+    large = submit(world, 1500, 760, name="large")
+    gang = submit(world, 1500, 290, vms=2, name="gang")
+    small = [submit(world, 600, 290, name="small") for _ in range(3)]
+    ticks(world, 2 * FALLS)
+    jobs = [large, gang, *small]
+    assert running(world, jobs) == jobs
+    home = host(world, large)
+    apart, beside = sorted({"n1", "n2", "n3"} - {home})
+    small_ones = [f"vjob{job}-0" for job in small]
+    for vm in sorted([f"vjob{gang}-1", *small_ones], key=lambda each: at(world, each) != home):
+        if at(world, vm) == home:
+            place(world, vm, min((apart, beside), key=lambda node: demanded(world).get(node, 0)))
+    place(world, f"vjob{gang}-0", home)
+    for vm, node in zip([f"vjob{gang}-1", *small_ones], (beside, beside, apart, apart), strict=True):
+        place(world, vm, node)
+    ticks(world, 20)  # nobody is exempt from suspension any more
+    assert running(world, jobs) == jobs
+    needs(world, gang, 760)
+    return world, gang, [large, *small]
+
+
+def test_on_three_nodes_the_seeds_policy_reserves_one_for_the_grown_vm_of_a_gang(make: Make) -> None:
+    world, gang, others = three_nodes(make, "v-reconfiguration")
+    grown, home = f"vjob{gang}-0", host(world, others[0])
+    ticks(world, 2)
+    (held,) = world.context.ledger.reservations.read().held
+    assert held.node != home and not held.guests
+    assert at(world, grown) == home and running(world, [gang, *others]) == [gang, *others]
+    (told,) = events(world, "node-reserved")
+    assert "compaction" not in told, "the seed compares no costs"
+
+    for job in [job for job in others[1:] if host(world, job) == held.node]:
+        world.rms.cancel(job)
+    ticks(world, 3)
+    assert at(world, grown) == held.node
+    (held,) = world.context.ledger.reservations.read().held
+    assert held.guests == {grown}
+    assert not events(world, "vjob-suspending")
+    world.rms.cancel(gang)
+    ticks(world, 3)
+    assert not world.context.ledger.reservations.read().held
+
+
+def test_on_three_nodes_migrations_relieve_a_gang_where_nothing_is_reserved(make: Make) -> None:
+    world, gang, others = three_nodes(make, "load-sharing")
+    moved = len(events(world, "migrated"))
+    ticks(world, 3)
+    assert len(events(world, "migrated")) >= moved + 2, "those in the way, and one of the two"
+    assert at(world, f"vjob{gang}-0") != host(world, others[0])
+    assert running(world, [gang, *others]) == [gang, *others]
+    assert not events(world, "node-reserved") and not events(world, "vjob-suspending")

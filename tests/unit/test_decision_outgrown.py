@@ -108,10 +108,23 @@ def test_a_node_whose_vms_demand_more_than_it_really_has_waits_for_nothing() -> 
     assert on_n0(decided(found.configuration)) < {"large-0", "a0-0"}
 
 
-def test_where_it_is_cheaper_not_to_reserve_the_prices_are_told_and_nobody_is_said_to_be_suspended() -> None:
-    waiting = {f"w{i}": 150 for i in range(12)}  # each loses its time while a node is reserved
+def kept_out() -> Configuration:
+    """As blocked, with many that wait, and lose their time while a node is reserved."""
+    waiting = {f"w{i}": 150 for i in range(12)}
     small = {f"n{i}": {f"a{i}": 590, f"b{i}": 600} for i in (1, 2, 3)}
-    found = looked_at(cluster({"n0": {"large": 1200, "a0": 700}, **small}, waiting))
+    return cluster({"n0": {"large": 1200, "a0": 700}, **small}, waiting)
+
+
+def test_without_prices_a_node_is_reserved_even_where_that_is_not_the_cheapest_way() -> None:
+    remedy = outgrown(kept_out(), Shortage(FACTS, NONE, 0.0, ReservationLimits(), None))
+    assert [held.vm for held in remedy.reservations.held] == ["large-0"]
+    assert remedy.waiting == {"n0"}
+    [note] = remedy.notes
+    assert note.what == "reserved" and note.sentence.endswith("are idle in pieces")
+
+
+def test_where_it_is_cheaper_not_to_reserve_the_prices_are_told_and_nobody_is_said_to_be_suspended() -> None:
+    found = looked_at(kept_out())
     (note,) = found.notes
     assert note.what == "short"
     assert note.sentence.startswith("n0 is short of 100 MiB, and is relieved without a reservation; compaction ")

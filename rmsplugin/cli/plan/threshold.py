@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rmsplugin.decision.outgrown import MemoryFacts, Shortage, bearable
-from rmsplugin.decision.policies import RESERVES
+from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import ReservationLimits, Reservations
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.model.configuration import Configuration
@@ -38,5 +38,5 @@ def shortage(
     if share == 1 or policy not in RESERVES:
         return None
     real_mib = {node.name: node.capacity.memory_mib for node in configuration.nodes}
-    prices = Prices.from_values(durations)
+    prices = Prices.from_values(durations) if policy in COMPARES else None
     return Shortage(MemoryFacts(real_mib), Reservations(), 0.0, ReservationLimits(), prices)
