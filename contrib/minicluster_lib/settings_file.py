@@ -69,6 +69,7 @@ options = "{mount_options}"
 kind = "kernel"
 kernel = "{images}/vmlinuz"
 initrd = "{images}/initrd.img"
+waits = true
 """
 
 # VMs need 1,433 MiB of a node of 2 GiB at most: what tests make them need is far from what decides.
