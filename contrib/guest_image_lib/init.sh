@@ -63,7 +63,10 @@ if [ -r "$config" ]; then
         gateway=*) gateway=$value ;;
         mac=*) mac=$value ;;
         end=*) break ;;
-        seed=*) printf '%s\n' "$value" | base64 -d >/dev/urandom ;;
+        seed=*)
+            printf '%s\n' "$value" | base64 -d >/dev/urandom
+            reseed
+            ;;
         root_authorized_key=*)
             umask 077
             printf '%s\n' "$value" >>/root/.ssh/authorized_keys
