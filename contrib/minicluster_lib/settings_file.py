@@ -53,6 +53,9 @@ store = "/var/lib/rmsplugin/store"
 vm_dir = "/var/lib/rmsplugin/vm"
 memory_overhead_mib = {overhead}
 
+[start]
+template_answer_s = 60
+
 [network]
 bridge = "{bridge}"
 pool = "10.77.1.10-10.77.1.250"

@@ -64,6 +64,8 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
     if not context.nodes.await_guest(vm.host, vm.name, template, timeout_s=bounds.boot_timeout_s):
         raise OperationFailedError(f"its guest does not say within {bounds.boot_timeout_s:g} s that it waits")
     task.check_cancelled()
+    if vm.observed:
+        context.memory_care.bounds.relieve(vm.host)
     hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
 
 

@@ -45,7 +45,8 @@ def start(task: Task) -> None:
     if errors:
         _back_to_waiting(task, sentence_of(errors))
         raise combined(errors)
-    reason = f"all VMs answer; {task.operation.arguments['reason']}"
+    how = "all VMs answer, from a template" if all(templates.values()) else "all VMs answer"
+    reason = f"{how}; {task.operation.arguments['reason']}"
     context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
     for vm in vms:
         if template := templates[vm.name]:
