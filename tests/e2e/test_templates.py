@@ -24,18 +24,20 @@ def drop_templates(cluster: Cluster) -> None:
         cluster.ok("sh", "-c", "rm -f /var/lib/rmsplugin/templates/*", host=node)
 
 
+def make_one(cluster: Cluster) -> None:
+    """Have a template where the next jobs of its kind go."""
+    drop_templates(cluster)
+    assert cluster.wait_job(cluster.sbatch("#!/bin/sh\nexit 0\n"), timeout_s=300)["JobState"] == "COMPLETED"
+
+
 def told(cluster: Cluster, job: int) -> list[str]:
     """What the job said, once it is over."""
-    assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
+    assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
     return cluster.lines(job)
 
 
 def test_sisters_from_one_template_share_nothing_that_tells_machines_apart(cluster: Cluster) -> None:
-    drop_templates(cluster)
-    # Two at once do not fit beside each other on one node while it is made; so the templates are made first.
-    makers = [cluster.sbatch("#!/bin/sh\nexit 0\n") for _ in cluster.nodes]
-    for maker in makers:
-        cluster.wait_job(maker)
+    make_one(cluster)
     begin = float(cluster.ok("date", "+%s"))
     sisters = [cluster.sbatch(_TELLS) for _ in range(2)]
     first, second = (told(cluster, job) for job in sisters)
@@ -43,19 +45,16 @@ def test_sisters_from_one_template_share_nothing_that_tells_machines_apart(clust
     for job in sisters:
         assert "from a template" in cluster.events(job), cluster.events(job)
     assert len(first) == len(second) >= 7
-    for *_, mine, others in zip(first[:-1], second[:-1], strict=True):
+    for mine, others in zip(first[:-1], second[:-1], strict=True):
         assert mine and mine != others
     for lines in (first, second):
         assert begin - 2 <= int(lines[-1]) <= end + 1, "its clock is that of its node, not that of the template"
 
 
 def test_a_template_that_qemu_refuses_is_dropped_and_the_job_runs_all_the_same(cluster: Cluster) -> None:
-    drop_templates(cluster)
-    for maker in [cluster.sbatch("#!/bin/sh\nexit 0\n") for _ in cluster.nodes]:
-        cluster.wait_job(maker)
-    damage = 'for each in /var/lib/rmsplugin/templates/*.state; do truncate -s -9M "$each"; done'
+    make_one(cluster)
     for node in cluster.nodes:
-        cluster.run("sh", "-c", damage, host=node)
+        cluster.run("sh", "-c", "truncate -s -9M /var/lib/rmsplugin/templates/*.state", host=node)
     job = cluster.sbatch("#!/bin/sh\necho ran\n")
     assert told(cluster, job) == ["ran"]
     events = cluster.events(job)
