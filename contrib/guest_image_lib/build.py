@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from guest_image_lib import reseed
 from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
@@ -186,6 +187,8 @@ def fill_root(root: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_HERE / source, path)
         path.chmod(0o755)
+    (root / "usr/bin/reseed").write_bytes(reseed.program())
+    (root / "usr/bin/reseed").chmod(0o755)
     _install_busybox(root)
     libraries: set[str] = set()
     for program in PROGRAMS:

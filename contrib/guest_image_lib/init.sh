@@ -18,9 +18,40 @@ done <"$modules/boot.list"
 
 ip link set lo up
 
-# KEY=VALUE lines, never evaluated.
-config=/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw
-address='' gateway='' name=guest
+fw_cfg=/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw
+
+await_card() {
+    tries=0
+    until [ -e /sys/class/net/eth0 ] || [ "$tries" -ge 100 ]; do
+        tries=$((tries + 1))
+        usleep 20000
+    done
+}
+
+# A guest that is told to wait is going to be saved as a template here, where it has nothing of its own yet. Restored as
+# whatever VM, it finds the configuration of that one in the same place.
+await_identity() {
+    read -r first <"$fw_cfg"
+    [ "$first" = wait ] || return 0
+    modprobe nfsv3
+    await_card
+    echo 'rmsplugin-guest: waiting' >/dev/console
+    while [ "$first" = wait ]; do
+        usleep 50000
+        read -r first <"$fw_cfg"
+    done
+    hwclock -s -u
+}
+
+# KEY=VALUE lines, never evaluated. They are copied first: each read of the original begins at its first byte.
+config=/run/config
+address='' gateway='' mac='' name=guest
+if [ -r "$fw_cfg" ]; then
+    await_identity
+    umask 077
+    cat "$fw_cfg" >"$config"
+    umask 022
+fi
 mkdir -p /root/.ssh /etc/dropbear
 chmod 700 /root/.ssh /etc/dropbear
 if [ -r "$config" ]; then
@@ -30,6 +61,12 @@ if [ -r "$config" ]; then
         hostname=*) name=$value ;;
         address=*) address=$value ;;
         gateway=*) gateway=$value ;;
+        mac=*) mac=$value ;;
+        end=*) break ;;
+        seed=*)
+            printf '%s\n' "$value" | base64 -d >/dev/urandom
+            reseed
+            ;;
         root_authorized_key=*)
             umask 077
             printf '%s\n' "$value" >>/root/.ssh/authorized_keys
@@ -44,16 +81,15 @@ if [ -r "$config" ]; then
             ;;
         esac
     done <"$config"
+    rm -f "$config"
 fi
 hostname "$name"
 printf '%s\n' "$name" >/etc/hostname
 printf '127.0.0.1 localhost\n%s %s\n' "${address%%/*}" "$name" >/etc/hosts
 if [ -n "$address" ]; then
-    tries=0
-    until [ -e /sys/class/net/eth0 ] || [ "$tries" -ge 100 ]; do
-        tries=$((tries + 1))
-        usleep 20000
-    done
+    await_card
+    # The card of a restored guest has the address that the template had; two with one address must not be.
+    [ -z "$mac" ] || ip link set eth0 address "$mac" || poweroff -f
     ip address add "$address" broadcast + dev eth0
     ip link set eth0 up
     [ -z "$gateway" ] || ip route add default via "$gateway" dev eth0

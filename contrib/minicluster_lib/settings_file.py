@@ -55,6 +55,9 @@ store = "/var/lib/rmsplugin/store"
 vm_dir = "/var/lib/rmsplugin/vm"
 memory_overhead_mib = {overhead}
 
+[start]
+template_answer_s = 60
+
 [network]
 bridge = "{bridge}"
 pool = "10.77.1.10-10.77.1.250"
@@ -71,6 +74,7 @@ options = "{mount_options}"
 kind = "kernel"
 kernel = "{images}/vmlinuz"
 initrd = "{images}/initrd.img"
+waits = true
 {image_overhead}"""
 
 # VMs need 1,433 MiB of a node of 2 GiB at most: what tests make them need is far from what decides.

@@ -135,6 +135,10 @@ class Context:
         partial = self.nodes.stat(vm.host, vm.name, shared=self.shared).partial
         return partial.size_bytes if partial is not None and partial.complete else None
 
+    def template_path(self, vm: VMRow) -> str:
+        """Where the state lies from which a VM starts that does not boot."""
+        return f"{self.settings.nodes.vm_dir}/{vm.name}.template"
+
     def spec(self, vjob: VJobRow, vm: VMRow) -> VMSpec:
         """What a hypervisor must know of the VM."""
         directory = str(self.settings.nodes.vm_dir)

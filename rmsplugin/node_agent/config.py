@@ -31,6 +31,10 @@ class AgentConfig:
     bridge: str
     bases: frozenset[str]  # qcow2 images that overlays may be made on
     images: tuple[str, ...]  # every file that an image of the settings needs
+    image_files: dict[str, tuple[str, ...]]  # the same by image
+    templates: Path
+    templates_mib: int
+    templates_number: int
 
     def store_of(self, shared: bool) -> Path:
         """Directory of the saved states."""
@@ -60,7 +64,8 @@ def load(argument: str | None) -> AgentConfig:
 def _from_document(document: dict[str, Any]) -> AgentConfig:
     nodes = document.get("nodes", {})
     hypervisor, network = document.get("hypervisor", {}), document.get("network", {})
-    images = list(document.get("image", {}).values())
+    images, start = list(document.get("image", {}).values()), document.get("start", {})
+    files_of = {name: _files_of(image) for name, image in document.get("image", {}).items()}
     shared = nodes.get("shared_store")
     return AgentConfig(
         store=_absolute(nodes.get("store", "/var/lib/rmsplugin/store")),
@@ -72,8 +77,16 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         migrate_uri=str(hypervisor.get("migrate_uri", "qemu+tls://{node}/system")),
         bridge=str(network.get("bridge", "br0")),
         bases=frozenset(image["base"] for image in images if "base" in image),
-        images=tuple(sorted({image[key] for image in images for key in ("kernel", "initrd", "base") if key in image})),
+        images=tuple(sorted({path for paths in files_of.values() for path in paths})),
+        image_files=files_of,
+        templates=_absolute(start.get("template_dir", "/var/lib/rmsplugin/templates")),
+        templates_mib=int(start.get("template_mib", 2048)),
+        templates_number=int(start.get("template_number", 16)),
     )
+
+
+def _files_of(image: dict[str, str]) -> tuple[str, ...]:
+    return tuple(image[key] for key in ("kernel", "initrd", "base") if key in image)
 
 
 def _absolute(text: str) -> Path:

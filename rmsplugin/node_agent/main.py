@@ -13,11 +13,14 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.verbs import Agent, Reply, VMName
+
+if TYPE_CHECKING:
+    from rmsplugin.node_agent.templates import Template
 
 _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -25,6 +28,9 @@ _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _BYTES = re.compile(r"[0-9]{1,18}")
+_KEY = re.compile(r"[0-9a-f]{32}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _MIB = re.compile(r"[0-9]{1,9}")
 
 
@@ -139,6 +145,12 @@ def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
     return transfer.receive(agent, VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), options.checkpoint)
 
 
+def _template(agent: Agent, key: str, image: str) -> Template:
+    from rmsplugin.node_agent.templates import Template
+
+    return Template(agent.config, _matching(_KEY, key, "the key of a template"), image)
+
+
 #: Verb and number of words after it -> the call.
 _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0])),
@@ -168,6 +180,14 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
     ("bound-memory", 1): lambda agent, rest, options: _bound_memory(rest),
+    ("use-template", 5): lambda agent, rest, options: _template(agent, *rest[1:3]).use(
+        VMName(rest[0]), _matching(_UUID, rest[3], "a UUID"), _matching(_MAC, rest[4], "a MAC address")
+    ),
+    ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(
+        VMName(rest[0]), int(_matching(_NUMBER, rest[3], "a number of seconds"))
+    ),
+    ("settle-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).settle(VMName(rest[0])),
+    ("refuse-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).refuse(VMName(rest[0])),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
 }

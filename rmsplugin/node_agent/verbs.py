@@ -248,6 +248,8 @@ class Agent:
 
     def check(self) -> Reply:
         """Describe the node without changing it."""
+        from rmsplugin.node_agent import templates  # here: it needs this module
+
         config = self._config
         return {
             "version": __version__,
@@ -262,6 +264,7 @@ class Agent:
             "save_format": compression.configured_format("save"),
             "snapshot_format": compression.configured_format("snapshot"),
             "restorable_formats": compression.restorable_formats(),
+            "templates": templates.stored(config),
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:

@@ -29,6 +29,7 @@ from rmsplugin.settings.sections import (
     Planning,
     Section,
     Slurm,
+    Start,
     Tokens,
 )
 
@@ -44,6 +45,7 @@ class Settings(Section):
     hosts: dict[str, Hosts] = Field(default_factory=dict)
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
+    start: Start = Start()  # type: ignore[call-arg]
     network: Network
     decision: Decision = Decision()  # type: ignore[call-arg]
     memory: Memory = Memory()  # type: ignore[call-arg]

@@ -225,6 +225,22 @@ class Nodes(Section):
         return self
 
 
+class Start(Section):
+    """How VMs start: from a template that lies on their node, instead of booting, where image and node allow it."""
+
+    template: bool = Field(True, description="VMs of images that wait start from templates; false: all VMs boot")
+    template_dir: Path = Field(
+        Path("/var/lib/rmsplugin/templates"), description="templates on each node, not shared; root, mode 0700"
+    )
+    template_mib: int = Field(
+        2048, ge=0, description="templates of a node take so much at most; the least recently used goes first; 0: none"
+    )
+    template_number: int = Field(16, ge=1, description="so many templates a node has at most")
+    template_answer_s: Seconds = Field(
+        20.0, description="a VM from a template that does not answer within this is booted, and the template dropped"
+    )
+
+
 class Network(Section):
     """The guests' network."""
 
@@ -452,6 +468,11 @@ class KernelImage(_AnyImage):
     kernel: Path = Field(..., description="path of the kernel on every node")
     initrd: Path = Field(..., description="path of the initrd on every node")
     cmdline: str = Field("", description="added to the kernel's command line")
+    waits: bool = Field(
+        False,
+        description="its guests wait for their configuration where its first line is `wait`, as those of "
+        "contrib/guest-image do: VMs of it may start from templates ([start])",
+    )
 
 
 class Qcow2Image(_AnyImage):

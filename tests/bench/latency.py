@@ -8,11 +8,13 @@ once; the machine has what it has. The phases of a vjob, by the clock of this ma
 - to the first line: until the first byte is in the job's output file;
 - to the end: from the script's last line, until Slurm shows the job as ended.
 
-A native job has no VM: its time to the first line is one phase.
+A native job has no VM: its time to the first line is one phase. VMs start from a template, which the first job made,
+and once more by a boot.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sqlite3
@@ -92,11 +94,13 @@ def run(sizes: Sequence[tuple[int, int]], report: Report) -> None:
             cluster.wait("rooms", lambda: cluster.ok(*rooms).count("\n") == 3, 60)
             _measure(cluster, "vjob", [(1, 1)])  # fetches what is fetched once
             rows = _measure(cluster, "vjob", sizes)
+            _switch_templates_off(cluster)
+            booted = _measure(cluster, "vjob", sizes)
             # Rooms give way to native jobs; what is measured here is a native job on a free node.
             cluster.kill("head", "engine")
             cluster.ok("scancel", "-p", "vmhosts", "-u", "slurm")
             beside = _measure(cluster, "plain", sizes)
-            _tell(rows, beside, report)
+            _tell({"vjobs": rows, "booted vjobs": booted, "native jobs": beside}, report)
         finally:
             cluster.manage("down")
 
@@ -158,18 +162,34 @@ def _read_events(cluster: Cluster, jobs: Mapping[int, _Job]) -> None:
         ledger.close()
 
 
-def _tell(vjobs: Mapping[int, list[_Job]], natives: Mapping[int, list[_Job]], report: Report) -> None:
+def _switch_templates_off(cluster: Cluster) -> None:
+    """From now on all VMs boot."""
+    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
+    settings.write_text(settings.read_text().replace("[start]\n", "[start]\ntemplate = false\n"))
+    cluster.kill("head", "engine")
+    cluster.restart_engine()
+
+
+def _tell(found: Mapping[str, Mapping[int, list[_Job]]], report: Report) -> None:
     rows = []
-    for count, jobs in vjobs.items():
-        wholes = []
-        for kind, some in (("vjobs", jobs), ("native jobs", natives[count])):
-            each = [job.phases() for job in some]
+    for count in found["vjobs"]:
+        wholes, starts = {}, {}
+        for kind, of_kind in found.items():
+            each = [job.phases() for job in of_kind[count]]
             medians = [_median([phases[number] for phases in each]) for number in range(len(_PHASES))]
-            wholes.append(statistics.median(job.ended - job.submitted for job in some))
-            rows.append([f"{count} {kind}", *medians, wholes[-1]])
+            starts[kind] = medians[_FIELDS.index("running_vm")] or math.nan
+            wholes[kind] = statistics.median(job.ended - job.submitted for job in of_kind[count])
+            rows.append([f"{count} {kind}", *medians, wholes[kind]])
             seconds = {f"{name}_s": value for name, value in zip(_FIELDS, medians, strict=True)}
-            report.record(at_once=count, kind=kind, **seconds, whole_s=wholes[-1])
-        report.ratio(f"{count} at once: whole way of a vjob beside that of a native job", wholes[0] / wholes[1])
+            report.record(at_once=count, kind=kind, **seconds, whole_s=wholes[kind])
+        report.ratio(
+            f"{count} at once: whole way of a vjob beside that of a native job",
+            wholes["vjobs"] / wholes["native jobs"],
+        )
+        report.ratio(
+            f"{count} at once: start of a VM by a boot beside one from a template",
+            starts["booted vjobs"] / starts["vjobs"],
+        )
     report.table(["median seconds", *_PHASES, "whole way"], rows)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -28,7 +29,7 @@ from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, 
 from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.hypervisor.simulated_machines import InvariantBreachedError
-from rmsplugin.adapters.nodes.base import Digest, Nodes
+from rmsplugin.adapters.nodes.base import Digest, Nodes, Template, TemplateUse
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.errors import (
@@ -903,6 +904,50 @@ def test_what_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.hypervisor.migrate(VM, A, B, timeout_s=20)
     assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)
+
+
+# Templates.
+
+
+def test_vms_that_differ_in_who_they_are_have_one_template_key_and_those_of_another_size_another(world: World) -> None:
+    key = world.hypervisor.template_key(A, spec())
+    assert re.fullmatch("[0-9a-f]{32}", key)
+    assert world.hypervisor.template_key(A, spec("vjob9002-3", bounded=True)) == key
+    assert world.hypervisor.template_key(B, spec("vjob9003-0")) == key, "the nodes are alike"
+    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", "quiet")
+    others = [spec(cpus=2), spec(memory_mib=MEMORY_MIB + 1), spec(image=image)]
+    assert len({key, *(world.hypervisor.template_key(A, other) for other in others)}) == 4
+
+
+def template_path(name: str) -> str:
+    return f"/var/lib/rmsplugin/vm/{name}.template"
+
+
+def test_a_saved_vm_is_restored_as_others_beside_each_other(world: World) -> None:
+    first, sisters = spec(), [spec("vjob9002-0"), spec("vjob9003-1")]
+    template = Template(world.hypervisor.template_key(A, first), "default")
+    assert world.nodes.use_template(A, first.name, template, first.uuid, first.mac) is TemplateUse.MAKE
+    boot_up(world, A, first)
+    world.hypervisor.save(A, first.name, template_path(first.name), timeout_s=60)
+    world.hypervisor.restore(A, first, template_path(first.name), timeout_s=60)
+    assert world.nodes.settle_template(A, first.name, template)
+    for sister in sisters:
+        for node in (A, B):
+            world.nodes.put_config(node, sister.name, b"key=other\n")
+        assert world.nodes.use_template(A, sister.name, template, sister.uuid, sister.mac) is TemplateUse.COPIED
+        world.hypervisor.restore(A, sister, template_path(sister.name), timeout_s=60)
+        world.hypervisor.unpause(A, sister.name, timeout_s=20)
+    found = world.hypervisor.list_vms(A)
+    assert [(vm.name, vm.uuid, vm.power) for vm in found.values()] == [
+        (VM, first.uuid, VMPower.PAUSED),
+        *((sister.name, sister.uuid, VMPower.RUNNING) for sister in sisters),
+    ]
+    # From here on it is a VM as any other.
+    world.hypervisor.migrate(sisters[0].name, A, B, timeout_s=60)
+    saved(world, B, sisters[0].name)
+    world.hypervisor.restore(B, sisters[0], world.state_path(sisters[0].name), timeout_s=60)
+    assert power(world, B, sisters[0].name) is VMPower.PAUSED
+    world.nodes.refuse_template(A, VM, template)
 
 
 # Checkpoints.

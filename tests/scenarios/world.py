@@ -176,13 +176,14 @@ class World:
         urgent: bool = False,
         nodes: Mapping[str, tuple[int, int]] | None = None,
         memory: str = "requested",
+        templates: bool = False,
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
 
         With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
-        ``memory``: what of it VMs of the partition `vjob` take.
+        ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
@@ -197,6 +198,9 @@ class World:
         if shared:
             of_nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
             self.settings = self.settings.model_copy(update={"nodes": of_nodes})
+        if templates:
+            image = self.settings.image["default"].model_copy(update={"waits": True})
+            self.settings = self.settings.model_copy(update={"image": {"default": image}})
         self.workers = workers
         self.time = 1_000_000.0
         self.jumped_s = 0.0  # by how much the controller's clock was set forward

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from guest_image_lib import build
+from guest_image_lib import build, reseed
 from guest_image_lib.cpio import CpioWriter
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -130,3 +130,18 @@ def test_the_configuration_is_never_evaluated() -> None:
     text = (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text()
     assert "eval" not in text.replace("never evaluated", "")
     assert '. "$config"' not in text and "source" not in text
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may have the kernel reseed")
+def test_the_program_that_reseeds_succeeds(tmp_path: Path) -> None:
+    path = tmp_path / "reseed"
+    path.write_bytes(reseed.program())
+    path.chmod(0o755)
+    assert subprocess.run([path]).returncode == 0
+
+
+def test_the_program_that_reseeds_fails_where_the_kernel_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "reseed"
+    path.write_bytes(reseed.program().replace(b"/dev/urandom", b"/dev/null\0\0\0"))
+    path.chmod(0o755)
+    assert subprocess.run([path]).returncode != 0

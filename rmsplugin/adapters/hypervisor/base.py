@@ -127,6 +127,20 @@ class Hypervisor(Protocol):
         """Counters of all VMs of ours on the node, by name. Raises UnavailableError."""
         ...
 
+    def template_key(self, node: str, spec: VMSpec) -> str:
+        """What a saved state of one VM must have in common with another VM to be restored as that one.
+
+        It is the same for VMs of the same virtual hardware on nodes with the same CPU, QEMU and libvirt. The VM's own
+        name, addresses and paths are no part of it, nor what its image's files hold.
+
+        Returns:
+            32 hexadecimal digits.
+
+        Raises:
+            UnavailableError: the node does not answer.
+        """
+        ...
+
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """Create and start the VM. Nothing happens if it exists there already.
 

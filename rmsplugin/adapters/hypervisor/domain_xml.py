@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lxml import etree
@@ -51,6 +51,8 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
     domain = etree.Element("domain", type=machine.domain_type, nsmap={"rmsplugin": NAMESPACE})
     _add(domain, "name", spec.name)
     _add(domain, "uuid", spec.uuid)
+    # libvirt chooses it, anew at each restore: the guest's kernel then gives out no random number twice.
+    _add(domain, "genid")
     identity = parse_vm_name(spec.name)
     assert identity is not None
     vjob = etree.SubElement(_add(domain, "metadata"), f"{{{NAMESPACE}}}vjob")
@@ -78,6 +80,21 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
     set_paths(domain, spec)
     _set_bounded(domain, spec.bounded)
     return etree.tostring(domain, encoding="unicode", pretty_print=True)
+
+
+def neutral(spec: VMSpec) -> VMSpec:
+    """The VM without what a restored one may have otherwise."""
+    image = spec.image if isinstance(spec.image, KernelImage) else DiskImage("/vda", "/vdb")
+    return replace(
+        spec,
+        name="vjob0-0",
+        uuid="00000000-0000-4000-8000-000000000000",
+        mac="52:54:00:00:00:00",
+        image=image,
+        config_path="/config",
+        console_log="/console",
+        bounded=False,
+    )
 
 
 def with_paths_of(saved_xml: str, spec: VMSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from rmsplugin.adapters.hypervisor.domain_xml import (
     Machine,
     domain_xml,
     has_disks,
+    neutral,
     snapshot_xml,
     with_partition,
     with_paths_of,
@@ -31,6 +33,7 @@ from rmsplugin.adapters.hypervisor.libvirt_link import start_event_loop
 from rmsplugin.adapters.hypervisor.libvirt_migration import Manner, Migrations
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import (
+    host_cpu,
     offered_domain_type,
     offered_machines,
     version,
@@ -126,13 +129,23 @@ class LibvirtHypervisor:
         """See ``base.Hypervisor``."""
         return self._nodes.statistics(node)
 
+    def template_key(self, node: str, spec: VMSpec) -> str:
+        """See ``base.Hypervisor``."""
+        xml = self._xml(neutral(spec), self._machine_on(node))
+
+        def ask(conn: libvirt.virConnect) -> tuple[int, int, str]:
+            return conn.getVersion(), conn.getLibVersion(), host_cpu(conn.getCapabilities())
+
+        facts = self._nodes.query(node, "describing the host", ask)
+        return hashlib.blake2b(repr((xml, facts)).encode(), digest_size=16).hexdigest()
+
     # Actions.
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
         if self._nodes.find(node, spec.name) is not None:
             return
-        xml = self._xml(spec, Machine(self._domain_type_of(node), self._machine_type, self._cpu_model))
+        xml = self._xml(spec, self._machine_on(node))
 
         def create(conn: libvirt.virConnect, xml: str) -> bool:
             return bool(conn.createXML(xml, 0))
@@ -275,6 +288,9 @@ class LibvirtHypervisor:
                 raise
             # libvirt has many words for it: no magic, a half-written one, a header that leads nowhere, no XML.
             raise CorruptStateError(str(error)) from None
+
+    def _machine_on(self, node: str) -> Machine:
+        return Machine(self._domain_type_of(node), self._machine_type, self._cpu_model)
 
     def _xml(self, spec: VMSpec, machine: Machine) -> str:
         try:

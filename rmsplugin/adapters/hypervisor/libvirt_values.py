@@ -39,6 +39,12 @@ def offered_domain_type(capabilities: str) -> str:
     return "kvm" if document.find("guest/arch[@name='x86_64']/domain[@type='kvm']") is not None else "qemu"
 
 
+def host_cpu(capabilities: str) -> str:
+    """The node's CPU, as libvirt's capabilities describe it."""
+    cpu = etree.fromstring(capabilities.encode()).find("host/cpu")
+    return "" if cpu is None else etree.tostring(cpu, encoding="unicode")
+
+
 def is_emulated(domain_xml: str) -> bool:
     """Whether QEMU emulates the CPUs of a VM."""
     return etree.fromstring(domain_xml.encode()).get("type") == "qemu"

@@ -8,6 +8,7 @@ one action.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -163,6 +164,13 @@ class SimulatedHypervisor:
 
     # The Protocol.
 
+    def template_key(self, node: str, spec: VMSpec) -> str:
+        """See ``base.Hypervisor``."""
+        with self._lock:
+            self._enter("template_key", node, spec.name)
+            hardware = (spec.cpus, spec.memory_mib, spec.image)
+            return hashlib.blake2b(repr(hardware).encode(), digest_size=16).hexdigest()
+
     def host_info(self, node: str) -> HostInfo:
         """See ``base.Hypervisor``."""
         with self._lock:
@@ -282,7 +290,8 @@ class SimulatedHypervisor:
                 raise NotFoundError(f"no state file {path} on {node}")
             if state.vm != spec.name or not (state.complete and state.intact):
                 raise CorruptStateError(f"{path} on {node} is no usable state of {spec.name}")
-            if not state.checkpoint and state.serial != self.serials.get(spec.name, state.serial):
+            begins_anew = state.checkpoint or state.template
+            if not begins_anew and state.serial != self.serials.get(spec.name, state.serial):
                 self.machines.breach(f"I1: {spec.name} would be restored from an outdated image, {path} on {node}")
             self.machines.place(node, spec)
 

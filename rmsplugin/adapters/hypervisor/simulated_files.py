@@ -17,6 +17,7 @@ class SimulatedState:
     size_bytes: int
     serial: int  # the how manieth save of this VM; of a checkpoint, the last one before it
     checkpoint: int = 0  # the how manieth checkpoint of this VM; 0: a save
+    template: bool = False  # of a VM that was saved before it knew who it is
     complete: bool = True
     intact: bool = True
 

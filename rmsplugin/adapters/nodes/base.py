@@ -17,6 +17,7 @@ Contract of ``Nodes``, for every implementation:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -70,6 +71,23 @@ class NodeCheck:
     save_format: str  # how its libvirt is told to compress what it saves, e.g. "raw" or "lzop"; "" not known
     restorable_formats: frozenset[str]  # those that the node has the programs for
     snapshot_format: str = ""  # as ``save_format``, of checkpoints
+    templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
+
+
+class TemplateUse(enum.StrEnum):
+    """What a VM of a template's kind is to do."""
+
+    COPIED = "copied"  # the template's state is there under the VM's name, to be restored
+    MAKE = "make"  # there is none, and this VM makes it
+    BOOT = "boot"  # nor may it be made: another VM does so, it has failed lately, or the node keeps none
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a template is named by."""
+
+    key: str  # 32 hexadecimal digits, of ``Hypervisor.template_key``
+    image: str  # its name in the settings; the node tells whether the files are still the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +262,33 @@ class Nodes(Protocol):
             OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
                 agent says.
         """
+        ...
+
+    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+        """Have a copy of the template that can be restored as this VM, with its name, UUID and MAC address.
+
+        The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that is to
+        make the template is saved there. Raises CorruptStateError for a template that cannot be used.
+        """
+        ...
+
+    def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
+        """Wait until the guest of the VM that makes the template waits for its configuration. Returns whether it does.
+
+        Raises NotFoundError if the VM does not make it.
+        """
+        ...
+
+    def settle_template(self, node: str, vm: str, template: Template) -> bool:
+        """The VM has started well: keep the state that it made as the template, or remove the copy that it used.
+
+        Returns:
+            Whether a template was kept: it is not where the store cannot hold it.
+        """
+        ...
+
+    def refuse_template(self, node: str, vm: str, template: Template) -> None:
+        """The template failed, or could not be made: it is removed, and for an hour none is made."""
         ...
 
     def reach(self, node: str, other: str) -> Reach:

@@ -7,8 +7,19 @@ from dataclasses import replace
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
-from rmsplugin.adapters.nodes.base import Digest, MemoryReport, NodeCheck, NodeFiles, PartialFile, Reach, StateFiles
+from rmsplugin.adapters.nodes.base import (
+    Digest,
+    MemoryReport,
+    NodeCheck,
+    NodeFiles,
+    PartialFile,
+    Reach,
+    StateFiles,
+    Template,
+    TemplateUse,
+)
 from rmsplugin.adapters.nodes.simulated_bounds import SimulatedBounds
+from rmsplugin.adapters.nodes.simulated_templates import SimulatedTemplates
 from rmsplugin.errors import (
     CorruptStateError,
     NoStoreError,
@@ -29,10 +40,12 @@ class SimulatedNodes:
         *,
         store: str = "/store",
         shared_store: str = "/shared",
+        vm_dir: str = "/var/lib/rmsplugin/vm",
         machines: SimulatedMachines | None = None,
     ) -> None:
         """Use ``files``, and bound the VMs of ``machines``; the directories are those of the settings."""
         self.bounds = SimulatedBounds(machines)
+        self.templates = SimulatedTemplates(files, vm_dir)
         self._files = files
         self._stores = {False: store, True: shared_store}
         self._configs: dict[tuple[str, str], bytes] = {}
@@ -75,6 +88,7 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("drop_config", node, vm)
         self._configs.pop((node, vm), None)
+        self.templates.drop_copy(node, vm)
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
@@ -203,12 +217,34 @@ class SimulatedNodes:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         self._enter("check", node)
-        return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}))
+        return NodeCheck(
+            "simulated", {}, {}, 0.0, True, "raw", frozenset({"raw"}), templates=(self.templates.kept(node), 0)
+        )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
         """See ``Nodes``."""
         self._enter("bound_memory", node, str(mib))
         return self.bounds.bound(node, mib)
+
+    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+        """See ``Nodes``."""
+        self._enter("use_template", node, vm)
+        return self.templates.use(node, vm, template)
+
+    def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
+        """See ``Nodes``."""
+        self._enter("await_guest", node, vm)
+        return self.templates.await_guest(node, vm, template)
+
+    def settle_template(self, node: str, vm: str, template: Template) -> bool:
+        """See ``Nodes``."""
+        self._enter("settle_template", node, vm)
+        return self.templates.settle(node, vm, template)
+
+    def refuse_template(self, node: str, vm: str, template: Template) -> None:
+        """See ``Nodes``."""
+        self._enter("refuse_template", node, vm)
+        self.templates.refuse(node, vm, template)
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

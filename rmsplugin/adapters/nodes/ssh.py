@@ -21,6 +21,8 @@ from rmsplugin.adapters.nodes.base import (
     PartialFile,
     Reach,
     StateFiles,
+    Template,
+    TemplateUse,
     seal_timeout_s,
 )
 from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
@@ -49,7 +51,7 @@ _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "failed": OperationFailedError,
 }
 
-_LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send"})
+_LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send", "await-guest"})
 #: What an agent says that does not know a verb.
 _UNKNOWN_VERB = "not a command of the node agent"
 
@@ -207,7 +209,9 @@ class NodeAgents:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         answer = self._call(node, ["check"])
-        directories = {name: value for name, value in answer.items() if isinstance(value, dict) and name != "images"}
+        others = ("images", "templates")
+        directories = {name: value for name, value in answer.items() if isinstance(value, dict) and name not in others}
+        templates = answer.get("templates")
         return NodeCheck(
             answer["version"],
             directories,
@@ -218,6 +222,7 @@ class NodeAgents:
             answer.get("save_format", ""),
             frozenset(answer.get("restorable_formats", ())),
             answer.get("snapshot_format", ""),
+            (templates["number"], templates["bytes"]) if templates else None,
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
@@ -232,6 +237,24 @@ class NodeAgents:
             answer["pressure"],
             tuple(answer["waiting"]),
         )
+
+    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+        """See ``Nodes``."""
+        answer = self._call(node, ["use-template", vm, template.key, template.image, uuid, mac])
+        return TemplateUse(answer["template"])
+
+    def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
+        """See ``Nodes``."""
+        words = ["await-guest", vm, template.key, template.image, str(max(1, int(timeout_s)))]
+        return bool(self._call(node, words, timeout_s=timeout_s + self._call_timeout_s)["waiting"])
+
+    def settle_template(self, node: str, vm: str, template: Template) -> bool:
+        """See ``Nodes``."""
+        return bool(self._call(node, ["settle-template", vm, template.key, template.image])["kept"])
+
+    def refuse_template(self, node: str, vm: str, template: Template) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["refuse-template", vm, template.key, template.image])
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -12,6 +12,7 @@ from rmsplugin.adapters.hypervisor.base import HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import KernelImage
 
 #: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
 _SKEW_WARNING_S = 2.0
@@ -104,12 +105,25 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             yield error(subject, f"image file {path} is not there, or not readable", f"copy it to {path} on this node")
     if agent.images and all(agent.images.values()):
         yield ok(subject, f"has all {len(agent.images)} image files")
+    yield from _templates(settings, subject, agent)
     if not agent.bridge:
         yield error(
             subject,
             f"has no bridge {settings.network.bridge}, which VMs plug into",
             f"make the bridge {settings.network.bridge} with the node's interface in it, or set network.bridge",
         )
+
+
+def _templates(settings: Settings, subject: str, agent: NodeCheck) -> Iterator[Finding]:
+    """Say whether VMs start from templates there; nothing where no image can."""
+    waiting = sorted(name for name, image in settings.image.items() if isinstance(image, KernelImage) and image.waits)
+    if not settings.start.template or not waiting or agent.templates is None:
+        return  # an older release is told already
+    if not settings.start.template_mib:
+        yield ok(subject, "keeps no templates (start.template_mib is 0): VMs boot")
+        return
+    number, size = agent.templates
+    yield ok(subject, f"VMs of {', '.join(waiting)} start from templates: it has {number}, of {size >> 20} MiB")
 
 
 def _store(subject: str, found: Any, info: HostInfo | str) -> Iterator[Finding]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.engine.absence import has
 from rmsplugin.engine.gone import end_vm
+from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.one_copy import leave_one, power_of
 from rmsplugin.engine.operations.resume import drop_config_quietly
 from rmsplugin.engine.operations.settle import settle_jobs
-from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import LostStateError, OperationFailedError, UnavailableError

@@ -12,8 +12,8 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.absence import nowhere, require_gone
 from rmsplugin.engine.gone import end_vm, has_left
 from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
+from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.settle import settle_jobs
-from rmsplugin.engine.operations.start import put_config
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.stores import SHARED
 from rmsplugin.engine.task import Task, combined, sentence_of

@@ -1,15 +1,19 @@
-"""Start (action *run*): the job gets its allocation, its VMs boot and are configured."""
+"""Start (action *run*): the job gets its allocation, its VMs start from a template, or boot, and are configured."""
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
 from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.adapters.nodes.base import Template
 from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
+from rmsplugin.engine.operations.from_template import settle, started_from_template
+from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
@@ -26,9 +30,14 @@ def start(task: Task) -> None:
     """
     context = task.context
     vms = task.vms()
+    templates: dict[str, Template | None] = {}
+
+    def bring_up(vm: VMRow) -> None:
+        templates[vm.name] = _bring_up(task, vm)
+
     try:
         await_allocation(task, context.settings.slurm.start_timeout_s)
-        errors = task.each(vms, lambda vm: _boot(task, vm))
+        errors = task.each(vms, bring_up)
     except NotStartedError as error:
         _back_to_waiting(task, str(error))
         raise
@@ -36,28 +45,48 @@ def start(task: Task) -> None:
     if errors:
         _back_to_waiting(task, sentence_of(errors))
         raise combined(errors)
-    reason = f"all VMs answer; {task.operation.arguments['reason']}"
+    how = "all VMs answer, from a template" if all(templates.values()) else "all VMs answer"
+    reason = f"{how}; {task.operation.arguments['reason']}"
     context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+    for vm in vms:
+        if template := templates[vm.name]:
+            settle(task, vm, template)
+
+
+def _bring_up(task: Task, vm: VMRow) -> Template | None:
+    """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
+    with task.action("run", vm, destination=vm.host):
+        template = started_from_template(task, vm)
+        if template is None:
+            _boot(task, vm)
+        with _failures_of_guest():
+            task.context.guests.configure(
+                vm.address,
+                vm.host_key_public,
+                _guest_config(task, vm),
+                timeout_s=task.context.settings.hypervisor.boot_timeout_s,
+                check=task.check_cancelled,
+            )
+    return template
 
 
 def _boot(task: Task, vm: VMRow) -> None:
-    context, vjob = task.context, task.vjob()
+    context = task.context
     bound = context.settings.hypervisor.boot_timeout_s
-    with task.action("run", vm, destination=vm.host):
-        if vm.name not in context.hypervisor.list_vms(vm.host):
-            # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
-            context.ledger.touch(vm.name, vm.host)
-            _put_files(task, vm)
-            context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=bound)
-        _set_up(task, vm, bound)
+    if vm.name not in context.hypervisor.list_vms(vm.host):
+        # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
+        context.ledger.touch(vm.name, vm.host)
+        _put_files(task, vm)
+        context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bound)
+    # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
+    with _failures_of_guest():
+        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
 
 
-def _set_up(task: Task, vm: VMRow, bound: float) -> None:
-    guests, config = task.context.guests, _guest_config(task, vm)
+@contextmanager
+def _failures_of_guest() -> Iterator[None]:
     try:
-        # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
-        guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
-        guests.configure(vm.address, vm.host_key_public, config, timeout_s=bound, check=task.check_cancelled)
+        yield
     except CancelledError:
         raise
     except RmspluginError as error:
@@ -82,24 +111,6 @@ def _put_files(task: Task, vm: VMRow) -> None:
         )
         context.nodes.put_seed(vm.host, vm.name, seed_iso(seed))
         context.nodes.make_overlay(vm.host, vm.name, str(image.base))
-
-
-def put_config(task: Task, vm: VMRow, node: str) -> None:
-    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
-    context = task.context
-    if vm.observed:
-        context.memory_care.bounds.keep(node)
-    network = context.settings.network
-    lines = {
-        "hostname": vm.name,
-        "address": f"{vm.address}/{network.prefix_length}",
-        "gateway": network.gateway,
-        "root_authorized_key": context.root_public_key,
-        "host_key": base64.b64encode(vm.host_key.encode()).decode(),
-    }
-    text = "".join(f"{key}={value}\n" for key, value in lines.items())
-    context.ledger.touch(vm.name, node)
-    context.nodes.put_config(node, vm.name, text.encode())
 
 
 def _guest_config(task: Task, vm: VMRow) -> GuestConfig:

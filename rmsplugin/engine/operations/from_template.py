@@ -1,0 +1,94 @@
+"""From template: a VM starts from the state of one that was saved before it knew who it is, instead of booting.
+
+The first VM of its kind on a node makes the template: it boots, waits for its configuration, is saved, and then starts
+from what was saved as all later ones do. All of it happens to a VM of the vjob, under its own name and in its own room,
+and to files that go when the VM goes: an engine that is killed on the way leaves nothing that is not cleaned up anyway.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import CancelledError, Task
+from rmsplugin.errors import OperationFailedError, RmspluginError
+
+
+def started_from_template(task: Task, vm: VMRow) -> Template | None:
+    """Try it, and have the guest answer.
+
+    Returns:
+        What it came from; None if the VM is to be booted: then there is nothing of it on its node.
+
+    Raises:
+        UnavailableError: the node does not answer.
+    """
+    context = task.context
+    if not context.settings.start.template or not waits(task):
+        return None
+    if vm.name in context.hypervisor.list_vms(vm.host):
+        _end(task, vm)  # an engine was killed, and nobody knows how far the VM had come
+    template = Template(
+        context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm)), task.vjob().geometry.image
+    )
+    context.ledger.touch(vm.name, vm.host)
+    try:
+        use = context.nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac)
+        if use is TemplateUse.BOOT:
+            return None
+        if use is TemplateUse.MAKE:
+            _save_waiting(task, vm, template)
+        _restore(task, vm)
+    except CancelledError:
+        raise
+    except RmspluginError as error:
+        _give_up(task, vm, template, error)
+        return None
+    return template
+
+
+def settle(task: Task, vm: VMRow, template: Template) -> None:
+    """The VM runs: what it started from becomes the template, or is not needed any more."""
+    try:
+        if task.context.nodes.settle_template(vm.host, vm.name, template):
+            task.event("template-made", f"VMs like {vm.name} start from it on {vm.host}", vm=vm.name, node=vm.host)
+    except RmspluginError:
+        return  # it goes with the VM's other files
+
+
+def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
+    context = task.context
+    hypervisor, bounds = context.hypervisor, context.settings.hypervisor
+    put_waiting(task, vm, vm.host)
+    hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bounds.boot_timeout_s)
+    if not context.nodes.await_guest(vm.host, vm.name, template, timeout_s=bounds.boot_timeout_s):
+        raise OperationFailedError(f"its guest does not say within {bounds.boot_timeout_s:g} s that it waits")
+    task.check_cancelled()
+    if vm.observed:
+        context.memory_care.bounds.relieve(vm.host)
+    hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
+
+
+def _restore(task: Task, vm: VMRow) -> None:
+    context = task.context
+    answer_s = context.settings.start.template_answer_s
+    put_config(task, vm, vm.host)
+    spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
+    context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
+    context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=task.check_cancelled)
+
+
+def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:
+    """Nothing of the attempt is left, and the VM can be booted."""
+    task.event("template-failed", f"{vm.name} is booted: {error}", vm=vm.name, node=vm.host)
+    _end(task, vm)
+    try:
+        task.context.nodes.refuse_template(vm.host, vm.name, template)
+    except RmspluginError:
+        return  # it is tried once more by the next VM, and costs it some seconds
+
+
+def _end(task: Task, vm: VMRow) -> None:
+    context = task.context
+    context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)

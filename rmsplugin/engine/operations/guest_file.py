@@ -1,0 +1,60 @@
+"""Guest file: the configuration that a guest reads when it starts, from a file that QEMU opens on the node."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task
+from rmsplugin.errors import OperationFailedError
+from rmsplugin.settings.sections import KernelImage
+
+#: A restored guest finds another file of the same size, which is what its kernel remembers.
+_SIZE_BYTES = 4096
+_SEED_BYTES = 64
+
+
+def waits(task: Task) -> bool:
+    """Whether guests of the vjob's image can wait for their configuration."""
+    image = task.context.settings.image[task.vjob().geometry.image]
+    return isinstance(image, KernelImage) and image.waits
+
+
+def put_config(task: Task, vm: VMRow, node: str) -> None:
+    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
+    context = task.context
+    network = context.settings.network
+    lines = {
+        "hostname": vm.name,
+        "address": f"{vm.address}/{network.prefix_length}",
+        "gateway": network.gateway,
+        "mac": vm.mac,
+        # What two VMs from one template would have in common otherwise: the state of the kernel's generator.
+        "seed": base64.b64encode(os.urandom(_SEED_BYTES)).decode(),
+        "root_authorized_key": context.root_public_key,
+        "host_key": base64.b64encode(vm.host_key.encode()).decode(),
+    }
+    text = "".join(f"{key}={value}\n" for key, value in lines.items())
+    _put(task, vm, node, _padded(text) if waits(task) else text)
+
+
+def put_waiting(task: Task, vm: VMRow, node: str) -> None:
+    """The same for a VM that is not told who it is yet."""
+    _put(task, vm, node, _padded("wait\n"))
+
+
+def _put(task: Task, vm: VMRow, node: str, text: str) -> None:
+    context = task.context
+    if vm.observed:
+        context.memory_care.bounds.keep(node)
+    context.ledger.touch(vm.name, node)
+    context.nodes.put_config(node, vm.name, text.encode())
+
+
+def _padded(text: str) -> str:
+    """With a line after which nothing is read; only images that wait know it."""
+    ended = f"{text}end=\n"
+    if len(ended) >= _SIZE_BYTES:
+        raise OperationFailedError(f"a guest's configuration of {len(text)} bytes does not fit into {_SIZE_BYTES}")
+    return f"{ended.ljust(_SIZE_BYTES - 1, '.')}\n"

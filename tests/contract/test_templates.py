@@ -1,0 +1,254 @@
+"""The contract of ``adapters.nodes.base.Nodes`` on templates: simulated, and on the real agent, run without sshd."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from contract.test_nodes import LocalAgents
+
+from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.nodes.base import Nodes, Template, TemplateUse
+from rmsplugin.adapters.nodes.simulated import SimulatedNodes
+from rmsplugin.errors import CorruptStateError, NotFoundError
+
+NODE, FIRST, OTHER = "n1", "vjob12-0", "vjob13-1"
+UUID, MAC = "00000000-0000-4000-8000-00000000000d", "52:54:00:00:00:0d"
+TEMPLATE = Template("0" * 32, "default")
+STREAM = b"\1QEVM" * 1000
+XML = """<domain type='qemu'><name>{name}</name><uuid>00000000-0000-4000-8000-00000000000c</uuid><metadata>
+<rmsplugin:vjob xmlns:rmsplugin="urn:rmsplugin:vjob:1" job="12" index="0"/></metadata>
+<devices><interface type='bridge'><mac address='52:54:00:00:00:0c'/></interface></devices></domain>"""
+
+
+def saved(name: str, *, version: int = 2, spare: int = 1024, cookie: bytes = b"<cookie/>\0") -> bytes:
+    """A file as libvirt writes it: head, XML, cookie, NULs, the stream."""
+    xml = XML.format(name=name).encode() + b"\0"
+    data = xml + cookie + bytes(spare)
+    return struct.pack("=16s 5I 56x", b"LibvirtQemudSave", version, len(data), 1, 0, len(xml)) + data + STREAM
+
+
+@dataclass
+class World:
+    """A node, and what libvirt and guests do there."""
+
+    nodes: Nodes
+    save: Callable[[str], None]  # the state of a VM, in the place for it
+    says_waiting: Callable[[str], None]  # the guest of a VM says so
+    damage: Callable[[], None]  # the templates
+    copy: Callable[[str], str | None]  # whose state it is that the VM has
+
+    def make(self, vm: str = FIRST, template: Template = TEMPLATE) -> None:
+        """Make a template."""
+        assert self.use(vm, template) is TemplateUse.MAKE
+        self.save(vm)
+        assert self.nodes.settle_template(NODE, vm, template)
+
+    def use(self, vm: str, template: Template = TEMPLATE) -> TemplateUse:
+        """Ask for it."""
+        return self.nodes.use_template(NODE, vm, template, UUID, MAC)
+
+
+def simulated() -> World:
+    files = SimulatedFiles()
+    nodes = SimulatedNodes(files, vm_dir="/vm")
+
+    def save(vm: str) -> None:
+        files.put(NODE, f"/vm/{vm}.template", SimulatedState(vm, 5, 1))
+
+    def copy(vm: str) -> str | None:
+        state = files.get(NODE, f"/vm/{vm}.template")
+        return state.vm if state else None
+
+    def wait(vm: str) -> None:
+        nodes.templates.guests_wait = True
+
+    nodes.templates.guests_wait = False
+    return World(nodes, save, wait, lambda: nodes.templates.damage(NODE), copy)
+
+
+class RealNode:
+    """An agent and its directories."""
+
+    def __init__(self, directory: Path, **start: int) -> None:
+        self.directory, self.vms, self.templates = directory, directory / "vm", directory / "templates"
+        config = directory / "rmsplugin.toml"
+        settings = "".join(f"{key} = {value}\n" for key, value in start.items())
+        for name in ("vmlinuz", "initrd.img"):
+            (directory / name).write_text(name)
+        config.write_text(
+            f'[nodes]\nvm_dir = "{self.vms}"\n[start]\ntemplate_dir = "{self.templates}"\n{settings}[image.default]\n'
+            f'kind = "kernel"\nkernel = "{directory}/vmlinuz"\ninitrd = "{directory}/initrd.img"\n'
+        )
+        self.vms.mkdir(mode=0o711)
+        self.world = World(LocalAgents(config), self._save, self._says_waiting, self._damage, self._copy)
+
+    def _save(self, vm: str) -> None:
+        (self.vms / f"{vm}.template").write_bytes(saved(vm))
+
+    def _says_waiting(self, vm: str) -> None:
+        (self.vms / f"{vm}.console").write_text("booting\nrmsplugin-guest: waiting\n")
+
+    def _damage(self) -> None:
+        for path in self.templates.glob("*.state"):
+            path.write_bytes(saved(FIRST, version=3))
+
+    def _copy(self, vm: str) -> str | None:
+        path = self.vms / f"{vm}.template"
+        return self.domain(vm).findtext("name") if path.exists() else None
+
+    def domain(self, vm: str) -> ElementTree.Element:
+        """What the head of the VM's copy says."""
+        content = (self.vms / f"{vm}.template").read_bytes()
+        return ElementTree.fromstring(content[92:].partition(b"\0")[0])
+
+
+@pytest.fixture(params=["simulated", "agent"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return simulated() if request.param == "simulated" else RealNode(tmp_path).world
+
+
+def test_the_first_vm_makes_the_template_and_later_ones_have_copies_of_their_own(world: World) -> None:
+    world.make(FIRST)
+    assert world.copy(FIRST) is None, "it has moved"
+    assert [world.use(OTHER), world.use("vjob14-0")] == [TemplateUse.COPIED] * 2
+    assert [world.copy(OTHER), world.copy("vjob14-0")] == [OTHER, "vjob14-0"]
+    assert not world.nodes.settle_template(NODE, OTHER, TEMPLATE)
+    assert world.copy(OTHER) is None
+    world.nodes.drop_config(NODE, "vjob14-0")
+    assert world.copy("vjob14-0") is None, "it goes when the VM goes"
+    assert world.use(OTHER) is TemplateUse.COPIED
+
+
+def test_one_vm_at_a_time_makes_a_template_and_the_others_boot(world: World) -> None:
+    assert [world.use(FIRST), world.use(OTHER), world.use(FIRST)] == ["make", "boot", "make"]
+    assert world.use(OTHER, Template("1" * 32, "default")) is TemplateUse.MAKE, "of another kind"
+
+
+def test_a_template_that_failed_is_gone_and_none_is_made_for_a_while(world: World) -> None:
+    world.make()
+    world.use(OTHER)
+    world.nodes.refuse_template(NODE, OTHER, TEMPLATE)
+    assert world.copy(OTHER) is None
+    assert [world.use(OTHER), world.use(FIRST)] == [TemplateUse.BOOT] * 2
+
+
+def test_a_damaged_template_is_told(world: World) -> None:
+    world.make()
+    world.damage()
+    with pytest.raises(CorruptStateError):
+        world.use(OTHER)
+
+
+def test_a_guest_that_says_that_it_waits_is_heard_and_one_that_does_not_is_not(world: World) -> None:
+    world.use(FIRST)
+    assert not world.nodes.await_guest(NODE, FIRST, TEMPLATE, timeout_s=1)
+    world.says_waiting(FIRST)
+    assert world.nodes.await_guest(NODE, FIRST, TEMPLATE, timeout_s=1)
+    with pytest.raises(NotFoundError):
+        world.nodes.await_guest(NODE, OTHER, TEMPLATE, timeout_s=1)
+
+
+def test_what_a_guest_said_in_an_earlier_life_does_not_count(tmp_path: Path) -> None:
+    world = RealNode(tmp_path).world
+    world.says_waiting(FIRST)
+    world.use(FIRST)
+    assert not world.nodes.await_guest(NODE, FIRST, TEMPLATE, timeout_s=1)
+
+
+def test_a_copy_has_the_names_of_its_vm_and_all_else_of_the_template(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    node.world.make(FIRST)
+    node.world.use(OTHER)
+    domain, content = node.domain(OTHER), (node.vms / f"{OTHER}.template").read_bytes()
+    vjob = domain.find("metadata/{urn:rmsplugin:vjob:1}vjob")
+    mac = domain.find("devices/interface/mac")
+    assert vjob is not None and mac is not None
+    assert (domain.findtext("uuid"), mac.get("address"), vjob.attrib) == (UUID, MAC, {"job": "13", "index": "1"})
+    assert FIRST.encode() not in content
+    magic, version, length, running, compression, cookie_at = struct.unpack_from("=16s 5I", content)
+    assert (magic, version, running, compression) == (b"LibvirtQemudSave", 2, 1, 0)
+    assert content[92 + cookie_at :].startswith(b"<cookie/>\0")
+    assert content[92 + length :] == STREAM
+    assert len(content) == len(saved(FIRST))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        saved(FIRST, version=3),
+        saved(FIRST)[:50],
+        saved(FIRST)[:300],
+        saved(FIRST, spare=0, cookie=b"\0"),
+        saved(FIRST).replace(b"LibvirtQemudSave", b"LibvirtQemudPart"),
+        saved(FIRST).replace(b"<interface ", b"<interfake "),
+    ],
+    ids=["a newer version", "no whole head", "cut short", "no room", "not complete", "not a VM of ours"],
+)
+def test_what_is_not_of_the_known_form_is_refused(tmp_path: Path, content: bytes) -> None:
+    node = RealNode(tmp_path)
+    node.world.make()
+    next(node.templates.glob("*.state")).write_bytes(content)
+    with pytest.raises(CorruptStateError):
+        node.world.use("vjob1234567890-123456")
+
+
+@pytest.mark.parametrize("changed", ["vmlinuz", "initrd.img"])
+def test_a_template_of_an_image_that_was_changed_is_removed(tmp_path: Path, changed: str) -> None:
+    node = RealNode(tmp_path)
+    node.world.make()
+    (tmp_path / changed).write_text("another release")
+    assert node.world.use(OTHER) is TemplateUse.MAKE
+    assert not list(node.templates.glob("*.state"))
+
+
+def test_templates_made_with_another_qemu_are_removed_whatever_their_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = RealNode(tmp_path)
+    qemu = tmp_path / "bin/qemu-system-x86_64"
+    qemu.parent.mkdir()
+    monkeypatch.setenv("PATH", str(qemu.parent), prepend=":")
+    for release in ("7.2", "10.0.2"):
+        qemu.write_text(release)
+        qemu.chmod(0o755)
+        node.world.make(FIRST, Template("1" * 32, "default"))
+    node.world.make(FIRST, Template("2" * 32, "default"))
+    assert len(list(node.templates.glob("*.state"))) == 2
+    qemu.write_text("11")
+    assert node.world.use(OTHER, Template("3" * 32, "default")) is TemplateUse.MAKE
+    assert not list(node.templates.glob("*.state"))
+
+
+def test_the_least_recently_used_template_makes_room(tmp_path: Path) -> None:
+    node = RealNode(tmp_path, template_number=2)
+    first, second, third = (Template(digit * 32, "default") for digit in "123")
+    for template in (first, second):
+        node.world.make(FIRST, template)
+    assert node.world.use(OTHER, first) is TemplateUse.COPIED
+    node.world.make(FIRST, third)
+    uses = [node.world.use(OTHER, template) for template in (first, third, second)]
+    assert uses == [TemplateUse.COPIED, TemplateUse.COPIED, TemplateUse.MAKE]
+
+
+def test_templates_take_no_more_room_than_they_may(tmp_path: Path) -> None:
+    node = RealNode(tmp_path, template_mib=1)
+    keys = [Template(digit * 32, "default") for digit in "123"]
+    for template in keys[:2]:
+        assert node.world.use(FIRST, template) is TemplateUse.MAKE
+        (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST) + bytes(600 << 10))
+        assert node.world.nodes.settle_template(NODE, FIRST, template)
+    assert len(list(node.templates.glob("*.state"))) == 1
+    assert node.world.use(FIRST, keys[2]) is TemplateUse.MAKE
+    (node.vms / f"{FIRST}.template").write_bytes(bytes(2 << 20))
+    assert not node.world.nodes.settle_template(NODE, FIRST, keys[2])
+    assert node.world.copy(FIRST) is None
+    assert node.world.use(OTHER, keys[1]) is TemplateUse.COPIED, "it did not have to go for one that never fits"
+
+
+def test_a_node_that_keeps_no_templates_makes_none(tmp_path: Path) -> None:
+    assert RealNode(tmp_path, template_mib=0).world.use(FIRST) is TemplateUse.BOOT

@@ -1,0 +1,255 @@
+"""VMs that start from templates: when all goes well, when something does not, and when the engine is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenarios.neighbours import Silence, Way
+from scenarios.test_engine_killed import check_running
+from scenarios.world import World, spread
+
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import CorruptStateError, NoSpaceError, OperationFailedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+#: Of the instants of two lives, and of the silences, CI tries so many.
+SAMPLE = 60
+
+
+@pytest.fixture
+def world(directory: Path) -> Iterator[World]:
+    world = World(directory, templates=True)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def runs(world: World, vms: int = 1) -> int:
+    """Have a vjob running."""
+    job = world.submit(vms=vms)
+    world.until(job, S.RUNNING)
+    check_running(world, job)
+    return job
+
+
+def ends(world: World, job: int) -> None:
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+
+
+def calls(world: World, method: str) -> int:
+    return sum(call[0] == method for call in world.hypervisor.calls)
+
+
+def events(world: World, kind: str) -> list[str]:
+    return [event.message for event in world.context.ledger.events() if event.kind == kind]
+
+
+def test_the_first_vm_boots_and_is_saved_and_the_later_ones_are_restored(world: World) -> None:
+    ends(world, runs(world))
+    assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (1, 1, 1)
+    ends(world, runs(world))
+    ends(world, runs(world))
+    assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (1, 1, 3)
+    assert len(events(world, "template-made")) == 1
+
+
+def test_the_guest_of_a_template_is_told_nothing_of_the_vm_that_makes_it(world: World) -> None:
+    seen: list[bytes] = []
+    boot = world.hypervisor.boot
+
+    def look(node: str, spec: object, *, timeout_s: float) -> None:
+        seen.append(world.nodes.config(node, "vjob1-0") or b"")
+        boot(node, spec, timeout_s=timeout_s)  # type: ignore[arg-type]
+
+    world.hypervisor.boot = look  # type: ignore[method-assign, assignment]
+    job = runs(world)
+    identity = world.nodes.config(world.context.ledger.vms(job)[0].host, f"vjob{job}-0") or b""
+    assert seen[0].startswith(b"wait\n") and b"hostname=vjob1-0\n" in identity
+    assert len(seen[0]) == len(identity), "what a guest's kernel remembers of the file is its size"
+    for line in identity.split(b"\nend=")[0].splitlines():
+        assert line not in seen[0]
+
+
+def test_seeds_differ(world: World) -> None:
+    job = runs(world, vms=2)
+    texts = [world.nodes.config(vm.host, vm.name) or b"" for vm in world.context.ledger.vms(job)]
+    seeds = {line for text in texts for line in text.splitlines() if line.startswith(b"seed=")}
+    assert len(seeds) == 2
+
+
+def test_vms_of_another_size_have_a_template_of_their_own(world: World) -> None:
+    for memory_mib in (256, 128, 256, 128):
+        job = world.submit(vms=1, memory_mib=memory_mib)
+        world.until(job, S.RUNNING)
+        ends(world, job)
+    assert (calls(world, "boot"), calls(world, "restore")) == (2, 4)
+
+
+def test_while_one_vm_makes_the_template_the_others_of_its_kind_boot(world: World) -> None:
+    job = runs(world, vms=3)
+    nodes = {vm.host for vm in world.context.ledger.vms(job)}
+    assert calls(world, "boot") == 3
+    assert len(events(world, "template-made")) == len(nodes)
+    ends(world, job)
+
+
+def test_switched_off_all_vms_boot(directory: Path) -> None:
+    world = World(directory, templates=True)
+    off = world.settings.start.model_copy(update={"template": False})
+    world.settings = world.settings.model_copy(update={"start": off})
+    world.start_engine()
+    ends(world, runs(world))
+    ends(world, runs(world))
+    assert (calls(world, "boot"), calls(world, "restore")) == (2, 0)
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "neighbour, method, error",
+    [
+        ("hypervisor", "restore", CorruptStateError("QEMU will not load it")),
+        ("hypervisor", "restore", OperationFailedError("no")),
+        ("hypervisor", "unpause", OperationFailedError("no")),
+        ("nodes", "use_template", CorruptStateError("of another format")),
+        ("nodes", "use_template", NoSpaceError("full")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_template_that_fails_is_dropped_and_the_vm_boots_in_the_same_start(
+    world: World, neighbour: str, method: str, error: RmspluginError
+) -> None:
+    ends(world, runs(world))
+    getattr(world, neighbour).fail_next(method, error)
+    job = runs(world)
+    assert world.rms.job(job).restarts == 0, "the job does not notice"
+    assert calls(world, "boot") == 2
+    assert str(error) in events(world, "template-failed")[0]
+    assert sum(world.nodes.templates.kept(node) for node in world.sizes) == 0
+    ends(world, job)
+
+
+@pytest.mark.parametrize("method", ["boot", "save"])
+def test_a_template_that_cannot_be_made_costs_its_vm_a_boot(world: World, method: str) -> None:
+    world.hypervisor.fail_next(method, OperationFailedError("no"))
+    job = runs(world)
+    assert world.rms.job(job).restarts == 0
+    assert len(events(world, "template-failed")) == 1
+    ends(world, job)
+    ends(world, runs(world))
+    assert calls(world, "restore") == 0 and len(events(world, "template-failed")) == 1, "not tried again at once"
+
+
+def test_a_guest_that_does_not_wait_is_booted(world: World) -> None:
+    world.nodes.templates.guests_wait = False
+    ends(world, runs(world))
+    assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (2, 0, 0)
+
+
+def test_a_restored_guest_that_does_not_answer_is_booted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends(world, runs(world))
+    answer, asked = world.guests.wait_ready, []
+
+    def silent_at_first(*words: object, **options: object) -> None:
+        asked.append(options["timeout_s"])
+        if len(asked) == 1:
+            raise OperationFailedError("the guest is silent")
+        answer(*words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.guests, "wait_ready", silent_at_first)
+    ends(world, runs(world))
+    assert calls(world, "boot") == 2
+    assert asked == [world.settings.start.template_answer_s, world.settings.hypervisor.boot_timeout_s]
+
+
+def test_a_vm_from_a_template_is_suspended_resumed_and_migrated_as_a_booted_one(world: World) -> None:
+    ends(world, runs(world))
+    job = runs(world)
+    assert calls(world, "boot") == 1
+    world.context.ledger.update_vjob(job, script_started=True)
+    for kind, reached in ((K.SUSPEND, S.SLEEPING), (K.RESUME, S.RUNNING), (K.MIGRATE, S.RUNNING)):
+        world.ask(job, kind, "n3" if kind is K.RESUME else "")
+        world.until(job, reached)
+    check_running(world, job)
+    ends(world, job)
+
+
+def two_lives(world: World, kill_at: int | None = None) -> int:
+    """A vjob that makes templates and one that uses them, killed once on the way. Returns the instants of the first."""
+    world.start_engine(kill_at)
+    first = world.life
+    for _ in range(2):
+        job = world.submit(vms=2, memory_mib=600)  # one on a node, so that both make one
+        world.until(job, S.RUNNING)
+        check_running(world, job)
+        assert world.rms.job(job).restarts == 0, "it was never requeued"
+        world.rms.finish(job)
+        world.until(job, S.TERMINATED)
+        assert world.leftovers() == []
+    assert world.hypervisor.violations == []
+    assert world.context.ledger.vms() == []
+    return first.instants
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_instant_nothing_is_lost_and_nothing_left(directory: Path, whole: bool) -> None:
+    (directory / "0").mkdir()
+    world = World(directory / "0", templates=True)
+    total = two_lives(world)
+    assert calls(world, "boot") == 2 and calls(world, "restore") == 4
+    for instant in spread(total, total if whole else SAMPLE):
+        where = directory / str(instant)
+        where.mkdir()
+        world = World(where, templates=True)
+        try:
+            two_lives(world, instant)
+        except AssertionError as error:
+            raise AssertionError(f"killed at instant {instant} of {total}: {error}") from error
+        world.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_node_that_is_silent_at_any_call_costs_time_and_nothing_else(directory: Path, whole: bool) -> None:
+    (directory / "0").mkdir()
+    world = World(directory / "0", templates=True)
+    two_starts(world)
+    silences = [
+        Silence(name, number, calls, way)
+        for name in sorted(world.neighbours.calls)
+        if name.split()[0] in ("hypervisor", "agent", "guest")
+        for number in range(1, world.neighbours.calls[name] + 1)
+        for calls in (1, 6)
+        for way in Way
+        if way is not Way.BROKEN_OFF or name.startswith("hypervisor")
+    ]
+    tried = silences if whole else [silences[number - 1] for number in spread(len(silences), SAMPLE)]
+    for number, silence in enumerate(tried, 1):
+        where = directory / str(number)
+        where.mkdir()
+        world = World(where, templates=True)
+        world.neighbours.silence = silence
+        try:
+            two_starts(world)
+        except AssertionError as error:
+            raise AssertionError(f"{silence}: {error}") from error
+        world.close()
+
+
+def two_starts(world: World) -> None:
+    """A vjob that makes templates and one that uses them, however long it takes."""
+    for _ in range(2):
+        job = world.submit(vms=2, memory_mib=600)
+        world.until(job, S.RUNNING, ticks=400)
+        check_running(world, job)
+        world.rms.finish(job)
+        world.until(job, S.TERMINATED, ticks=400)
+        for _ in range(100):
+            if not world.leftovers():
+                break
+            world.tick(60)
+        assert world.leftovers() == []
+    assert world.hypervisor.violations == []
