@@ -9,10 +9,13 @@ import os
 import posixpath
 import tarfile
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from rmsplugin.errors import RefusedError
-from rmsplugin.wrapper.environment import TOOLS
+from rmsplugin.wrapper import TOOLS
+
+TYPE_CHECKING = False  # see rmsplugin/client.py
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 #: What may be asked for; nothing else is ever started.
 CLIENTS = frozenset(

@@ -14,8 +14,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.wrapper import process
@@ -104,17 +102,23 @@ def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tu
     named = asked.words[asked.operand]
     if not directory and _same(named, asked.script):
         return sbatch_words(asked, script="", directory=directory), b""
+    import tempfile  # Only this needs it, and it is dear.
+
     place = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmsplugin-sbatch-"))
     # By its own name, of which sbatch makes the name of the job.
-    script = Path(place) / (os.path.basename(named) or "script")
-    script.write_bytes(asked.script)
-    return sbatch_words(asked, script=str(script), directory=directory), b""
+    script = os.path.join(place, os.path.basename(named) or "script")
+    with open(script, "wb") as file:
+        file.write(asked.script)
+    return sbatch_words(asked, script=script, directory=directory), b""
 
 
 def _same(path: str, content: bytes) -> bool:
     """Whether the same script lies here."""
     try:
-        return os.path.getsize(path) == len(content) and Path(path).read_bytes() == content
+        if os.path.getsize(path) != len(content):
+            return False
+        with open(path, "rb") as file:
+            return file.read(len(content) + 1) == content
     except (OSError, ValueError):
         return False
 
@@ -137,7 +141,7 @@ def elf_interpreter(path: str) -> str:
 
 def run(program: str, command: list[str], environment: dict[str, str], feed: bytes) -> Answer:
     """Run a program, and return what it said; it is ended when that is more than the guest can be given."""
-    with tempfile.TemporaryFile() as source:
+    with open(os.memfd_create("input"), "w+b") as source:
         source.write(feed)
         source.seek(0)
         try:
@@ -158,7 +162,7 @@ def run(program: str, command: list[str], environment: dict[str, str], feed: byt
     code = child.wait()
     if too_much:
         err += f"rmsplugin: error: the output was cut off after {_OUTPUT_BYTES >> 20} MiB\n".encode()
-    return Answer(128 - code if code < 0 else code or int(too_much), out, err)
+    return Answer(1 if too_much else 128 - code if code < 0 else code, out, err)
 
 
 def _collect(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes, bool]:

@@ -12,10 +12,10 @@ import re
 import select
 import signal
 
-from rmsplugin.wrapper import process
+from rmsplugin.wrapper import TOOLS, process
 from rmsplugin.wrapper.libssh2 import Channel, Connection
 
-_GUEST = "/run/rmsplugin/bin/commands"
+_GUEST = f"{TOOLS}/commands"
 _AT_ONCE = 16
 # The guest tells of the rest once more when these are done.
 _WAITING = 1000

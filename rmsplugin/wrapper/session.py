@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.wrapper import TOOLS
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.libssh2 import Channel, Connection
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SSH_PORT = 22
-_GUEST = "/run/rmsplugin/bin/rmsplugin-guest"
+_GUEST = f"{TOOLS}/rmsplugin-guest"
 _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
