@@ -32,6 +32,7 @@ CLIENTS = frozenset(
         "sreport",
         "sshare",
         "sstat",
+        "strigger",
     )
 )
 _BYTES = {
