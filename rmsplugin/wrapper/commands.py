@@ -67,12 +67,15 @@ class Commands:
 
     def connect(self, connection: Connection) -> None:
         """Hear of requests over this connection from now on, and over no other. Raises UnavailableError."""
+        known = [*self._running, *self._answers]
+        if self._taking:
+            known.append(f"{self._taking}:again")
         if self._incoming:
+            known.append(f"{self._incoming.identifier}:again")
             self._incoming.close()
         self._forget_connection()
-        known = " ".join([*self._running, *self._answers])
         self._connection = connection
-        self._requests = connection.open(f"{_GUEST} serve {known}")
+        self._requests = connection.open(f"{_GUEST} serve {' '.join(known)}")
 
     def channels(self) -> list[Channel]:
         """Those that something may come over."""

@@ -277,3 +277,24 @@ def test_a_vm_without_these_tools_runs_its_script_as_ever(small: Site) -> None:
 
 def test_another_user_of_the_vm_cannot_ask_in_the_jobs_name(small: Site) -> None:
     assert small.guest.run(f"{BIN}/squeue 2>&1 || echo $?").splitlines()[-1] == "1"
+
+
+def test_what_was_taken_but_did_not_reach_the_wrapper_is_told_again_and_what_nobody_knows_is_lost(site: Site) -> None:
+    site.fresh()
+    serve = f"{BIN}/commands serve"
+    script = f"""
+        ({BIN}/squeue >/tmp/said 2>&1; echo $? >>/tmp/said) &
+        until test -e {DESK}/*.new/client; do sleep 0.1; done
+        id=$(basename {DESK}/*.new .new)
+        echo "take $id" | {serve} | grep -a -o "^request $id"
+        echo "take $id" | {serve} $id | grep -a -c "$id"
+        echo "take $id" | {serve} $id:again | grep -a -o "^new $id\\|^request $id"
+        echo same:$id
+        {serve} </dev/null; wait; cat /tmp/said
+    """
+    said = site.guest.run(script, user=True).splitlines()
+    identifier = said[4].removeprefix("same:")
+    assert said[:4] == [f"request {identifier}", "1", f"new {identifier}", f"request {identifier}"], "gone is one line"
+    assert "it may have been carried out, or not" in said[5]
+    assert said[6:] == ["1"]
+    assert site.guest.run(f"ls -A {DESK}").split() == ["wake"]
