@@ -442,6 +442,11 @@ class Guest(Section):
     mounts: tuple[Mount, ...] = Field(
         (), description="file systems that every guest mounts (homes, submit directories)"
     )
+    commands: bool = Field(
+        True,
+        description="sbatch, squeue, scancel, scontrol, sacct, ... work inside the VMs: the site's own clients on the "
+        "front carry out, as the job's user, what is asked for inside",
+    )
 
 
 class _AnyImage(Section):

@@ -15,6 +15,7 @@ import time
 from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.wrapper import process, signals
+from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.session import Access, Ending, Mailbox, NoRoomError, Session
 from rmsplugin.wrapper.streams import OutputFile, same_file
@@ -32,7 +33,7 @@ _PROGRESS_S = 60.0
 class Wrapper:
     """Runs one job: gets into its VM, and stays attached to the script over however many connections it takes."""
 
-    def __init__(self, job_words: list[str], engine: EngineLink) -> None:
+    def __init__(self, job_words: list[str], engine: EngineLink, commands: Commands) -> None:
         """For one job: ``GEOMETRY SCRIPT ARGS...``."""
         self._job_words = job_words
         self._engine = engine
@@ -40,6 +41,7 @@ class Wrapper:
         self._files = [OutputFile("stdout", 1)] if self._merged else [OutputFile("stdout", 1), OutputFile("stderr", 2)]
         self._taken_over = False
         self._mailbox = Mailbox()
+        self._commands = commands
         self._returns = 0
         self._session: Session | None = None
 
@@ -111,7 +113,7 @@ class Wrapper:
             if not self._taken_over:
                 self._take_over(session, access)
             process.give_back_memory()
-            session.deliver(self._files, self._mailbox)
+            session.deliver(self._files, self._mailbox, self._commands)
             return session.ending()
         finally:
             self._session = None
@@ -158,12 +160,12 @@ def detach() -> None:
 
 
 def run_job(argv: list[str]) -> Ending:
-    """Run the job of this process; see ``Wrapper.run``."""
-    engine_words, job_words = argv[1 : 1 + WORDS], argv[1 + WORDS :]
+    """Run the job of this process: ``attach CLIENTS ENGINE... GEOMETRY SCRIPT ARGS...``; see ``Wrapper.run``."""
+    clients, engine_words, job_words = argv[1], argv[2 : 2 + WORDS], argv[2 + WORDS :]
     job_id = os.environ["SLURM_JOB_ID"]
     restarts = os.environ.get("SLURM_RESTART_COUNT", "")
     engine = EngineLink(EngineClient.from_words(engine_words), job_id)
-    wrapper = Wrapper(job_words, engine)
+    wrapper = Wrapper(job_words, engine, Commands(clients))
 
     def fate() -> signals.Fate:
         return signals.ask_slurm(job_id, int(restarts) if restarts.isdecimal() else 0)

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from rmsplugin.model.vjob import Geometry
+from rmsplugin.wrapper import TOOLS
 
-TOOLS = "/run/rmsplugin/bin"
 HOSTFILE = "/run/rmsplugin/etc/hostfile"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 

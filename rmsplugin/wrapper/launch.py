@@ -1,4 +1,4 @@
-"""Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare ...``.
+"""Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare|carry_out ...``.
 
 Started without ``site``, it finds this package by its own place, wherever and however that was installed.
 """
@@ -17,6 +17,10 @@ def main() -> None:
         from rmsplugin.wrapper import prepare
 
         prepare.main(sys.argv)
+    elif program == "carry_out":
+        from rmsplugin.wrapper import carry_out
+
+        carry_out.main(sys.argv)
     else:
         from rmsplugin.wrapper import attach
 

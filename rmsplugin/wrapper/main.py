@@ -19,6 +19,8 @@ from rmsplugin.wrapper import process, signals
 DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
 DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
 DEFAULT_USER = "slurm"
+# Not the user's PATH: nothing of his runs here.
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
@@ -36,10 +38,12 @@ def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
     Geometry.parse(argv[1])
 
 
-def engine_words(environ: Mapping[str, str]) -> list[str]:
-    """Where the engine is, in the words that ``EngineClient.from_words`` takes, as the settings say.
+def settings_words(environ: Mapping[str, str]) -> list[str]:
+    """What ``attach`` has to know of the settings, in words.
 
-    Not by ``rmsplugin.settings``: at each start of a job that would take half a second.
+    Where Slurm's clients are that are carried out for the guest (empty: none are), and where the engine is, as
+    ``EngineClient.from_words`` takes it. Not by ``rmsplugin.settings``: at each start of a job that would take half
+    a second.
 
     Raises:
         SettingsError: the file cannot be read, or names an account that does not exist.
@@ -47,13 +51,17 @@ def engine_words(environ: Mapping[str, str]) -> list[str]:
     path = environ.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
     try:
         with open(path, "rb") as file:
-            settings = tomllib.load(file).get("engine", {})
+            sections = tomllib.load(file)
+        clients = ""
+        if sections.get("guest", {}).get("commands", True):
+            clients = sections.get("slurm", {}).get("bin_dir", "") or SYSTEM_PATH
+        settings = sections.get("engine", {})
         url = settings.get("url", "")
         if not url:
-            return EngineClient.unix(str(settings.get("socket", DEFAULT_SOCKET))).words()
+            return [clients, *EngineClient.unix(str(settings.get("socket", DEFAULT_SOCKET))).words()]
         import pwd
 
-        return EngineClient.tcp(url, pwd.getpwnam(settings.get("user", DEFAULT_USER)).pw_uid).words()
+        return [clients, *EngineClient.tcp(url, pwd.getpwnam(settings.get("user", DEFAULT_USER)).pw_uid).words()]
     except (OSError, tomllib.TOMLDecodeError, AttributeError, KeyError, RefusedError) as error:
         raise SettingsError(f"{path}: {error}") from None
 
@@ -64,7 +72,7 @@ def main() -> None:
         signals.block()
         process.die_with_parent()
         check_command_line(sys.argv, os.environ)
-        words = process.command("attach", *engine_words(os.environ), *sys.argv[1:])
+        words = process.command("attach", *settings_words(os.environ), *sys.argv[1:])
         os.execv(words[0], words)
     except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
         process.complain(error)

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.wrapper import TOOLS
+from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.libssh2 import Channel, Connection
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SSH_PORT = 22
-_GUEST = "/run/rmsplugin/bin/rmsplugin-guest"
+_GUEST = f"{TOOLS}/rmsplugin-guest"
 _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
@@ -248,8 +250,10 @@ class Session:
             if not self._take_answers():
                 self._wait(deadline)
 
-    def deliver(self, files: list[OutputFile], mailbox: Mailbox) -> None:
+    def deliver(self, files: list[OutputFile], mailbox: Mailbox, commands: Commands) -> None:
         """Deliver the streams, and signals to the script, until it has ended and all its output is acknowledged.
+
+        Meanwhile Slurm's commands that are given in the guest are carried out.
 
         Raises:
             UnavailableError: the connection broke; each file knows how far it came.
@@ -259,6 +263,8 @@ class Session:
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
         poll.register(mailbox.fileno(), select.POLLIN)
+        commands.connect(self._connection)
+        poll.register(commands.fileno(), select.POLLIN)
         signalling = False
 
         def signalled() -> None:
@@ -276,8 +282,9 @@ class Session:
                 self._post(f"kill {number} all" if everything else f"kill {number}", signalled)
                 signalling = True
             due_s = self._acknowledge_if_due({file.name: file.ack for file in files})
-            idle = not answered and all(data is None for data in came)
-            if idle and not any(channel.pending() for channel in self._channels(streams)):
+            idle = not commands.turn() and not answered and all(data is None for data in came)
+            channels = self._channels(streams) + commands.channels()
+            if idle and not any(channel.pending() for channel in channels):
                 poll.poll(None if due_s is None else due_s * 1000)
         self.acknowledge({file.name: file.ack for file in files})
 

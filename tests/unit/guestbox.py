@@ -246,5 +246,7 @@ def _openssh_init(root: Path, address: str) -> str:
         f"mkdir /run/root && mount --bind {root} /run/root && mount -t tmpfs -o mode=1777 tmp /tmp && "
         f"mkdir -p {root} && mount --bind /run/root {root} && "
         "mkdir -p /var/lib/rmsplugin && mount -t tmpfs lib /var/lib/rmsplugin && "
+        # This machine's own: no guest may write there.
+        "mount --bind /usr/bin /usr/bin && mount -o remount,bind,ro /usr/bin && "
         f"/usr/sbin/sshd -D -e -f {root}/sshd_config\n"
     )

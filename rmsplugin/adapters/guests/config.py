@@ -39,7 +39,10 @@ class GuestMount:
 
 @dataclass(frozen=True, slots=True)
 class GuestConfig:
-    """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one."""
+    """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
+
+    ``commands``: Slurm's clients work in it, through the wrapper.
+    """
 
     job_id: int
     index: int
@@ -55,6 +58,7 @@ class GuestConfig:
     shell: str
     key: KeyPair
     mounts: tuple[GuestMount, ...] = ()
+    commands: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what would not survive the files below, or must not be.
@@ -99,6 +103,7 @@ class GuestConfig:
             "gid": self.gid,
             "home": self.home,
             "shell": self.shell,
+            "commands": int(self.commands),
         }
         # One name a line: dropbear's client does not read lists of names.
         known_hosts = [f"{name} {vm.host_key.strip()}" for vm in self.vms for name in (vm.name, vm.address)]

@@ -133,6 +133,7 @@ def _guest_config(task: Task, vm: VMRow) -> GuestConfig:
         mounts=tuple(
             GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in context.settings.guest.mounts
         ),
+        commands=context.settings.guest.commands,
     )
 
 

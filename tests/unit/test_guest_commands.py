@@ -1,0 +1,300 @@
+"""Slurm's clients called inside a VM: carried out on the front, once, by what the site has there."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import guestbox
+import pytest
+from test_wrapper import Bench
+
+pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
+
+BIN = "/run/rmsplugin/bin"
+DESK = "/run/rmsplugin/job/commands"
+
+
+class Site(Bench):
+    """A bench whose front has clients of a few lines, which write down how they were called."""
+
+    def __init__(self, directory: Path, box: guestbox.Guestbox, flavour: str) -> None:
+        super().__init__(directory, box, flavour)
+        self.calls = directory / "calls"
+        self.set_commands("true")
+        self.client("sbatch", 'for w; do case $w in /*) test ! -f "$w" || cat "$w"; esac; done; cat')
+        self.client("squeue", "cat; echo to stderr >&2; exit 3")
+
+    def set_commands(self, value: str) -> None:
+        """The setting, for wrappers that are started from now on."""
+        (self.directory / "rmsplugin.toml").write_text(
+            f'[engine]\nsocket = "{self.directory}/engine.sock"\n'
+            f'[slurm]\nbin_dir = "{self.directory}/bin"\n[guest]\ncommands = {value}\n'
+        )
+
+    def client(self, name: str, does: str) -> None:
+        """Have a client on the front that does something, after it has written down its arguments."""
+        program = self.directory / "bin" / name
+        program.write_text(f'#!/bin/sh\nprintf "<%s>" {name} "$@" >>{self.calls}; echo >>{self.calls}\n{does}\n')
+        program.chmod(0o755)
+
+    def called(self) -> list[str]:
+        return self.calls.read_text().splitlines()
+
+    def fresh(self) -> None:
+        super().fresh()
+        self.calls.write_text("")
+        self.calls.chmod(0o666)
+
+
+def _site(flavour: str) -> Iterator[Site]:
+    with tempfile.TemporaryDirectory() as name:
+        box = guestbox.Guestbox(Path(name))
+        try:
+            box.boot(flavour, 1)
+            box.configure()
+            yield Site(Path(name), box, flavour)
+        finally:
+            box.close()
+
+
+@pytest.fixture(scope="module", params=guestbox.FLAVOURS)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    yield from _site(request.param)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Site]:
+    yield from _site("busybox")
+
+
+def test_output_error_and_exit_code_are_those_of_the_sites_client(site: Site) -> None:
+    site.client("squeue", r'printf "a\0b\\n"; seq 1 20000; printf no-end; echo "to stderr" >&2; exit 3')
+    assert site.run("#!/bin/sh\nsqueue -o '%i %j' \"it's\" '' 'new\nline'\necho \" $?\"\nexit 0\n") == 0
+    lines = b"".join(b"%d\n" % n for n in range(1, 20001))
+    assert site.out.read_bytes() == b"a\0b\n" + lines + b"no-end 3\n"
+    assert site.err.read_bytes() == b"to stderr\n"
+    assert site.calls.read_text() == "<squeue><-o><%i %j><it's><><new\nline>\n"
+
+
+def test_it_runs_where_and_as_it_was_asked_for_with_the_users_variables(site: Site) -> None:
+    site.client("sinfo", 'pwd; umask; id -u; env | grep -E "^(SLURM_X|PATH|LD_|SLURM_CONF|RMSPLUGIN_H)" | sort; cat')
+    script = (
+        "#!/bin/sh\ncd /etc; umask 027; export SLURM_X='a b' LD_LIBRARY_PATH=/l LD_PRELOAD= SLURM_CONF=/x\n"
+        f"PATH={BIN}:/opt/x:/bin sinfo </etc/passwd\n"
+    )
+    assert site.run(script) == 0
+    assert site.out.read_text() == f"/etc\n0027\n{guestbox.UID}\nPATH=/opt/x:/bin\nSLURM_X=a b\n"
+
+
+SCRIPT = "#!/bin/sh\n#SBATCH -n 2\necho it\n"
+
+# What sbatch is called with, and what it is called with on the front: $S is where the script is.
+WORDS = [
+    ("x.sh", "$S"),
+    ("-n 2 x.sh -n 3", "-n|2|$S|-n|3"),
+    ("-HQ -n2 --mem=5 --hold --exclusive x.sh x.sh", "-HQ|-n2|--mem=5|--hold|--exclusive|$S|x.sh"),
+    ("-Hn 2 --job-name x.sh ./x.sh", "-Hn|2|--job-name|x.sh|$S"),
+    ("--parsab --depend afterok:1 -- x.sh", "--parsab|--depend|afterok:1|--|$S"),
+    ("found.sh a", "$S|a"),
+    ("--wrap 'x.sh a'", "--wrap|x.sh a"),
+    ("--wrap='x.sh a' -n 2", "--wrap=x.sh a|-n|2"),
+    ("nowhere.sh", "nowhere.sh"),
+    ("--help", "--help"),
+]
+
+
+def test_sbatch_finds_a_script_that_lies_in_the_vm_only(site: Site) -> None:
+    lines = [f"sbatch {words} <left >got; cat got; cat got >>all; echo =" for words, _ in WORDS]
+    text = (
+        f"#!/bin/sh\nmkdir -p /tmp/here/bin; cd /tmp/here; PATH=$PATH:/tmp/here/bin; echo left >left\n"
+        f"printf '{SCRIPT}' >x.sh; cp x.sh bin/found.sh\n" + "\n".join(lines) + "\n"
+    )
+    assert site.run(text) == 0
+    outputs = site.out.read_text().split("=\n")
+    missing = "--chdir=/tmp/here"
+    for (words, expected), call, output in zip(WORDS, site.called(), outputs, strict=False):
+        found = call.removeprefix("<sbatch><").removesuffix(">").split("><")
+        assert found[0] == missing, "there is no such directory on the front"
+        assert len(found) - 1 == len(expected.split("|")), (words, call)
+        for got, want in zip(found[1:], expected.split("|"), strict=True):
+            if want == "$S":
+                assert got.endswith(("/x.sh", "/found.sh")), (words, got)
+                assert not Path(got).exists(), "nothing is left on the front"
+            else:
+                assert got == want, words
+        assert output == (SCRIPT if "$S" in expected else ""), words
+    assert "sbatch: error: couldn't chdir to '/tmp/here': No such file or directory" in site.err.read_text()
+
+
+def test_sbatch_takes_a_script_from_standard_input_and_leaves_it_alone_otherwise(site: Site) -> None:
+    text = (
+        "#!/bin/sh\nprintf '#!/bin/sh\\nexit 0\\n' >/tmp/y.sh\n"
+        "sbatch -n 1 <<X\n#!/bin/sh\necho heredoc\nX\n"
+        "printf 'one\\ntwo\\n' | while read -r w; do sbatch /tmp/y.sh $w >/dev/null; echo $w; done\n"
+    )
+    assert site.run(text) == 0
+    assert site.out.read_text() == "#!/bin/sh\necho heredoc\none\ntwo\n"
+
+
+def test_a_script_that_is_the_same_on_the_front_keeps_its_path(small: Site) -> None:
+    shared = small.directory / "shared.sh"
+    shared.write_text(SCRIPT)
+    place = shlex.quote(str(shared.parent))
+    small.fresh()
+    small.guest.run(f"mkdir -p {place} && printf '{SCRIPT}' >{place}/shared.sh && chmod -R a+rX {place}")
+    small.guest.run(f"chmod a+rx {small.directory.parent} {place}")
+    assert small.run(f"#!/bin/sh\ncd {place}; sbatch shared.sh\n") == 0
+    assert small.called() == ["<sbatch><shared.sh>"]
+
+
+def test_nothing_but_clients_of_slurm_is_started_on_the_front(small: Site) -> None:
+    small.client("evil", "echo done")
+    text = f"#!/bin/sh\nln -s {BIN}/slurm-client /tmp/evil; /tmp/evil; echo $?; salloc; echo $?; scrontab -e; echo $?\n"
+    assert small.run(text) == 0
+    assert small.out.read_text() == "1\n1\n1\n"
+    errors = small.err.read_text()
+    assert "no client of Slurm's" in errors
+    assert "salloc: error: not inside a vjob" in errors
+    assert small.called() == []
+
+
+def test_a_client_that_the_site_lacks_is_named(small: Site) -> None:
+    assert small.run("#!/bin/sh\nsprio\n") == 1
+    assert small.err.read_text() == "sprio: error: sprio is not installed on this front\n"
+
+
+def test_more_output_than_a_vm_can_take_is_cut_off_and_told(small: Site) -> None:
+    small.client("sacct", "yes")
+    assert small.run("#!/bin/sh\nsacct | wc -c; sacct >/dev/null\n") == 1
+    assert small.out.read_text() == f"{16 << 20}\n"
+    assert small.err.read_text().count("was cut off after 16 MiB\n") == 2
+
+
+def slow(site: Site) -> None:
+    """A client that takes until the file `go` is there."""
+    (site.directory / "go").unlink(missing_ok=True)
+    site.client("sbatch", f"until test -e {site.directory}/go; do sleep 0.1; done; echo Submitted")
+
+
+def test_more_than_some_at_once_wait_for_their_turn_and_all_are_answered(small: Site) -> None:
+    small.fresh()
+    slow(small)
+    small.script(
+        "#!/bin/sh\nfor i in $(seq 1 20); do sbatch --wrap=$i >/tmp/o.$i & done; wait; cat /tmp/o.* | sort | uniq -c\n"
+    )
+    process = small.start()
+    guestbox.wait_until(lambda: len(small.called()) == 16, 120)
+    guestbox.wait_until(lambda: small.guest.run(f"ls {DESK}").count(".new") == 4)
+    time.sleep(0.5)
+    assert len(small.called()) == 16
+    (small.directory / "go").touch()
+    assert process.wait(120) == 0
+    assert small.out.read_text().split() == ["20", "Submitted"]
+    assert sorted(small.called()) == sorted(f"<sbatch><--wrap={i}>" for i in range(1, 21))
+
+
+def test_who_does_not_wait_any_more_ends_the_client(small: Site) -> None:
+    small.client("squeue", "exec sleep 1000")
+    began = time.monotonic()
+    assert small.run("#!/bin/sh\ntimeout 2 squeue -i 1; echo $?\nsinfo; sleep 1\n") == 0
+    assert time.monotonic() - began < 50
+    assert small.out.read_text().startswith("143\n")
+    assert small.guest.run(f"ls -A {DESK}").split() == ["wake"]
+
+
+def test_a_request_of_which_the_wrapper_died_is_not_carried_out_again(site: Site) -> None:
+    site.fresh()
+    slow(site)
+    site.script("#!/bin/sh\nsbatch --wrap a; echo $?\n")
+    first = site.start()
+    guestbox.wait_until(lambda: len(site.called()) == 1, what="the client is started")
+    first.kill()
+    first.wait()
+    (site.directory / "go").touch()
+    assert site.start().wait(60) == 0
+    assert site.out.read_text() == "1\n"
+    assert "it may have been carried out, or not" in site.err.read_text()
+    assert site.called() == ["<sbatch><--wrap><a>"]
+
+
+def test_a_connection_that_breaks_costs_neither_the_answer_nor_a_second_start(site: Site) -> None:
+    site.fresh()
+    slow(site)
+    site.script("#!/bin/sh\nsbatch --wrap a; echo $?\n")
+    process = site.start()
+    guestbox.wait_until(lambda: len(site.called()) == 1, what="the client is started")
+    for pid in site.guest.server_children():
+        guestbox.os.kill(pid, guestbox.signal.SIGKILL)
+    time.sleep(1)
+    (site.directory / "go").touch()
+    assert process.wait(60) == 0
+    assert site.out.read_text() == "Submitted\n0\n"
+    assert site.called() == ["<sbatch><--wrap><a>"]
+
+
+def test_what_is_asked_for_while_nobody_is_attached_waits(small: Site) -> None:
+    small.fresh()
+    small.client("squeue", "echo answered")
+    small.script("#!/bin/sh\nuntil test -e /tmp/now; do sleep 0.1; done; squeue\n")
+    small.guest.run("rm -f /tmp/now")
+    first = small.start()
+    guestbox.wait_until(lambda: small.guest.run(f"ls {DESK} 2>/dev/null || :").strip() == "wake")
+    first.kill()
+    first.wait()
+    small.guest.run("touch /tmp/now")
+    guestbox.wait_until(lambda: ".new" in small.guest.run(f"ls {DESK}"), what="the request is there")
+    assert small.called() == []
+    assert small.start().wait(60) == 0
+    assert small.out.read_text() == "answered\n"
+    assert small.called() == ["<squeue>"]
+
+
+def test_switched_off_at_the_front_it_says_so(small: Site) -> None:
+    small.set_commands("false")
+    try:
+        assert small.run("#!/bin/sh\nsqueue\n") == 1
+    finally:
+        small.set_commands("true")
+    assert "switched off at this site" in small.err.read_text()
+    assert small.called() == []
+
+
+def test_a_vm_without_these_tools_runs_its_script_as_ever(small: Site) -> None:
+    small.guest.run(f"mv {BIN}/commands {BIN}/gone")
+    try:
+        small.fresh()
+        small.guest.run(f"rm -f {BIN}/commands")
+        small.script("#!/bin/sh\necho ran\n")
+        assert small.start().wait(60) == 0
+    finally:
+        small.guest.run(f"mv {BIN}/gone {BIN}/commands")
+    assert small.out.read_text() == "ran\n"
+
+
+def test_another_user_of_the_vm_cannot_ask_in_the_jobs_name(small: Site) -> None:
+    assert small.guest.run(f"{BIN}/squeue 2>&1 || echo $?").splitlines()[-1] == "1"
+
+
+def test_what_was_taken_but_did_not_reach_the_wrapper_is_told_again_and_what_nobody_knows_is_lost(site: Site) -> None:
+    site.fresh()
+    serve = f"{BIN}/commands serve"
+    script = f"""
+        ({BIN}/squeue >/tmp/said 2>&1; echo $? >>/tmp/said) &
+        until test -e {DESK}/*.new/client; do sleep 0.1; done
+        id=$(basename {DESK}/*.new .new)
+        echo "take $id" | {serve} | grep -a -o "^request $id"
+        echo "take $id" | {serve} $id | grep -a -c "$id"
+        echo "take $id" | {serve} $id:again | grep -a -o "^new $id\\|^request $id"
+        echo same:$id
+        {serve} </dev/null; wait; cat /tmp/said
+    """
+    said = site.guest.run(script, user=True).splitlines()
+    identifier = said[4].removeprefix("same:")
+    assert said[:4] == [f"request {identifier}", "1", f"new {identifier}", f"request {identifier}"], "gone is one line"
+    assert "it may have been carried out, or not" in said[5]
+    assert said[6:] == ["1"]
+    assert site.guest.run(f"ls -A {DESK}").split() == ["wake"]
