@@ -26,7 +26,7 @@ SACCT = tuple(
 
 _PRELUDE = Path(__file__).with_name("prelude.sh")
 _AT_ONCE = {NATIVE: 12, VJOB: 20}
-_SUBMISSION_S = 300.0
+_SUBMISSION_S = 900.0
 _END_S = 600.0
 
 
