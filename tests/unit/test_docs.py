@@ -25,7 +25,7 @@ PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
 
 #: What marks a machine or a network of ours, and must never be in anything committed.
-PRIVATE = re.compile(r"/work/|/root/|/home/(?!alice\b)\w+/|artifact-?registry|\.internal\b")
+PRIVATE = re.compile(r"/work/|/root/|/home/(?!(?:alice|proj)\b)\w+/|artifact-?registry|\.internal\b")
 
 
 def anchors(path: Path) -> set[str]:

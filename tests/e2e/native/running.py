@@ -26,7 +26,7 @@ SACCT = tuple(
 
 _PRELUDE = Path(__file__).with_name("prelude.sh")
 _AT_ONCE = {NATIVE: 12, VJOB: 20}
-_SUBMISSION_S = 300.0
+_SUBMISSION_S = 900.0
 _END_S = 600.0
 
 
@@ -70,17 +70,17 @@ def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
         run.submission = Result(124, "", f"(it did not end within {_SUBMISSION_S:.0f} s)")
 
 
-def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> bool:
-    """Wait until no job is left, those that jobs submit too; cancels what does not end: whether it did."""
-    queue = ("squeue", "-h", "-p", partition, "-u", user)
+def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> set[str]:
+    """Wait until no job is left, those that jobs submit too; cancels what does not end, and returns its directories."""
+    queue = ("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z")
     deadline = time.monotonic() + _END_S
-    while cluster.ok(*queue).strip():
+    while left := set(cluster.ok(*queue).split("\n")) - {""}:
         if time.monotonic() > deadline:
             cluster.run("scancel", "-p", partition, "-u", user)
             cluster.wait("cancelled jobs to go", lambda: not cluster.ok(*queue).strip(), 120)
-            return True
+            return left
         time.sleep(0.5)
-    return False
+    return set()
 
 
 def _accounting(cluster: Cluster, partition: str, user: str, since: str) -> list[dict[str, str]]:
@@ -101,11 +101,11 @@ def _order(row: Mapping[str, str]) -> tuple[int, int]:
     return int(array.split("+")[0]), int(element) if element.isdecimal() else -1
 
 
-def _outcome(cluster: Cluster, run: _Run, partition: str, rows: Iterable[Mapping[str, str]], late: bool) -> Outcome:
+def _outcome(cluster: Cluster, run: _Run, partition: str, rows: Iterable[Mapping[str, str]], late: set[str]) -> Outcome:
     own = [row for row in rows if f"{row['WorkDir']}/".startswith(f"{run.directory}/")]
     names = names_of(partition, {row["JobID"].partition("_")[0]: row["NodeList"] for row in own})
     plain = _printed(run.submission)
-    if late:
+    if any(f"{each}/".startswith(f"{run.directory}/") for each in late):
         plain.append("(jobs that did not end were cancelled)")
     parts = {"submission": tuple(map(names.plain, plain)), "jobs": (f"{len(own)} jobs",)}
     for name in SACCT:
