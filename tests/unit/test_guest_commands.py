@@ -140,6 +140,14 @@ def test_sbatch_takes_a_script_from_standard_input_and_leaves_it_alone_otherwise
     assert site.out.read_text() == "#!/bin/sh\necho heredoc\none\ntwo\n"
 
 
+def test_a_script_that_submits_itself_has_the_name_that_slurm_gives_it(small: Site) -> None:
+    text = '#!/bin/sh\nsbatch "$0" again\n'
+    assert small.run(text) == 0
+    assert small.out.read_text() == text
+    [call] = small.called()
+    assert call.endswith("/slurm_script><again>")
+
+
 def test_a_script_that_is_the_same_on_the_front_keeps_its_path(small: Site) -> None:
     shared = small.directory / "shared.sh"
     shared.write_text(SCRIPT)
