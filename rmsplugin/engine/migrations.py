@@ -198,3 +198,9 @@ def m011_memory_by_observation(db: Database) -> None:
             node text primary key, vm text not null, since real not null, guests text not null) without rowid"""
     )
     db.execute("create table truly_full (id integer primary key check (id = 1), until real not null)")
+
+
+@migrations()
+def m012_accounts(db: Database) -> None:
+    """Who the user of a vjob is on the front that Slurm runs its job on."""
+    db.execute("alter table vjobs add column account text not null default ''")

@@ -38,6 +38,7 @@ class VJobRow:
     returned: str = ""  # what its user is told of the last time
     repeated_s: float = 0.0  # how much of its run was repeated by that, at most
     job_name: str = ""  # of its job in the RMS
+    account: str = ""  # its user as the front told, as JSON; empty: as this host has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import pwd
+from functools import partial
 
-from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
-from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.accounts import Account
 from rmsplugin.adapters.seed import Seed, seed_iso
+from rmsplugin.engine.identity import account_of, guest_config
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
-from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import GuestFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.sections import Qcow2Image
 
@@ -27,8 +27,9 @@ def start(task: Task) -> None:
     context = task.context
     vms = task.vms()
     try:
-        await_allocation(task, context.settings.slurm.start_timeout_s)
-        errors = task.each(vms, lambda vm: _boot(task, vm))
+        gid = await_allocation(task, context.settings.slurm.start_timeout_s).gid
+        account = account_of(task.vjob(), gid)
+        errors = task.each(vms, lambda vm: _boot(task, vm, account))
     except NotStartedError as error:
         _back_to_waiting(task, str(error))
         raise
@@ -36,24 +37,45 @@ def start(task: Task) -> None:
     if errors:
         _back_to_waiting(task, sentence_of(errors))
         raise combined(errors)
+    while not _now_running(task, gid, account):
+        # The front told of another account while the VMs booted.
+        account = account_of(task.vjob(), gid)
+        errors = task.each(vms, partial(_set_up, task, account=account))
+        if errors:
+            _back_to_waiting(task, sentence_of(errors))
+            raise combined(errors)
+
+
+def _now_running(task: Task, gid: int | None, account: Account) -> bool:
+    """Enter *running*, if the account is still the one that the VMs were configured with."""
+    context = task.context
     reason = f"all VMs answer; {task.operation.arguments['reason']}"
-    context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+    with context.ledger.transaction():
+        vjob = task.vjob()
+        if vjob.account and account_of(vjob, gid) != account:
+            return False
+        context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+    return True
 
 
-def _boot(task: Task, vm: VMRow) -> None:
+def _boot(task: Task, vm: VMRow, account: Account) -> None:
     context, vjob = task.context, task.vjob()
-    bound = context.settings.hypervisor.boot_timeout_s
     with task.action("run", vm, destination=vm.host):
         if vm.name not in context.hypervisor.list_vms(vm.host):
             # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
             context.ledger.touch(vm.name, vm.host)
             _put_files(task, vm)
-            context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=bound)
-        _set_up(task, vm, bound)
+            context.hypervisor.boot(vm.host, context.spec(vjob, vm), timeout_s=_bound(task))
+        _set_up(task, vm, account)
 
 
-def _set_up(task: Task, vm: VMRow, bound: float) -> None:
-    guests, config = task.context.guests, _guest_config(task, vm)
+def _bound(task: Task) -> float:
+    return task.context.settings.hypervisor.boot_timeout_s
+
+
+def _set_up(task: Task, vm: VMRow, account: Account) -> None:
+    guests, bound = task.context.guests, _bound(task)
+    config = guest_config(task.context, task.vjob(), vm, account)
     try:
         # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
         guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
@@ -100,36 +122,6 @@ def put_config(task: Task, vm: VMRow, node: str) -> None:
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     context.ledger.touch(vm.name, node)
     context.nodes.put_config(node, vm.name, text.encode())
-
-
-def _guest_config(task: Task, vm: VMRow) -> GuestConfig:
-    context, vjob = task.context, task.vjob()
-    account = _account(vjob.uid)
-    return GuestConfig(
-        job_id=vjob.job_id,
-        index=vm.idx,
-        cpus=vjob.geometry.cpus,
-        memory_mib=vjob.geometry.memory_mib,
-        ntasks=vjob.geometry.ntasks,
-        cpus_per_task=vjob.geometry.cpus_per_task,
-        user=account.pw_name,
-        uid=account.pw_uid,
-        gid=account.pw_gid,
-        home=account.pw_dir,
-        shell=account.pw_shell or "/bin/sh",
-        key=KeyPair(vjob.private_key, vjob.public_key),
-        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in task.vms()),
-        mounts=tuple(
-            GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in context.settings.guest.mounts
-        ),
-    )
-
-
-def _account(uid: int) -> pwd.struct_passwd:
-    try:
-        return pwd.getpwuid(uid)
-    except KeyError:
-        raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
 def _back_to_waiting(task: Task, reason: str) -> None:
