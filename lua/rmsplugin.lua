@@ -201,6 +201,14 @@ local function wrapper_line(job_desc, geometry, image, config)
     refuse("%s is too long by %s characters: name nodes in the short form n[1-9], or by a feature that they have", longest,
       integer(#line - MAX_WRAPPER_LINE))
   end
+  -- How it was said, for the script's environment: an option that was not given sets no variable natively.
+  for _, entry in ipairs({ { ",x_ntasks=default", not above32(job_desc.num_tasks) },
+    { ",x_memory=per_cpu", given64(job_desc.min_mem_per_cpu) } }) do
+    local hint, holds = entry[1], entry[2]
+    if holds and #line + #hint <= MAX_WRAPPER_LINE then
+      line = line .. hint
+    end
+  end
   return line
 end
 

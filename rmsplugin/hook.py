@@ -30,6 +30,8 @@ _WAIT_SLICE_S = 20.0
 _RETRY_S = 0.5
 #: Longest time that a hook without anything to wait for may cost a job.
 _NOTICE_TIMEOUT_S = 5.0
+#: How long the front's prolog tries to tell who the user is. Then the job runs with what the controller knows.
+_ACCOUNT_S = 15.0
 
 #: States of a vjob whose VMs will come up, so that the prolog goes on waiting.
 _COMING = frozenset({"starting", "suspending", "sleeping", "resuming"})
@@ -62,7 +64,7 @@ def run(name: str, environment: Mapping[str, str]) -> None:
     if not _JOB_ID.fullmatch(job_id):
         raise ValueError(f"SLURM_JOB_ID is {job_id!r}")
     if vjob:
-        HOOKS[name](settings, job_id)
+        HOOKS[name](settings, job_id, environment)
     elif name in ("prolog", "epilog"):
         from rmsplugin import room_hook
 
@@ -77,7 +79,7 @@ def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | Non
     return partition in hosts and user == _table(settings, "engine").get("user", DEFAULT_USER)
 
 
-def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
+def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
     """Keep the job in CONFIGURING until its VMs are up, so that this time is not taken from its time limit.
 
     When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
@@ -107,15 +109,37 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
     _log(f"job {job_id} starts and waits for its VMs: {problem}")
 
 
-def _epilog_slurmctld(settings: Mapping[str, Any], job_id: str) -> None:
+def _epilog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
     _controller_client(settings).request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
 
 
-def _prolog(settings: Mapping[str, Any], job_id: str) -> None:
-    """Nothing to do on the front: VMs are booted by the engine, before Slurm comes here."""
+def _prolog(settings: Mapping[str, Any], job_id: str, environment: Mapping[str, str]) -> None:
+    """Tell the engine who the job's user is on this front: name, groups, home. Only root's word counts for that.
+
+    The VMs are up. Where this host's name service says the same as the controller's, which is the rule, nothing is done
+    there; where it does not, this waits until they have been told, and the script starts after that.
+    """
+    from rmsplugin.accounts import look_up
+    from rmsplugin.errors import ForbiddenError, RefusedError, RmspluginError
+
+    client, uid = _node_client(settings), environment.get("SLURM_JOB_UID", "")
+    if client is None or not _JOB_ID.fullmatch(uid):
+        return
+    facts = look_up(int(uid)).facts()
+    deadline = time.monotonic() + _ACCOUNT_S
+    while True:
+        try:
+            client.request("POST", f"/v1/jobs/{job_id}/account", facts, timeout_s=_ACCOUNT_S)
+            return
+        except (ForbiddenError, RefusedError):
+            raise  # asking again will not help
+        except RmspluginError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)
 
 
-def _epilog(settings: Mapping[str, Any], job_id: str) -> None:
+def _epilog(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
     """Tell the engine from the front too: it may be reachable from here when the controller is being restarted."""
     client = _node_client(settings)
     if client is not None:

@@ -23,13 +23,25 @@ from guest_image_lib.cpio import CpioWriter
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
 TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash", "util-linux")
 # fallocate: busybox's punches no holes.
-PROGRAMS = ("/bin/bash", "/usr/sbin/dropbear", "/usr/bin/dbclient", "/usr/bin/dropbearconvert", "/usr/bin/fallocate")
+PROGRAMS = (
+    "/bin/bash",
+    "/usr/sbin/dropbear",
+    "/usr/bin/dbclient",
+    "/usr/bin/dropbearconvert",
+    "/usr/bin/fallocate",
+    "/usr/bin/getent",
+    "/usr/bin/locale",
+    "/usr/bin/flock",
+)
 
 BOOT_MODULES = ("virtio_pci", "virtio_net", "qemu_fw_cfg", "virtio_balloon", "virtio_rng")
 """Loaded at once, with what they need, in this order."""
 
 LATER_MODULES = ("nfsv3", "nfs")
 """In the image, with what they need, for modprobe and for the kernel's own requests."""
+
+# Characters of UTF-8, without which line editors and `wc -m` see bytes; other locales take megabytes each.
+LOCALE = Path("/usr/lib/locale/C.utf8")
 
 _UNUSED_AFTER_S = 30 * 86400
 _HERE = Path(__file__).resolve().parent
@@ -39,7 +51,7 @@ _FILES = {
     "etc/group": "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
     "etc/shadow": "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n",
     "etc/shells": "/bin/sh\n/bin/bash\n",
-    "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
     "etc/inittab": "::once:/etc/rmsplugin/announce\n::respawn:/etc/rmsplugin/sshd\n::ctrlaltdel:/sbin/poweroff -f\n",
 }
@@ -189,6 +201,7 @@ def fill_root(root: Path) -> None:
         path.chmod(0o755)
     (root / "usr/bin/reseed").write_bytes(reseed.program())
     (root / "usr/bin/reseed").chmod(0o755)
+    shutil.copytree(LOCALE, root / LOCALE.relative_to("/"))
     _install_busybox(root)
     libraries: set[str] = set()
     for program in PROGRAMS:

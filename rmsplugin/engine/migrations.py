@@ -229,3 +229,9 @@ def m012_memory_and_usage(db: Database) -> None:
     )
     db.execute("alter table vjobs add column exit_code integer")
     db.execute("alter table vjobs add column exit_signal integer not null default 0")
+
+
+@migrations()
+def m013_accounts(db: Database) -> None:
+    """Who the user of a vjob is on the front that Slurm runs its job on."""
+    db.execute("alter table vjobs add column account text not null default ''")

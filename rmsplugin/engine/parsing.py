@@ -12,6 +12,7 @@ import urllib.parse
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from rmsplugin.accounts import Account
 from rmsplugin.errors import RmspluginError
 
 #: How long any request may wait for something to happen, in seconds; a longer wait is cut short.
@@ -201,6 +202,13 @@ class Body:
         if not isinstance(value, list) or not all(isinstance(one, str) and _SENTENCE.fullmatch(one) for one in value):
             raise BadRequestError(f"{key} has to be a list of names, each of one line and at most 1000 characters")
         return tuple(value)
+
+    def account(self) -> Account:
+        """The account that the whole body is. Raises BadRequestError."""
+        try:
+            return Account.parse(self._values)
+        except ValueError as error:
+            raise BadRequestError(str(error)) from None
 
     def choice(self, key: str, choices: Collection[str]) -> str:
         """One of these words. Raises BadRequestError."""

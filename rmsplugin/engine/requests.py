@@ -6,11 +6,13 @@ import pwd
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rmsplugin.accounts import Account
 from rmsplugin.engine import site, usage
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.gone import record_back, record_gone, require_answers, require_silent
+from rmsplugin.engine.identity import take_account
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
@@ -112,6 +114,12 @@ class Requests:
         parsed = parse_vm_name(vm)
         known = self._context.ledger.vjobs_among([parsed[0]]) if parsed else {}
         return next((vjob.display_id for vjob in known.values()), "")
+
+    def account(self, uid: int, job_id: int, told: Account) -> dict[str, Any]:
+        """The prolog of the job's front says who its user is there."""
+        if not self._is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        return {"changed": take_account(self._context, job_id, told)}
 
     def state(self, job_id: int) -> dict[str, Any]:
         """State of the vjob; a job that was not met yet is waiting."""

@@ -73,6 +73,7 @@ class Routes:
         wait = frozenset({"wait"})
         return [
             Route("POST", job + "/prolog", self._prolog, wait),
+            Route("POST", job + "/account", self._account, body=_ACCOUNT_KEYS),
             Route("POST", job + "/epilog", self._epilog),
             Route("GET", job + "/access", self._access, wait | {"host", "wrapper"}),
             Route("POST", job + "/started", self._started_script),
@@ -134,6 +135,10 @@ class Routes:
             lambda: self._do(asked, lambda: self._requests.state(job_id)),
             enough,
         )
+
+    async def _account(self, asked: Asked) -> Reply:
+        job_id, account = parsing.job_id(asked.path["id"]), asked.body.account()
+        return await self._do(asked, lambda: self._requests.account(asked.uid, job_id, account))
 
     async def _epilog(self, asked: Asked) -> Reply:
         job_id = parsing.job_id(asked.path["id"])
@@ -346,6 +351,8 @@ class Routes:
         }
 
 
+#: What ``rmsplugin.accounts.Account.facts`` has.
+_ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.
 _COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})

@@ -40,6 +40,7 @@ class VJobRow:
     job_name: str = ""  # of its job in the RMS
     exit_code: int | None = None  # of its script; None: it has not ended by itself, or under an older release
     exit_signal: int = 0  # that ended it; 0: none
+    account: str = ""  # its user as the front told, as JSON; empty: as this host has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,8 @@ class Task:
         return self.context.ledger.vjob(self.job_id)
 
     def vms(self) -> list[VMRow]:
-        """Its VMs as the ledger has them now, sorted by host name."""
-        return sorted(self.context.ledger.vms(self.job_id), key=lambda vm: vm.name)
+        """Its VMs as the ledger has them now, by index."""
+        return self.context.ledger.vms(self.job_id)
 
     def event(self, kind: str, message: str, vm: str = "", node: str = "") -> None:
         """Record what happened to this vjob."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A guest whose job computes with all its CPUs answers late. The end, or the suspend, of its VMs waits for it for so long,
+#: A guest whose job computes with all its CPUs answers late. So long the end, or the suspend, of its VMs waits for it,
 _END_S = 10.0
-#: and who asks what a running vjob has used for so long.
+#: and so long who asks what a running vjob has used.
 _SHOW_S = 20.0
 _PARALLEL = 32
 _SHORT = "memory-short"

@@ -436,6 +436,9 @@ class Mount(Section):
     )
 
 
+_SIZE = r"^(|[1-9][0-9]{0,12}[kmg]?|[1-9][0-9]?%|100%)$"
+
+
 class Guest(Section):
     """What all guests share."""
 
@@ -447,6 +450,35 @@ class Guest(Section):
         description="sbatch, squeue, scancel, scontrol, sacct, ... work inside the VMs: the site's own clients on the "
         "front carry out, as the job's user, what is asked for inside",
     )
+    timezone: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$",
+        description="name of the guests' time zone, as in Europe/Prague; empty: that of the engine's host",
+    )
+    locale: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_.@-]*$",
+        description="LANG of who logs in to a guest, as in en_US.UTF-8; empty: that of the engine's host "
+        "(/etc/default/locale, /etc/locale.conf). Scripts get what was exported to them",
+    )
+    resolv_conf: str = Field(
+        "host",
+        pattern=r"^(host|image|/.*)$",
+        description="the guests' /etc/resolv.conf: `host`: that of the engine's host, without name servers that "
+        "only it can reach (127.0.0.53); `image`: the image's own; else the path of a file on the engine's host",
+    )
+    hosts: str = Field(
+        "host",
+        pattern=r"^(host|image|/.*)$",
+        description="likewise, what follows the VMs' own names in the guests' /etc/hosts",
+    )
+    tmp_size: str = Field(
+        "",
+        pattern=_SIZE,
+        description="the most that a guest's /tmp holds where it lies in memory: percent of the VM's memory, or bytes "
+        "(50%, 512m, 2g); empty: as the image has it, 50% in the small one",
+    )
+    shm_size: str = Field("", pattern=_SIZE, description="likewise of /dev/shm")
 
 
 class _AnyImage(Section):

@@ -141,7 +141,11 @@ class Wrapper:
             "prepare", "1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words
         )
         child = os.posix_spawn(
-            words[0], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)], setsigmask=[]
+            words[0],
+            words,
+            process.first_environment(),
+            file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)],
+            setsigmask=[],
         )
         os.close(writing)
         try:

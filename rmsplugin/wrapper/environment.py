@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.wrapper import TOOLS
@@ -18,11 +18,16 @@ _OF_THE_BATCH_HOST = (
     "SLURM_CPU_BIND_LIST",
     "SLURM_CPU_BIND_TYPE",
     "SLURM_CPU_BIND_VERBOSE",
+    "SLURM_TASK_PID",  # the guest's: run-script
+    # Said anew, if at all.
     "SLURM_MEM_PER_CPU",
-    "SLURM_TASK_PID",
-    "SLURM_TOPOLOGY_ADDR",
-    "SLURM_TOPOLOGY_ADDR_PATTERN",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
 )
+
+# They name the host that the script runs on.
+_NAMES_OF_THE_HOST = ("HOSTNAME", "SLURM_TOPOLOGY_ADDR")
 
 # Flag of a shell's ulimit, resource, bytes a unit. Not the address space nor the resident size: Slurm derives those
 # from the job's memory on its own side, which is the wrapper's and tiny.
@@ -39,7 +44,13 @@ _LIMITS = (
 
 
 def script_environment(
-    environ: Mapping[str, str], geometry: Geometry, vm_names: Sequence[str], *, user: str, home: str
+    environ: Mapping[str, str],
+    geometry: Geometry,
+    vm_names: Sequence[str],
+    *,
+    user: str,
+    home: str,
+    hints: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the environment of the script.
 
@@ -49,6 +60,7 @@ def script_environment(
         vm_names: its VMs, the one that the script runs in first.
         user: its owner.
         home: the owner's home directory, when the environment does not name it.
+        hints: parts of the wrapper's line; those that begin with ``x_`` tell how the geometry was asked for.
     """
     result = {name: value for name, value in environ.items() if name and name not in _OF_THE_BATCH_HOST}
     count = len(vm_names)
@@ -64,15 +76,20 @@ def script_environment(
             "SLURM_NODELIST": node_list,
             "SLURM_JOB_NUM_NODES": str(count),
             "SLURM_NNODES": str(count),
-            "SLURM_NTASKS": str(geometry.ntasks),
-            "SLURM_NPROCS": str(geometry.ntasks),
             "SLURM_TASKS_PER_NODE": tasks_per_node(geometry.ntasks, count),
             "SLURM_JOB_CPUS_PER_NODE": repeated(geometry.cpus, count),
             "SLURM_CPUS_ON_NODE": str(geometry.cpus),
-            "SLURM_MEM_PER_NODE": str(geometry.memory_mib),
             "SLURMD_NODENAME": vm_names[0],
         }
     )
+    result.update({name: vm_names[0] for name in _NAMES_OF_THE_HOST if name in environ})
+    # As Slurm does: memory in what it was asked for, and no number of tasks that nobody asked for.
+    if "x_memory=per_cpu" in hints:
+        result["SLURM_MEM_PER_CPU"] = str(geometry.memory_mib // geometry.cpus)
+    else:
+        result["SLURM_MEM_PER_NODE"] = str(geometry.memory_mib)
+    if "x_ntasks=default" not in hints:
+        result["SLURM_NTASKS"] = result["SLURM_NPROCS"] = str(geometry.ntasks)
     return result
 
 

@@ -73,7 +73,7 @@ def main() -> None:
         process.die_with_parent()
         check_command_line(sys.argv, os.environ)
         words = process.command("attach", *settings_words(os.environ), *sys.argv[1:])
-        os.execv(words[0], words)
+        os.execve(words[0], words, process.first_environment())
     except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
         process.complain(error)
         os._exit(process.CANNOT_RUN)

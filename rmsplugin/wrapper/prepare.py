@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 import tarfile
+import time
 
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.wrapper import environment, process
@@ -23,7 +24,12 @@ def start_files(argv: list[str]) -> dict[str, bytes]:
     """
     merged, user, vms, geometry, script, *arguments = argv[1:]
     words = environment.script_environment(
-        dict(os.environ), Geometry.parse(geometry), vms.split(","), user=user, home=os.path.expanduser("~")
+        process.first_environment(),
+        Geometry.parse(geometry),
+        vms.split(","),
+        user=user,
+        home=os.path.expanduser("~"),
+        hints=frozenset(geometry.strip().split(",")),
     )
     umask = os.umask(0o077)
     return {
@@ -57,7 +63,7 @@ def write_archive(files: dict[str, bytes], output: io.BufferedWriter) -> None:
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o700
+    member.size, member.mode, member.mtime = size, 0o700, int(time.time())
     return member
 
 

@@ -40,6 +40,16 @@ def give_back_memory() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
+def first_environment() -> dict[str, str]:
+    """The environment as this program was started with.
+
+    Not ``os.environ``: Python adds LC_CTYPE to that where the locale is C (PEP 538), as with ``--export=NONE``.
+    """
+    with open("/proc/self/environ", "rb") as file:
+        words = (os.fsdecode(word).partition("=") for word in file.read().split(b"\0") if word)
+    return {name: value for name, _, value in words}
+
+
 def command(program: str, *words: str) -> list[str]:
     """Command line of one of the wrapper's programs: no site-packages, and no heed of the user's variables."""
     return [sys.executable, "-I", "-S", _LAUNCHER, program, *words]

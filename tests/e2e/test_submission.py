@@ -307,7 +307,7 @@ def test_constraints_are_kept_for_the_engine(cluster: Cluster) -> None:
     script = cluster.ok("scontrol", "write", "batch_script", str(job), "-")
     first, rest = script.split("\n", 1)
     assert first.endswith("vms=1,cpus=1,memory=1024,ntasks=1,cpus_per_task=1,image=default,"
-                          "features=a|(b&c),nodes=n[1-2],exclude=n3")  # fmt: skip
+                          "features=a|(b&c),nodes=n[1-2],exclude=n3,x_ntasks=default")  # fmt: skip
     assert rest.rstrip("\n\0") == SCRIPT.rstrip("\n")
 
 

@@ -17,11 +17,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rmsplugin.accounts import Account, Group, Person
 from rmsplugin.adapters.guests.config import GuestConfig, GuestVM
 from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
 
 USER, UID = "alice.b", 12345
+ACCOUNT = Account(
+    USER,
+    UID,
+    UID,
+    "Alice B",
+    f"/home/{USER}",
+    "/bin/sh",
+    groups=(Group("physics", UID), Group("domain users", 4001, ("bob",))),
+    people=(Person("bob", 4100, 4100),),
+)
 CLONE_NEWNET = 0x40000000
 
 FLAVOURS = ("busybox", "openssh")
@@ -154,11 +165,7 @@ class Guestbox:
             "memory_mib": 96,
             "ntasks": len(self.guests),
             "cpus_per_task": 1,
-            "user": USER,
-            "uid": UID,
-            "gid": UID,
-            "home": f"/home/{USER}",
-            "shell": "/bin/sh",
+            "account": ACCOUNT,
             "key": self.key,
         }
         return GuestConfig(**{**facts, **changes})  # type: ignore[arg-type]

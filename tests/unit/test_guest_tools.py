@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import guestbox
@@ -15,6 +16,7 @@ import pytest
 from rmsplugin.adapters.guests.config import GuestMount
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
+from rmsplugin.adapters.guests.site_files import SiteFiles
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
@@ -62,6 +64,50 @@ def test_configuring_again_changes_nothing(box: guestbox.Guestbox) -> None:
     assert secrets
     assert all(line.startswith(f"-rw------- {guestbox.UID} {guestbox.UID} ") for line in secrets)
     assert first.count("# rmsplugin") == 2
+
+
+@needs_guests
+def test_the_user_has_all_groups_over_ssh_and_others_have_names(box: guestbox.Guestbox) -> None:
+    over_ssh = box.guests[0].run(f"/run/rmsplugin/bin/ssh {box.guests[1].vm.name} id -Gn", user=True)
+    assert over_ssh.split("\n")[0] == "physics domain users"
+    guest = box.guests[0]
+    guest.run("touch /tmp/others && chown 4100:4001 /tmp/others")
+    assert guest.run("stat -c '%U %G' /tmp/others") == "bob domain users\n"
+    assert guest.run("awk -F: '$1 == \"bob\" { print $6, $7 }' /etc/passwd") == "/nonexistent /usr/sbin/nologin\n"
+    assert guest.run("ls /dev/fd/ >/dev/null && echo there") == "there\n"
+
+
+@needs_guests
+def test_a_group_that_was_taken_back_is_gone(box: guestbox.Guestbox) -> None:
+    guest = box.guests[0]
+    fewer = replace(guestbox.ACCOUNT, groups=guestbox.ACCOUNT.groups[:1], people=())
+    with box.entered():
+        box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(account=fewer), timeout_s=20)
+    assert "domain" not in guest.run("cat /etc/group")
+    assert "bob" not in guest.run("cat /etc/passwd")
+    box.configure()
+    assert "domain users:x:4001:bob" in guest.run("cat /etc/group").replace(f"{guestbox.USER},", "")
+
+
+@needs_guests
+def test_a_guest_has_what_its_site_has() -> None:
+    """In a guest with a root of its own: all these files are the host's in the other."""
+    zone = Path("/usr/share/zoneinfo/Asia/Tokyo").read_bytes()
+    site = SiteFiles("Asia/Tokyo", zone, "C.UTF-8", "nameserver 192.0.2.1\n", "192.0.2.2 licences\n")
+    with tempfile.TemporaryDirectory() as name:
+        box = guestbox.Guestbox(Path(name))
+        try:
+            (guest,) = box.boot("busybox", 1)
+            with box.entered():
+                box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
+                for _ in range(2):
+                    box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(site=site), timeout_s=20)
+            assert guest.run("date +%Z; cat /etc/timezone /etc/resolv.conf") == (
+                "JST\nAsia/Tokyo\nnameserver 192.0.2.1\n"
+            )
+            assert guest.run("grep -c licences /etc/hosts") == "1\n"
+        finally:
+            box.close()
 
 
 @needs_guests
@@ -286,11 +332,11 @@ def test_a_configuration_that_no_guest_could_have_is_refused() -> None:
     box.key = generate_keypair()
     vm = guestbox.GuestVM("vjob12-0", "10.0.0.1", generate_keypair().public)
     for changes in (
-        {"uid": 0},
-        {"user": "a b"},
-        {"user": "x:0:0"},
-        {"home": "/home/a\nb"},
-        {"home": "relative"},
+        {"account": replace(guestbox.ACCOUNT, uid=0)},
+        {"account": replace(guestbox.ACCOUNT, name="a b")},
+        {"account": replace(guestbox.ACCOUNT, name="x:0:0")},
+        {"account": replace(guestbox.ACCOUNT, home="/home/a\nb")},
+        {"account": replace(guestbox.ACCOUNT, home="relative")},
         {"index": 1},
         {"mounts": (GuestMount("a b", "/x", "nfs", "ro"),)},
         {"mounts": (GuestMount("a", "/x", "nfs", ""),)},

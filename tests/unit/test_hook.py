@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import socketserver
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from rmsplugin import hook
+from rmsplugin.client import EngineClient
 from rmsplugin.errors import ForbiddenError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,3 +281,19 @@ def test_script_with_a_broken_hooks_env(tmp_path: Path, text: str) -> None:
 
 def test_scripts_are_one_file() -> None:
     assert {(SCRIPTS / name).resolve() for name in NAMES} == {SCRIPTS / "prolog"}
+
+
+def test_the_fronts_prolog_tells_who_the_user_is(
+    config: Path, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "_node_client", lambda _: EngineClient.unix(str(tmp_path / "engine.sock")))
+    engine.answers = [(503, {"error": "not now"}), (200, {"changed": True})]
+    hook.run("prolog", {**job(config), "SLURM_JOB_UID": str(os.getuid())})
+    assert engine.seen == [("POST", "/v1/jobs/12/account")] * 2
+
+
+def test_the_fronts_prolog_asks_nobody_where_the_engine_is_on_the_controller_only(
+    config: Path, engine: FakeEngine
+) -> None:
+    hook.run("prolog", {**job(config), "SLURM_JOB_UID": str(os.getuid())})
+    assert engine.seen == []

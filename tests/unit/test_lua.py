@@ -72,7 +72,13 @@ GEOMETRIES: list[tuple[dict[str, Any], str]] = [
 def test_geometry(lua: Runner, job: dict[str, Any], expected: str) -> None:
     if "min_mem_per_cpu" in job:
         job = {**job, "pn_min_memory": MEM_PER_CPU}
-    assert str(lua.submit(**job).geometry) == f"{expected},image=default"
+    outcome = lua.submit(**job)
+    assert str(outcome.geometry) == f"{expected},image=default"
+    line = outcome.written["script"].split("\\n")[0]
+    assert ("x_memory=per_cpu" in line, "x_ntasks=default" in line) == (
+        "min_mem_per_cpu" in job,
+        "num_tasks" not in job,
+    )
 
 
 def test_geometry_of_much_memory(lua: Runner) -> None:
@@ -166,7 +172,11 @@ def test_a_script_that_is_wrapped_already_is_wrapped_again(lua: Runner) -> None:
     """What the user writes there is theirs, and runs inside the VM; the geometry is read from the first line."""
     forged = f"#!{SITE['wrapper']} vms=1,cpus=99,memory=99999,ntasks=1,cpus_per_task=1,image=default\n#!/bin/sh\n"
     written = lua.submit(script=forged).written
-    assert written["script"].split("\\n")[0].endswith("vms=1,cpus=1,memory=256,ntasks=1,cpus_per_task=1,image=default")
+    assert (
+        written["script"]
+        .split("\\n")[0]
+        .endswith("vms=1,cpus=1,memory=256,ntasks=1,cpus_per_task=1,image=default,x_ntasks=default")
+    )
     assert written["script"].split("\\n", 1)[1] == forged.replace("\n", "\\n")
 
 

@@ -25,6 +25,7 @@ def squeue(**fields: str) -> str:
         "partition": "vjob",
         "user": "alice",
         "uid": "2001",
+        "gid": "3001",
         "word": "PENDING",
         "reason": "Licenses",
         "priority": "100000",
@@ -56,12 +57,13 @@ def read(text: str, more: More = ELIGIBLE) -> JobRow:
 
 def test_format() -> None:
     asked = slurm_text.squeue_format(TOKEN).replace("\x1f", " ")
-    assert asked == "5f1c %i %A %F %K %P %u %U %T %r %Q %C %m %V %S %e %l %E %N %n %B %W %j"
+    assert asked == "5f1c %i %A %F %K %P %u %U %G %T %r %Q %C %m %V %S %e %l %E %N %n %B %W %j"
 
 
 def test_gated_job() -> None:
     job = read(squeue()).job
-    assert (job.display_id, job.job_id, job.uid, job.cpus, job.memory_mib) == ("12", 12, 2001, 2, 64)
+    assert (job.display_id, job.job_id, job.uid, job.gid) == ("12", 12, 2001, 3001)
+    assert (job.cpus, job.memory_mib) == (2, 64)
     assert (job.state, job.completing) == (JobState.PENDING, False)
     assert (job.gated, job.held, job.eligible) == (True, False, True)
     assert (job.nodes, job.batch_host, job.submit_time, job.priority) == ((), "", NOW - 100, 100000)

@@ -283,7 +283,9 @@ def test_a_missing_directory_is_told_and_replaced(small: Bench) -> None:
         stack.callback(place.rmdir)
         assert small.run("#!/bin/sh\npwd\n", cwd=str(place)) == 0
     assert small.out.read_text() == "/tmp\n"
-    assert small.err.read_text() == f"rmsplugin: error: couldn't chdir to '{place}': going to /tmp instead\n"
+    assert small.err.read_text() == (
+        f"slurmstepd-vjob12-0: error: couldn't chdir to `{place}': No such file or directory: going to /tmp instead\n"
+    )
 
 
 def test_much_output_stays_apart_and_whole(bench: Bench) -> None:

@@ -26,6 +26,9 @@ def test_the_nodes_of_the_job_are_its_vms() -> None:
         "SLURM_JOB_NODELIST": "n1",
         "SLURM_MEM_PER_CPU": "1",
         "SLURM_TOPOLOGY_ADDR": "n1",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "SLURM_TASK_PID": "4711",
+        "HOSTNAME": "front1",
     }
     result = environment.script_environment(
         environ, GEOMETRY, ("vjob12-0", "vjob12-1"), user="alice", home="/home/alice"
@@ -49,7 +52,23 @@ def test_the_nodes_of_the_job_are_its_vms() -> None:
         "SLURM_CPUS_ON_NODE": "4",
         "SLURM_MEM_PER_NODE": "512",
         "SLURMD_NODENAME": "vjob12-0",
+        "SLURM_TOPOLOGY_ADDR": "vjob12-0",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "HOSTNAME": "vjob12-0",
     }
+
+
+def test_what_was_not_asked_for_is_not_told() -> None:
+    result = environment.script_environment(
+        {"SLURM_MEM_PER_NODE": "1024", "SLURM_NTASKS": "3"},
+        GEOMETRY,
+        ("vjob12-0", "vjob12-1"),
+        user="alice",
+        home="/home/alice",
+        hints=("vms=2", "x_ntasks=default", "x_memory=per_cpu"),
+    )
+    assert result["SLURM_MEM_PER_CPU"] == "128"
+    assert not {"SLURM_MEM_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS"} & set(result)
 
 
 @pytest.mark.parametrize(

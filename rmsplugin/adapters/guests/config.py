@@ -6,13 +6,17 @@ import io
 import re
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 
+from rmsplugin.accounts import Account, Group
 from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.adapters.guests.site_files import SiteFiles
 from rmsplugin.errors import RefusedError
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+#: Names in a directory may have spaces: "domain users".
+_GROUP = re.compile(r"[^\s:,\x00-\x1f\x7f][^:,\x00-\x1f\x7f]{0,255}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
@@ -51,13 +55,10 @@ class GuestConfig:
     memory_mib: int
     ntasks: int
     cpus_per_task: int
-    user: str
-    uid: int
-    gid: int
-    home: str
-    shell: str
+    account: Account
     key: KeyPair
     mounts: tuple[GuestMount, ...] = ()
+    site: SiteFiles = field(default_factory=SiteFiles)
     commands: bool = True
 
     def __post_init__(self) -> None:
@@ -68,14 +69,15 @@ class GuestConfig:
         """
         if not 0 <= self.index < len(self.vms):
             raise RefusedError(f"VM number {self.index} of {len(self.vms)}")
-        if not _USER.fullmatch(self.user):
-            raise RefusedError(f"user name {self.user!r} cannot be given to a guest")
-        if self.uid < 1 or self.gid < 0:
+        account = self.account
+        if not _USER.fullmatch(account.name):
+            raise RefusedError(f"user name {account.name!r} cannot be given to a guest")
+        if account.uid < 1 or account.gid < 0:
             # The guest's root is the engine's; a script that runs as root would be, too.
             raise RefusedError("root cannot run vjobs")
-        for what in (self.home, self.shell):
+        for what in (account.home, account.shell):
             if not what.startswith("/") or not what.isprintable() or ":" in what or '"' in what:
-                raise RefusedError(f"home or shell {what!r} of {self.user} cannot be given to a guest")
+                raise RefusedError(f"home or shell {what!r} of {account.name} cannot be given to a guest")
         for vm in self.vms:
             if not (
                 _HOST_NAME.fullmatch(vm.name)
@@ -88,8 +90,9 @@ class GuestConfig:
             if any(not word or word.split() != [word] or not word.isprintable() for word in words):
                 raise RefusedError(f"mount {mount.target!r} has an empty word, or a space in one")
 
-    def files(self) -> dict[str, str]:
+    def files(self) -> dict[str, str | bytes]:
         """Content of the files in /run/rmsplugin/etc, by name (docs/protocols.md, section 3)."""
+        account, site = self.account, self.site
         facts = {
             "job_id": self.job_id,
             "index": self.index,
@@ -98,11 +101,16 @@ class GuestConfig:
             "memory_mib": self.memory_mib,
             "ntasks": self.ntasks,
             "cpus_per_task": self.cpus_per_task,
-            "user": self.user,
-            "uid": self.uid,
-            "gid": self.gid,
-            "home": self.home,
-            "shell": self.shell,
+            "user": account.name,
+            "uid": account.uid,
+            "gid": account.gid,
+            "gecos": account.gecos.replace(":", " "),
+            "home": account.home,
+            "shell": account.shell,
+            "timezone": site.timezone,
+            "locale": site.locale,
+            "tmp_size": site.tmp_size,
+            "shm_size": site.shm_size,
             "commands": int(self.commands),
         }
         # One name a line: dropbear's client does not read lists of names.
@@ -115,6 +123,11 @@ class GuestConfig:
             "id_ed25519": self.key.private_openssh.strip() + "\n",
             "id_ed25519.pub": self.key.public.strip() + "\n",
             "mounts": _lines(f"{m.source} {m.target} {m.type} {m.options}" for m in self.mounts),
+            "group": _lines(group_lines(account)),
+            "people": _lines(people_lines(account)),
+            "localtime": site.localtime,
+            "resolv.conf": site.resolv_conf,
+            "site_hosts": site.hosts,
         }
 
     def archive(self) -> bytes:
@@ -126,9 +139,29 @@ class GuestConfig:
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
             for name, content in self.files().items():
                 secret = name == "id_ed25519"
-                owner = (self.uid, self.gid) if secret else (0, 0)
-                _add(archive, f"etc/{name}", content.encode(), mode=0o600 if secret else 0o644, owner=owner)
+                owner = (self.account.uid, self.account.gid) if secret else (0, 0)
+                data = content if isinstance(content, bytes) else content.encode()
+                _add(archive, f"etc/{name}", data, mode=0o600 if secret else 0o644, owner=owner)
         return buffer.getvalue()
+
+
+def group_lines(account: Account) -> Iterator[str]:
+    """Lines of /etc/group for the user's groups, the primary one first.
+
+    A name that no such line can hold becomes the group's number.
+    """
+    for group in account.groups or (Group(account.name, account.gid),):
+        name = group.name if _GROUP.fullmatch(group.name) else str(group.gid)
+        members = [account.name] if group.gid != account.gid else []
+        members += [member for member in group.members if _USER.fullmatch(member)]
+        yield f"{name}:x:{group.gid}:{','.join(members)}"
+
+
+def people_lines(account: Account) -> Iterator[str]:
+    """Lines of /etc/passwd for the others in the user's groups: names for `ls -l`, and nothing that lets anybody in."""
+    for person in account.people:
+        if _USER.fullmatch(person.name) and person.uid not in (0, account.uid):
+            yield f"{person.name}:*:{person.uid}:{person.gid}::/nonexistent:/usr/sbin/nologin"
 
 
 def _lines(lines: Iterator[str] | list[str]) -> str:

@@ -65,6 +65,7 @@ class RmsJob:
     start_time: int = 0  # of this run, seconds since the epoch; 0 while it has not started
     end_time: int = 0  # when it reaches its time limit, or ended; 0 if unknown or never
     preempt_time: int = 0  # when the RMS began to take its nodes for a job of a higher tier; 0 if it did not
+    gid: int | None = None  # the group that it runs in; None: its user's
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "partition": job.partition,
         "user": job.user_name or str(job.user_id),
         "uid": str(job.user_id),
+        "gid": str(job.group_id),
         "word": job.state,
         "reason": job.state_reason,
         "priority": str(job.priority or 0),

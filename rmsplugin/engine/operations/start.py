@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
-import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
-from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.accounts import Account
 from rmsplugin.adapters.nodes.base import Template
 from rmsplugin.adapters.seed import Seed, seed_iso
+from rmsplugin.engine.identity import account_of, guest_config
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
 from rmsplugin.engine.operations.from_template import settle, started_from_template
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
-from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import GuestFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.sections import Qcow2Image
 
@@ -33,10 +33,11 @@ def start(task: Task) -> None:
     templates: dict[str, Template | None] = {}
 
     def bring_up(vm: VMRow) -> None:
-        templates[vm.name] = _bring_up(task, vm)
+        templates[vm.name] = _bring_up(task, vm, account)
 
     try:
-        await_allocation(task, context.settings.slurm.start_timeout_s)
+        gid = await_allocation(task, context.settings.slurm.start_timeout_s).gid
+        account = account_of(task.vjob(), gid)
         errors = task.each(vms, bring_up)
     except NotStartedError as error:
         _back_to_waiting(task, str(error))
@@ -46,41 +47,62 @@ def start(task: Task) -> None:
         _back_to_waiting(task, sentence_of(errors))
         raise combined(errors)
     how = "all VMs answer, from a template" if all(templates.values()) else "all VMs answer"
-    reason = f"{how}; {task.operation.arguments['reason']}"
-    context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+    while not _now_running(task, how, gid, account):
+        # The front told of another account while the VMs booted.
+        account = account_of(task.vjob(), gid)
+        errors = task.each(vms, partial(_configure, task, account=account))
+        if errors:
+            _back_to_waiting(task, sentence_of(errors))
+            raise combined(errors)
     for vm in vms:
         if template := templates[vm.name]:
             settle(task, vm, template)
 
 
-def _bring_up(task: Task, vm: VMRow) -> Template | None:
+def _now_running(task: Task, how: str, gid: int | None, account: Account) -> bool:
+    """Enter *running*, if the account is still the one that the VMs were configured with."""
+    context = task.context
+    reason = f"{how}; {task.operation.arguments['reason']}"
+    with context.ledger.transaction():
+        vjob = task.vjob()
+        if vjob.account and account_of(vjob, gid) != account:
+            return False
+        context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+    return True
+
+
+def _bring_up(task: Task, vm: VMRow, account: Account) -> Template | None:
     """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
     with task.action("run", vm, destination=vm.host):
         template = started_from_template(task, vm)
         if template is None:
             _boot(task, vm)
-        with _failures_of_guest():
-            task.context.guests.configure(
-                vm.address,
-                vm.host_key_public,
-                _guest_config(task, vm),
-                timeout_s=task.context.settings.hypervisor.boot_timeout_s,
-                check=task.check_cancelled,
-            )
+        _configure(task, vm, account)
     return template
 
 
 def _boot(task: Task, vm: VMRow) -> None:
     context = task.context
-    bound = context.settings.hypervisor.boot_timeout_s
     if vm.name not in context.hypervisor.list_vms(vm.host):
         # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
         context.ledger.touch(vm.name, vm.host)
         _put_files(task, vm)
-        context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bound)
+        context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))
     # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
     with _failures_of_guest():
-        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
+        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=task.check_cancelled)
+
+
+def _configure(task: Task, vm: VMRow, account: Account) -> None:
+    config = guest_config(task.context, task.vjob(), vm, account)
+    with _failures_of_guest():
+        task.context.guests.configure(
+            vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=task.check_cancelled
+        )
+
+
+def _bound(task: Task) -> float:
+    return task.context.settings.hypervisor.boot_timeout_s
 
 
 @contextmanager
@@ -111,37 +133,6 @@ def _put_files(task: Task, vm: VMRow) -> None:
         )
         context.nodes.put_seed(vm.host, vm.name, seed_iso(seed))
         context.nodes.make_overlay(vm.host, vm.name, str(image.base))
-
-
-def _guest_config(task: Task, vm: VMRow) -> GuestConfig:
-    context, vjob = task.context, task.vjob()
-    account = _account(vjob.uid)
-    return GuestConfig(
-        job_id=vjob.job_id,
-        index=vm.idx,
-        cpus=vjob.geometry.cpus,
-        memory_mib=vjob.geometry.memory_mib,
-        ntasks=vjob.geometry.ntasks,
-        cpus_per_task=vjob.geometry.cpus_per_task,
-        user=account.pw_name,
-        uid=account.pw_uid,
-        gid=account.pw_gid,
-        home=account.pw_dir,
-        shell=account.pw_shell or "/bin/sh",
-        key=KeyPair(vjob.private_key, vjob.public_key),
-        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in task.vms()),
-        mounts=tuple(
-            GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in context.settings.guest.mounts
-        ),
-        commands=context.settings.guest.commands,
-    )
-
-
-def _account(uid: int) -> pwd.struct_passwd:
-    try:
-        return pwd.getpwuid(uid)
-    except KeyError:
-        raise RefusedError(f"the controller knows no account with uid {uid}; users must be known there") from None
 
 
 def _back_to_waiting(task: Task, reason: str) -> None:

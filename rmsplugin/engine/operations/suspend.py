@@ -1,6 +1,6 @@
 """Suspend: all VMs of a vjob are saved to files, or all of them run on (I2, I4).
 
-Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, sorted by host name and
+Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, in the VMs' order and
 started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
 only when all are there, each is sealed: read once, synced, renamed, and recorded with its digest.
 """

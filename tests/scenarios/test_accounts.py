@@ -1,0 +1,93 @@
+"""Who a vjob's user is: as the controller has it, unless the front's prolog knows otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scenarios.world import World
+
+from rmsplugin.accounts import Account, Group
+from rmsplugin.engine.identity import account_of, take_account
+from rmsplugin.errors import RefusedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+
+def as_on_front(world: World, job: int) -> Account:
+    """The account of the job's user, with a group that the controller does not know."""
+    account = account_of(world.context.ledger.vjob(job), None)
+    return replace(account, groups=(*account.groups, Group("proj", 54321)))
+
+
+@pytest.fixture
+def groups(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The groups that guests were given, at each configuration."""
+    given: list[tuple[str, ...]] = []
+
+    def configure(_address: str, _host_key: str, config: Any, **_: Any) -> None:
+        given.append(tuple(group.name for group in config.account.groups))
+
+    monkeypatch.setattr(world.guests, "configure", configure)
+    return given
+
+
+def test_vms_that_run_follow_the_front_once(world: World, groups: list[tuple[str, ...]]) -> None:
+    job = world.submit(vms=2)
+    world.until(job, VJobState.RUNNING)
+    told = as_on_front(world, job)
+    before = list(groups)
+    assert take_account(world.context, job, told)
+    assert [names[-1] for names in groups[len(before) :]] == ["proj", "proj"]
+    assert not take_account(world.context, job, told)
+    assert len(groups) == len(before) + 2
+
+
+def test_the_same_rights_cost_nothing(world: World, groups: list[tuple[str, ...]]) -> None:
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    before = len(groups)
+    told = replace(account_of(world.context.ledger.vjob(job), None), gecos="another")
+    assert not take_account(world.context, job, told)
+    assert len(groups) == before
+
+
+def test_what_a_vm_was_not_given_is_not_taken_for_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    told = as_on_front(world, job)
+
+    def silent(*_: Any, **__: Any) -> None:
+        raise UnavailableError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.guests, "configure", silent)
+        with pytest.raises(UnavailableError):
+            take_account(world.context, job, told)
+    assert take_account(world.context, job, told)
+
+
+def test_a_front_that_tells_while_vms_boot_is_heard_before_the_vjob_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, ...]] = []
+    job = 0
+
+    def configure(_address: str, _host_key: str, config: Any, **_: Any) -> None:
+        given.append(tuple(group.name for group in config.account.groups))
+        if len(given) == 1:
+            assert take_account(world.context, config.job_id, as_on_front(world, config.job_id))
+
+    monkeypatch.setattr(world.guests, "configure", configure)
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    assert given[0][-1] != "proj"
+    assert given[-1][-1] == "proj"
+    assert len(given) == 2
+
+
+def test_another_users_account_is_refused(world: World) -> None:
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    with pytest.raises(RefusedError, match="belongs to uid"):
+        take_account(world.context, job, replace(as_on_front(world, job), uid=4242))
