@@ -172,6 +172,7 @@ make_venv() {
 
 # Every wrapper and hook of a minicluster would compile what it imports anew: users cannot write beside the sources.
 compile_sources() {
+    "$root/contrib/compile-guest-tools" || give_up "rmsplugin/guest_tools/native cannot be compiled (see above)"
     "$root/.venv/bin/python" -m compileall -q "$root/rmsplugin" ||
         give_up "rmsplugin/ cannot be compiled (see above)"
 }

@@ -15,6 +15,8 @@ from typing import Any
 from minicluster_lib.host_init import CONTROL_SOCKET
 from minicluster_lib.layout import (
     MEMBER_VARIABLE,
+    PRIMARY_GROUPS,
+    PROJECTS,
     REPOSITORY,
     SEARCH_PATH,
     USERS,
@@ -52,8 +54,17 @@ def prepare_files(cluster: Cluster) -> None:
         host.path("etc/hostname").write_text(f"{host.name}\n")
         _make_directories(host)
     shutil.rmtree(template)
-    home = cluster.shared / "home"
+    _make_homes(cluster.shared / "home")
+
+
+def _make_homes(home: Path) -> None:
+    """Make the directories of users and projects, which guests see by NFS."""
     home.mkdir(parents=True)
+    for project, (gid, _) in PROJECTS.items():
+        directory = home / project
+        directory.mkdir()
+        os.chown(directory, 0, gid)
+        directory.chmod(0o2770)
     for user, uid in USERS.items():
         directory = home / user
         directory.mkdir(mode=0o700)
@@ -70,7 +81,7 @@ def _ignore_etc(directory: str, names: list[str]) -> set[str]:
 
 
 def _write_accounts(etc: Path) -> None:
-    own = tuple(f"{user}:" for user in USERS)
+    own = tuple(f"{name}:" for name in (*USERS, *PRIMARY_GROUPS.values(), *PROJECTS))
 
     def others(path: Path) -> list[str]:
         return [line for line in path.read_text().splitlines() if not line.startswith(own)]
@@ -78,8 +89,9 @@ def _write_accounts(etc: Path) -> None:
     passwd, group, shadow = (others(etc / name) for name in ("passwd", "group", "shadow"))
     for user, uid in USERS.items():
         passwd.append(f"{user}:x:{uid}:{uid}:{user.capitalize()}:/home/{user}:/bin/bash")
-        group.append(f"{user}:x:{uid}:")
+        group.append(f"{PRIMARY_GROUPS[user]}:x:{uid}:")
         shadow.append(f"{user}:*:19000:0:99999:7:::")
+    group += [f"{project}:x:{gid}:{','.join(members)}" for project, (gid, members) in PROJECTS.items()]
     # No password of the machine is carried into the hosts.
     shadow = [":".join([line.split(":")[0], "*", *line.split(":")[2:]]) for line in shadow]
     for name, lines in (("passwd", passwd), ("group", group), ("shadow", shadow)):
@@ -228,7 +240,8 @@ def enter_command(cluster: Cluster, host: Host, command: Sequence[str], *, user:
     # After a reboot of the machine the recorded PID may be another process's.
     if not is_init(pid, cluster.directory):
         raise MiniclusterError(f"host {host.name} is not up")
-    identity = [] if user == "root" else ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+    group = PRIMARY_GROUPS.get(user, user)
+    identity = [] if user == "root" else ["setpriv", f"--reuid={user}", f"--regid={group}", "--init-groups"]
     return [
         "nsenter",
         f"--target={pid}",

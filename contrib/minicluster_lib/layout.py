@@ -16,6 +16,11 @@ MEMBER_VARIABLE = "RMSPLUGIN_MINICLUSTER_MEMBER"
 """Set, with the cluster's directory as value, in the environment of every process of a minicluster."""
 
 USERS = {"alice": 2001, "bob": 2002}
+PRIMARY_GROUPS = {"alice": "physics", "bob": "bob"}
+"""A group has its user's number; that its name may be another one, as at most sites, is seen with alice's."""
+
+PROJECTS = {"proj": (3001, ("alice",)), "lab": (3002, ("alice", "bob"))}
+"""Supplementary groups: the number and the members of each. Each has a directory /home/NAME of mode 2770."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 VENV = REPOSITORY / ".venv"

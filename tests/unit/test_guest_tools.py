@@ -44,7 +44,8 @@ def srun(box: guestbox.Guestbox, words: str, before: str = "") -> str:
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing() -> None:
-    result = subprocess.run(["shellcheck", "-s", "sh", *sorted(TOOLS.iterdir())], capture_output=True, text=True)
+    scripts = sorted(path for path in TOOLS.iterdir() if path.is_file() and path.read_bytes()[:1] == b"#")
+    result = subprocess.run(["shellcheck", "-s", "sh", *scripts], capture_output=True, text=True)
     assert result.stdout == ""
 
 

@@ -1,0 +1,25 @@
+/* vjob-tools: the programs for guests that are too slow, or cannot be written, in a shell. One static file; which
+ * program it is says the name by which it is called. */
+
+#include "programs.h"
+
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} programs[] = {
+    PROGRAMS {NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 0 ? basename(argv[0]) : "";
+    for (size_t i = 0; programs[i].name != NULL; i++)
+        if (strcmp(name, programs[i].name) == 0)
+            return programs[i].run(argc, argv);
+    fprintf(stderr, "vjob-tools: no program of the name %s\n", name);
+    return 2;
+}
