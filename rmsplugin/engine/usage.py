@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A guest whose job computes with all its CPUs answers late. The end, or the suspend, of its VMs waits for it for so long,
+#: A guest whose job computes with all its CPUs answers late. The end, or the suspend, of its VMs waits for it so long,
 _END_S = 10.0
 #: and who asks what a running vjob has used for so long.
 _SHOW_S = 20.0
