@@ -35,7 +35,7 @@ def debian_cluster() -> Iterator[Cluster]:
         assert up.code == 0, up.err
         for host in cluster.status()["hosts"]:
             settings = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-            text = settings.read_text() + f'\n[image.debian]\nkind = "qcow2"\nbase = "{BASE}"\n'
+            text = settings.read_text() + f'\n[image.debian]\nkind = "qcow2"\nbase = "{BASE}"\noverhead_mib = 256\n'
             text = text.replace("[hypervisor]\n", "[hypervisor]\nboot_timeout_s = 500\n")
             settings.write_text(text.replace("[slurm]\n", "[slurm]\nprolog_wait_s = 250\n"))
             site = cluster.host_path(host, "/etc/rmsplugin/site.lua")

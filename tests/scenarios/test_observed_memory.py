@@ -123,8 +123,10 @@ def test_estimates_are_of_the_same_user_name_and_request(make: Make) -> None:
     ticks(world, 2 * FALLS)
     peaks = world.context.ledger.samples.peaks
     user = world.context.ledger.vjob(job).user
-    assert peaks(user, "solver", 1600) == [336]
-    assert peaks("somebody", "solver", 1600) == peaks(user, "other", 1600) == peaks(user, "solver", 1601) == []
+    assert peaks(user, "solver", 1600, "default") == [336]
+    others = [("somebody", "solver", 1600), (user, "other", 1600), (user, "solver", 1601)]
+    assert [peaks(*other, "default") for other in others] == [[]] * 3
+    assert peaks(user, "solver", 1600, "debian") == [], "its kernel and tools need another amount"
 
 
 # -- shortage ----------------------------------------------------------------------------------------------------------
