@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scenarios.neighbours import Silence, Way
 from scenarios.test_engine_killed import check_running
-from scenarios.world import World, spread
+from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMSpec
 from rmsplugin.engine.rows import OperationKind
@@ -250,22 +250,27 @@ def test_killed_at_any_instant_nothing_is_lost_and_nothing_left(directory: Path,
         world.close()
 
 
-@pytest.mark.timeout(600)
-def test_a_job_that_is_cancelled_while_the_engine_is_dead_leaves_nothing(directory: Path, whole: bool) -> None:
-    for instant in spread(120, 120 if whole else SAMPLE // 2):
-        (directory / str(instant)).mkdir()
-        world = World(directory / str(instant), templates=True)
-        runs(world)
-        world.start_engine(instant)
-        job = world.submit(vms=1)
-        for _ in range(5):
-            if not world.life.dead:
-                world.tick()
-        world.rms.cancel(job)
-        world.until(job, S.TERMINATED)
-        left = [each for each in world.leftovers() if f"vjob{job}-" in each]
-        assert left == [], f"killed at instant {instant}"
-        world.close()
+@pytest.mark.parametrize("method", ["use_template", "await_guest", "settle_template"])
+def test_a_job_that_is_cancelled_while_the_engine_is_dead_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    if method != "await_guest":
+        ends(world, runs(world))
+    act = getattr(world.nodes, method)
+
+    def killed(*words: Any, **options: Any) -> None:
+        act(*words, **options)
+        world.life.dead = True
+        raise KilledError
+
+    monkeypatch.setattr(world.nodes, method, killed)
+    job = world.submit(vms=1)
+    while not world.life.dead:
+        world.tick()
+    monkeypatch.undo()
+    world.rms.cancel(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
 
 
 @pytest.mark.timeout(600)
