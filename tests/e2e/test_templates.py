@@ -27,7 +27,9 @@ def drop_templates(cluster: Cluster) -> None:
 def make_one(cluster: Cluster) -> None:
     """Have a template where the next jobs of its kind go."""
     drop_templates(cluster)
-    assert cluster.wait_job(cluster.sbatch("#!/bin/sh\nexit 0\n"), timeout_s=300)["JobState"] == "COMPLETED"
+    job = cluster.sbatch("#!/bin/sh\nexit 0\n")
+    assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED"
+    cluster.wait_gone(job)  # else the next ones go elsewhere
 
 
 def told(cluster: Cluster, job: int) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scenarios.neighbours import Silence, Way
 from scenarios.test_engine_killed import check_running
-from scenarios.world import World, spread
+from scenarios.world import KilledError, World, spread
 
+from rmsplugin.adapters.hypervisor.base import VMSpec
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import CorruptStateError, NoSpaceError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -178,14 +180,50 @@ def test_a_vm_from_a_template_is_suspended_resumed_and_migrated_as_a_booted_one(
     ends(world, job)
 
 
+class Told:
+    """What each VM was told when it was created. A VM that knows who it is must never be saved as a template."""
+
+    def __init__(self, world: World) -> None:
+        self.configs: dict[str, bytes] = {}
+        self.world = world
+        hypervisor = world.hypervisor
+        self._boot, self._restore, self._save = hypervisor.boot, hypervisor.restore, hypervisor.save
+        hypervisor.boot, hypervisor.restore = self.boot, self.restore  # type: ignore[method-assign]
+        hypervisor.save = self.save  # type: ignore[method-assign, assignment]
+
+    def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
+        self._creates(node, spec.name)
+        self._boot(node, spec, timeout_s=timeout_s)
+
+    def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
+        self._creates(node, spec.name)
+        self._restore(node, spec, path, timeout_s=timeout_s)
+
+    def save(self, node: str, name: str, path: str, **options: Any) -> None:
+        if path.endswith(".template"):
+            assert self.configs[name].startswith(b"wait\n"), f"{name} knows who it is, and would become a template"
+        self._save(node, name, path, **options)
+
+    def check(self, job: int) -> None:
+        """All VMs of a running vjob know who they are."""
+        for vm in self.world.context.ledger.vms(job):
+            assert self.configs[vm.name].startswith(f"hostname={vm.name}\n".encode())
+
+    def _creates(self, node: str, vm: str) -> None:
+        if not self.world.hypervisor.where(vm):
+            self.configs[vm] = self.world.nodes.config(node, vm) or b""
+
+
 def two_lives(world: World, kill_at: int | None = None) -> int:
     """A vjob that makes templates and one that uses them, killed once on the way. Returns the instants of the first."""
+    told = Told(world)
     world.start_engine(kill_at)
     first = world.life
     for _ in range(2):
         job = world.submit(vms=2, memory_mib=600)  # one on a node, so that both make one
         world.until(job, S.RUNNING)
         check_running(world, job)
+        told.check(job)
         assert world.rms.job(job).restarts == 0, "it was never requeued"
         world.rms.finish(job)
         world.until(job, S.TERMINATED)
@@ -210,6 +248,29 @@ def test_killed_at_any_instant_nothing_is_lost_and_nothing_left(directory: Path,
         except AssertionError as error:
             raise AssertionError(f"killed at instant {instant} of {total}: {error}") from error
         world.close()
+
+
+@pytest.mark.parametrize("method", ["use_template", "await_guest", "settle_template"])
+def test_a_job_that_is_cancelled_while_the_engine_is_dead_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    if method != "await_guest":
+        ends(world, runs(world))
+    act = getattr(world.nodes, method)
+
+    def killed(*words: Any, **options: Any) -> None:
+        act(*words, **options)
+        world.life.dead = True
+        raise KilledError
+
+    monkeypatch.setattr(world.nodes, method, killed)
+    job = world.submit(vms=1)
+    while not world.life.dead:
+        world.tick()
+    monkeypatch.undo()
+    world.rms.cancel(job)
+    world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
 
 
 @pytest.mark.timeout(600)
