@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import ipaddress
 import pwd
+from collections.abc import Callable
 
 from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
 from rmsplugin.adapters.guests.keys import KeyPair
 from rmsplugin.adapters.seed import Seed, seed_iso
-from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
+from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation, current_job
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
-from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.sections import Qcow2Image
+
+#: How often a job whose VMs boot is looked at: whoever cancels it does not wait for the engine's next cycle.
+_LOOK_S = 1.0
 
 
 def start(task: Task) -> None:
@@ -54,14 +58,37 @@ def _boot(task: Task, vm: VMRow) -> None:
 
 def _set_up(task: Task, vm: VMRow, bound: float) -> None:
     guests, config = task.context.guests, _guest_config(task, vm)
+    check = _end_with_job(task)
     try:
         # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
-        guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=task.check_cancelled)
-        guests.configure(vm.address, vm.host_key_public, config, timeout_s=bound, check=task.check_cancelled)
+        guests.wait_ready(vm.address, vm.host_key_public, timeout_s=bound, check=check)
+        guests.configure(vm.address, vm.host_key_public, config, timeout_s=bound, check=check)
     except CancelledError:
         raise
     except RmspluginError as error:
         raise GuestFailedError(str(error)) from error
+
+
+def _end_with_job(task: Task) -> Callable[[], None]:
+    """Make a check that cancels the start once its job has ended; one that Slurm does not tell of goes on."""
+    clock = task.context.clock
+    looked = clock.now()
+
+    def check() -> None:
+        nonlocal looked
+        task.check_cancelled()
+        if clock.now() - looked < _LOOK_S:
+            return
+        looked = clock.now()
+        try:
+            current_job(task)
+        except UnavailableError:
+            return
+        except CancelledError as ended:
+            task.cancel(str(ended))
+            raise
+
+    return check
 
 
 def _put_files(task: Task, vm: VMRow) -> None:
