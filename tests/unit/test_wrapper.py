@@ -440,6 +440,21 @@ def test_output_comes_promptly(bench: Bench) -> None:
     assert max(seen) < 0.5
 
 
+def test_a_script_that_says_nothing_wakes_none_of_our_tools(small: Bench) -> None:
+    process = _ready(small, "#!/bin/sh\necho ready\nexec sleep 1000\n")
+    count = (
+        "for p in $(pgrep -f 'rmsplugin-guest (control|follow|wait)|bin/relay'); do "
+        "echo $p $(grep voluntary_ctxt_switches /proc/$p/status | head -n 1); done"
+    )
+    time.sleep(7)  # the last acknowledgement
+    before = small.guest.run(count).splitlines()
+    assert len(before) == 6, "two relays, two followers, one that waits, one that obeys"
+    time.sleep(3)
+    assert small.guest.run(count).splitlines() == before
+    process.kill()
+    process.wait()
+
+
 SLOW = (
     "#!/bin/sh\necho run >>/tmp/runs\n"
     "for i in $(seq 1 40); do seq $((i * 2000)) $((i * 2000 + 1999)); sleep 0.02; done\nexit 5\n"
