@@ -80,6 +80,8 @@ ReturnToService=2
 KillWait=5
 UnkillableStepTimeout=300
 MinJobAge=300
+# Job ids that no other number looks like.
+FirstJobId=50001
 CompleteWait=0
 InactiveLimit=0
 SlurmctldTimeout=30

@@ -1,0 +1,131 @@
+"""Cases run on a minicluster, many side by side: submission, the wait for all their jobs, what is left of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.cluster import Cluster, Result
+from e2e.native.case import Case
+from e2e.native.normal import Names, names_of
+from e2e.native.outcome import Outcome, file_lines
+from minicluster_lib.layout import PRIMARY_GROUPS, PROJECTS, USERS
+
+NATIVE, VJOB = "plain", "vjob"
+SACCT = tuple(
+    """JobName Account User Group NCPUS AllocNodes ReqMem ReqTRES AllocTRES Timelimit State ExitCode DerivedExitCode
+    QOS Comment Constraints""".split()  # noqa: SIM905
+)
+
+_PRELUDE = Path(__file__).with_name("prelude.sh")
+_AT_ONCE = {NATIVE: 12, VJOB: 20}
+_SUBMISSION_S = 420.0
+_END_S = 420.0
+
+
+@dataclass
+class _Run:
+    """A case in one partition."""
+
+    case: Case
+    directory: str
+    submission: Result = field(default_factory=lambda: Result(-1, "", ""))
+
+
+def run_all(cluster: Cluster, cases: Sequence[Case], partition: str, user: str = "alice") -> dict[str, Outcome]:
+    """Run cases in a partition and wait for all of their jobs; the outcome of each, by its name."""
+    since = cluster.ok("date", "+%Y-%m-%dT%H:%M:%S").strip()
+    runs = [_Run(case, _place(cluster, case, partition, user)) for case in cases]
+    with ThreadPoolExecutor(_AT_ONCE[partition]) as pool:
+        list(pool.map(lambda run: _submit(cluster, run, partition, user), runs))
+    late = _wait_until_ended(cluster, partition, user)
+    rows = _accounting(cluster, partition, user, since)
+    return {run.case.name: _outcome(cluster, run, partition, rows, late) for run in runs}
+
+
+def _place(cluster: Cluster, case: Case, partition: str, user: str) -> str:
+    """Make the case's directory, with its script; returns its path on the login node."""
+    inside = f"native/{partition}/{case.name}"
+    directory = cluster.home(user) / inside
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / "job.sh").write_bytes(case.script)
+    for path in (directory / "job.sh", directory, *list(directory.parents)[:3]):  # up to `native`
+        os.chown(path, USERS[user], USERS[user])
+    return f"/home/{user}/{inside}"
+
+
+def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
+    words = ("bash", "-c", _PRELUDE.read_text(), "sh", partition, run.directory, run.case.submit)
+    run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
+
+
+def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> bool:
+    """Wait until no job is left, those that jobs submit too; cancels what does not end: whether it did."""
+    queue = ("squeue", "-h", "-p", partition, "-u", user)
+    deadline = time.monotonic() + _END_S
+    while cluster.ok(*queue).strip():
+        if time.monotonic() > deadline:
+            cluster.run("scancel", "-p", partition, "-u", user)
+            cluster.wait("cancelled jobs to go", lambda: not cluster.ok(*queue).strip(), 120)
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _accounting(cluster: Cluster, partition: str, user: str, since: str) -> list[dict[str, str]]:
+    """The rows of all jobs, in the order of their submission; waits until it has the end of each."""
+    fields = ["JobIDRaw", "JobID", "WorkDir", "NodeList", "End", *SACCT]
+    command = ("sacct", "-XPD", "-u", user, "-r", partition, "-S", since, "-o", ",".join(fields))
+
+    def read() -> list[dict[str, str]]:
+        header, *lines = cluster.ok(*command).splitlines()
+        return [dict(zip(header.split("|"), line.split("|"), strict=False)) for line in lines]
+
+    cluster.wait("the accounting", lambda: all(row["End"] != "Unknown" for row in read()), 60)
+    return sorted(read(), key=_order)
+
+
+def _order(row: Mapping[str, str]) -> tuple[int, int]:
+    array, _, element = row["JobID"].partition("_")
+    return int(array.split("+")[0]), int(element) if element.isdecimal() else -1
+
+
+def _outcome(cluster: Cluster, run: _Run, partition: str, rows: Iterable[Mapping[str, str]], late: bool) -> Outcome:
+    own = [row for row in rows if f"{row['WorkDir']}/".startswith(f"{run.directory}/")]
+    names = names_of(partition, {row["JobID"].partition("_")[0]: row["NodeList"] for row in own})
+    plain = _printed(run.submission)
+    if late:
+        plain.append("(jobs that did not end were cancelled)")
+    parts = {"submission": tuple(map(names.plain, plain))}
+    for name in SACCT:
+        parts[f"sacct {name}"] = tuple(names.plain(f"{row['JobID']} {row[name]}") for row in own)
+    return parts | _files(cluster, run, names)
+
+
+def _printed(result: Result) -> list[str]:
+    return [f"exit {result.code}", *result.out.splitlines(), *(f"error: {line}" for line in result.err.splitlines())]
+
+
+def _files(cluster: Cluster, run: _Run, names: Names) -> dict[str, tuple[str, ...]]:
+    root = cluster.directory / "shared" / run.directory.lstrip("/")
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path == root / "job.sh":
+            continue
+        about = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(about.st_mode) else None
+        lines = file_lines(about.st_mode, _OWNERS.get(about.st_uid, "?"), _GROUPS.get(about.st_gid, "?"), content)
+        found[f"file {names.plain(str(path.relative_to(root)))}"] = tuple(map(names.plain, lines))
+    return found
+
+
+_OWNERS = {0: "root"} | {uid: user for user, uid in USERS.items()}
+_GROUPS = {0: "root"} | {USERS[user]: group for user, group in PRIMARY_GROUPS.items()}
+_GROUPS |= {gid: project for project, (gid, _) in PROJECTS.items()}
