@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pwd
 import sys
 import time
 import urllib.parse
@@ -172,7 +173,7 @@ def _add_vjobs(commands: options.Commands) -> None:
     )
     vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these, ended ones too")
     vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
-    vjobs.add_argument("-u", "--user", help="only this user's")
+    vjobs.add_argument("-u", "--user", metavar="USER,...", type=options.names, default=(), help="only these users'")
     add_table_options(
         vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,reason"
     )
@@ -267,15 +268,47 @@ def _vjobs(arguments: argparse.Namespace) -> int:
     client = connect(read_settings(arguments.config))
     ended = arguments.all or arguments.jobs
     rows = _rows(client.request("GET", "/v1/vjobs?ended=1" if ended else "/v1/vjobs"), "vjobs")
-    if arguments.user is not None:
-        rows = [row for row in rows if row.get("user") == arguments.user]
+    unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
     if arguments.jobs:
-        for wanted in arguments.jobs:
-            if not any(_is_called(row, wanted) for row in rows):
-                raise NotFoundError(f"no vjob {wanted}")
-        rows = [row for row in rows if any(_is_called(row, wanted) for wanted in arguments.jobs)]
+        rows, faults = _named(client, arguments.jobs, rows)
+        unknown += faults
+    if arguments.user:
+        rows = [row for row in rows if row.get("user") in arguments.user]
     print_rows(arguments, columns, "vjobs", rows)
+    if unknown:
+        raise NotFoundError("\n".join(unknown))
     return 0
+
+
+def _unknown_users(users: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """A sentence for each name that is no account here and has no vjob."""
+    known = {row.get("user") for row in rows}
+    return [f"no user {user}" for user in users if user not in known and not _is_account(user)]
+
+
+def _is_account(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _named(
+    client: EngineClient, jobs: Iterable[str], rows: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The vjobs that are called so, and a sentence for each name that none has.
+
+    The list has those that the engine's cycle has met; for any other it asks Slurm.
+    """
+    found, faults = [], []
+    for wanted in dict.fromkeys(jobs):
+        own = [row for row in rows if _is_called(row, wanted)]
+        try:
+            found += own or [client.request("GET", f"/v1/jobs/{wanted}")["vjob"]]
+        except NotFoundError as error:
+            faults.append(str(error))
+    return found, faults
 
 
 def _is_called(row: Row, wanted: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -146,13 +147,10 @@ def _step(context: Context, step: Step) -> View:
 
 
 def decision_views(context: Context, vjob: str) -> list[View]:
-    """What was decided of a vjob, oldest first. Raises NotFoundError where nothing is known of it."""
-    try:
-        found = context.ledger.plans.decisions(context.ledger.find_vjob(vjob).display_id)
-    except NotFoundError:
-        found = context.ledger.plans.decisions(vjob)  # elements of an array may have no row yet
-        if not found:
-            raise
+    """What was decided of a vjob, oldest first."""
+    with contextlib.suppress(NotFoundError):  # elements of an array may have no row yet
+        vjob = context.ledger.find_vjob(vjob).display_id
+    found = context.ledger.plans.decisions(vjob)
     return [_decision(row) for row in found]
 
 

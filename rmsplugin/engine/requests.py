@@ -19,7 +19,8 @@ from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.plan_views import pause_view
 from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
-from rmsplugin.engine.views import aside_view, operation_view
+from rmsplugin.engine.unmet import find_unmet, unmet_view
+from rmsplugin.engine.views import aside_view, one_vjob_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -128,6 +129,14 @@ class Requests:
         except NotFoundError:
             return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0}
         return {"state": str(vjob.state), "reason": vjob.reason, "starts": self._context.ledger.starts(job_id)}
+
+    def vjob(self, display_id: str) -> dict[str, Any]:
+        """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""
+        try:
+            found = self._context.ledger.find_vjob(display_id)
+        except NotFoundError:
+            return unmet_view(self._context, find_unmet(self._context, self._cycle.seen, display_id), display_id)
+        return one_vjob_view(self._context, found)
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 

@@ -99,6 +99,7 @@ class Routes:
             Route("GET", job + "/decisions", self._decisions, long=True),
             Route("GET", job + "/usage", self._usage, long=True),
             Route("GET", "/v1/operations/{number}", self._operation, wait),
+            Route("GET", job, self._vjob),
             Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
@@ -276,7 +277,14 @@ class Routes:
 
     async def _decisions(self, asked: Asked) -> Reply:
         name = asked.vjob
-        return {"decisions": await self._do(asked, lambda: plan_views.decision_views(self._context, name))}
+
+        def read() -> list[plan_views.View]:
+            decisions = plan_views.decision_views(self._context, name)
+            if not decisions:
+                self._requests.vjob(name)
+            return decisions
+
+        return {"decisions": await self._do(asked, read)}
 
     # -- reports -------------------------------------------------------------------------------------------------
 
@@ -318,6 +326,10 @@ class Routes:
         ended = asked.query.flag("ended")
         return {"vjobs": await self._do(asked, lambda: views.vjob_views(self._context, ended=ended))}
 
+    async def _vjob(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
+
     async def _vms(self, asked: Asked) -> Reply:
         return {"vms": await self._do(asked, lambda: views.vm_views(self._context))}
 
@@ -330,7 +342,10 @@ class Routes:
         vjob = asked.query.display_id("vjob")
 
         def read() -> list[dict[str, Any]]:
-            return [asdict(event) for event in self._context.ledger.events(since=since, vjob=vjob, limit=limit)]
+            events = self._context.ledger.events(since=since, vjob=vjob, limit=limit)
+            if vjob and not events:
+                self._requests.vjob(vjob)  # to say that there is none is an error
+            return [asdict(event) for event in events]
 
         return {"events": await self._do(asked, read)}
 

@@ -88,6 +88,14 @@ def vjob_views(context: Context, *, ended: bool) -> list[dict[str, Any]]:
     ]
 
 
+def one_vjob_view(context: Context, vjob: VJobRow) -> dict[str, Any]:
+    """One vjob of the ledger."""
+    ledger = context.ledger
+    operation = next((each for each in ledger.running_operations() if each.job_id == vjob.job_id), None)
+    newest = ledger.checkpoints.newest().get(vjob.job_id)
+    return vjob_view(context, vjob, ledger.vms(vjob.job_id), operation, newest)
+
+
 def vm_views(context: Context) -> list[dict[str, Any]]:
     """All VMs of vjobs that have not ended."""
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}

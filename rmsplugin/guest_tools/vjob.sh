@@ -22,13 +22,13 @@ vjob_value() {
     return 1
 }
 
-# process_state PID: sets `state`, `session`, `threads` and `exit_code` from /proc; fails when there is no such process.
+# process_state PID: sets `state` and `session` from /proc; fails when there is no such process.
 process_state() {
     read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
     # The name of the program comes second, in parentheses, and may hold anything: count from behind it.
     # shellcheck disable=SC2086
     set -- ${stat##*) }
-    state=$1 session=$4 threads=${18} exit_code=${50}
+    state=$1 session=$4
 }
 
 # signal_session SIGNAL SESSION: sends SIGNAL to each process of the session.

@@ -151,6 +151,8 @@ class Session:
         """Take a connection that is logged in; use ``connect``."""
         self._connection = connection
         self._control: Channel | None = None
+        # Tells how the script ended as soon as it has: to ask then would take one more way there and back.
+        self._waiting: Channel | None = None
         self._answers = b""
         # What to do at each answer that the guest owes.
         self._owed: list[Callable[[], None]] = []
@@ -233,8 +235,10 @@ class Session:
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
 
     def ending(self) -> Ending:
-        """How the script ended; it must have."""
-        answer = self._run("wait", end_input=False)
+        """How the script ended; it must have, so that ``deliver`` has returned."""
+        channel = self._waiting or self._connection.open(f"{_GUEST} wait")
+        answer = self._read_all(channel, time.monotonic() + _COMMAND_TIMEOUT_S)
+        _check("wait", *channel.close())
         match answer.decode("ascii", "replace").split():
             case ["exit", code]:
                 return Ending(int(code), 0)
@@ -259,6 +263,7 @@ class Session:
             UnavailableError: the connection broke; each file knows how far it came.
             OperationFailedError: a file takes no data, or the guest's tools fail.
         """
+        self._waiting = self._connection.open(f"{_GUEST} wait")
         streams = [(file, self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset}")) for file in files]
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
@@ -347,30 +352,32 @@ class Session:
             self._owed.pop(0)()
         return True
 
-    def _run(self, words: str, send: Callable[[Channel], None] | None = None, *, end_input: bool = True) -> bytes:
-        status, answer, said = self._command(words, send, end_input=end_input)
+    def _run(self, words: str, send: Callable[[Channel], None] | None = None) -> bytes:
+        status, answer, said = self._command(words, send)
         _check(words, status, said)
         return answer
 
-    def _command(
-        self, words: str, send: Callable[[Channel], None] | None = None, *, end_input: bool = True
-    ) -> tuple[int, bytes, bytes]:
+    def _command(self, words: str, send: Callable[[Channel], None] | None = None) -> tuple[int, bytes, bytes]:
         """Run a command; returns its exit status and what it printed on standard output and standard error."""
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         channel = self._connection.open(f"{_GUEST} {words}")
         if send is not None:
             send(channel)
             deadline = time.monotonic() + _COMMAND_TIMEOUT_S
-        if end_input:
-            channel.end_input()
+        channel.end_input()
+        output = self._read_all(channel, deadline)
+        status, said = channel.close()
+        return status, output, said
+
+    def _read_all(self, channel: Channel, deadline: float) -> bytes:
+        """What a command prints from now to its end."""
         output = bytearray()
         while (data := channel.read()) != b"":
             if data is None:
                 self._wait(deadline)
             else:
                 output += data
-        status, said = channel.close()
-        return status, bytes(output), said
+        return bytes(output)
 
     def _wait(self, deadline: float) -> None:
         poll = select.poll()

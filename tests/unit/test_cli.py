@@ -334,8 +334,26 @@ def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None
     assert shown("12") == ["12"]
     assert shown("1012") == shown("1012_3") == shown("1014") == ["1012_3"]
     assert ("GET", "/v1/vjobs?ended=1", None) in engine.requests
-    done = run(site, "vjobs", "13")
-    assert (done.returncode, done.stderr) == (1, "rmsplugin vjobs: no vjob 13\n")
+    assert shown("-u", "bob,root") == ["1012_3"], "an account without vjobs is no error"
+
+
+def test_unknown_vjobs_and_users_are_told_after_the_known_ones_are_shown(site: Path, engine: FakeEngine) -> None:
+    for job in (13, 14):
+        engine.lay(f"/v1/jobs/{job}", {"error": f"no vjob {job}"}, 404)
+    done = run(site, "vjobs", "--noheader", "--format=jobid", "13", "12", "14")
+    assert (done.returncode, done.stdout.split()) == (1, ["12"])
+    assert done.stderr == "rmsplugin vjobs: no vjob 13\nrmsplugin vjobs: no vjob 14\n"
+    done = run(site, "vjobs", "--noheader", "--format=jobid", "-u", "nobody-here,bob")
+    assert (done.returncode, done.stdout.split()) == (1, ["1012_3"])
+    assert done.stderr == "rmsplugin vjobs: no user nobody-here\n"
+
+
+def test_a_vjob_that_the_engine_has_not_met_is_asked_for_by_its_id(site: Path, engine: FakeEngine) -> None:
+    unmet = {"job_id": 13, "display_id": "13", "user": "bob", "state": "waiting", "reason": "not met yet"}
+    engine.lay("/v1/jobs/13", {"vjob": unmet})
+    done = run(site, "vjobs", "--parsable2", "--noheader", "--format=jobid,state,reason", "13", "12")
+    assert done.stdout.splitlines()[0] == "13|waiting|not met yet"
+    assert len(done.stdout.splitlines()) == 2
 
 
 def test_nodes_are_shown_with_their_rooms(site: Path, engine: FakeEngine) -> None:

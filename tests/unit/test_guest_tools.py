@@ -13,7 +13,7 @@ from pathlib import Path
 import guestbox
 import pytest
 
-from rmsplugin.adapters.guests.config import GuestMount
+from rmsplugin.adapters.guests.config import NATIVE_PROGRAMS, GuestMount
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.site_files import SiteFiles
@@ -49,6 +49,15 @@ def test_shellcheck_finds_nothing() -> None:
     scripts = sorted(path for path in TOOLS.iterdir() if path.is_file() and path.read_bytes()[:1] == b"#")
     result = subprocess.run(["shellcheck", "-s", "sh", *scripts], capture_output=True, text=True)
     assert result.stdout == ""
+
+
+@needs_guests
+@pytest.mark.parametrize("name", NATIVE_PROGRAMS)
+def test_each_link_to_the_native_tools_is_a_program_of_theirs(box: guestbox.Guestbox, name: str) -> None:
+    place = f"/run/rmsplugin/bin/{name}"
+    assert box.guests[0].run(f"readlink {place}") == "vjob-tools\n"
+    said = box.guests[0].run(f"{place} nothing-of-that-name 2>&1 </dev/null || :")
+    assert said and "no program of the name" not in said
 
 
 @needs_guests

@@ -230,6 +230,26 @@ def test_a_body_that_never_comes_is_not_waited_for(served: Served, monkeypatch: 
 # --- requests that wait ---
 
 
+def test_a_job_that_the_engine_has_not_met_is_looked_up_in_slurm(served: Served) -> None:
+    job = served.world.submit()
+    status, answer = served.ask("GET", f"/v1/jobs/{job}")
+    assert (status, answer["vjob"]["display_id"], answer["vjob"]["state"]) == (200, str(job), "waiting")
+    assert "has not met it yet" in answer["vjob"]["reason"]
+    assert served.ask("GET", f"/v1/events?vjob={job}") == (200, {"events": []})
+    assert served.ask("GET", f"/v1/jobs/{job}/decisions") == (200, {"decisions": []})
+    served.add_vjob(12, ME)
+    assert served.ask("GET", "/v1/jobs/12")[1]["vjob"]["reason"] == "for a test"
+
+
+def test_a_job_that_is_unknown_or_no_vjob_is_an_error_of_every_question(served: Served) -> None:
+    foreign = served.world.rms.submit(partition="debug")
+    for name, error in (("4711", "no vjob 4711"), ("9_3", "no vjob 9_3"), (str(foreign), "is in partition debug")):
+        for path in (f"/v1/jobs/{name}", f"/v1/events?vjob={name}", f"/v1/jobs/{name}/decisions"):
+            status, answer = served.ask("GET", path)
+            assert status == 404, path
+            assert error in answer["error"]
+
+
 def test_a_poll_is_answered_when_what_it_waits_for_has_come(served: Served) -> None:
     served.add_vjob(12, ME)
     with served.send("GET", "/v1/jobs/12/access?wait=60") as connection:

@@ -408,12 +408,16 @@ def test_tools_that_fail_now_and_then_do_not_end_a_job(small: Bench) -> None:
     small.fresh()
     small.script("#!/bin/sh\nfor i in $(seq 1 20); do echo $i; sleep 0.5; done\n")
     process = small.start()
+    # By the number of those that it kills.
+    kill = (
+        "n=0; for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep -qE 'bin/rmsplugin-guest (control|follow)' && "
+        "kill -9 ${p#/proc/} && n=$((n + 1)); done 2>/dev/null; echo $n"
+    )
     cuts = 0
     while process.poll() is None:
         guestbox.wait_until(lambda: small.out.stat().st_size > 0 or process.poll() is not None)
         # All that hangs on the connection but its server: the wrapper sees commands that fail.
-        small.guest.run("for p in $(pgrep -f 'rmsplugin-guest (control|follow)'); do kill -9 $p; done; true")
-        cuts += 1
+        cuts += int(small.guest.run(kill))
         time.sleep(0.7)
     assert process.wait() == 0, small.err.read_text()
     assert cuts >= 10
@@ -440,6 +444,24 @@ def test_output_comes_promptly(bench: Bench) -> None:
         time.sleep(0.005)
     assert len(seen) == 2
     assert max(seen) < 0.5
+
+
+_TOOLS = "^/run/rmsplugin/bin/(rmsplugin-guest (control|follow|wait)|relay)"
+
+
+def test_a_script_that_says_nothing_wakes_none_of_our_tools(small: Bench) -> None:
+    process = _ready(small, "#!/bin/sh\necho ready\nexec sleep 1000\n")
+    count = (
+        f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep -qE '{_TOOLS}' && "
+        "echo $p $(grep voluntary_ctxt_switches $p/status | head -n 1); done 2>/dev/null; true"
+    )
+    time.sleep(7)  # the last acknowledgement
+    before = small.guest.run(count).splitlines()
+    assert len(before) == 6, "two relays, two followers, one that waits, one that obeys"
+    time.sleep(3)
+    assert small.guest.run(count).splitlines() == before
+    process.kill()
+    process.wait()
 
 
 SLOW = (

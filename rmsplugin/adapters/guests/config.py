@@ -19,6 +19,8 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _GROUP = re.compile(r"[^\s:,\x00-\x1f\x7f][^:,\x00-\x1f\x7f]{0,255}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
+# Names of `vjob-tools`, which is by each of them another program (guest_tools/native/programs.h).
+NATIVE_PROGRAMS = ("relay", "rmsplugin-guest")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 
@@ -137,6 +139,10 @@ class GuestConfig:
             for tool in sorted(resources.files("rmsplugin").joinpath("guest_tools").iterdir(), key=lambda p: p.name):
                 if tool.is_file():
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
+            for name in NATIVE_PROGRAMS:
+                link = tarfile.TarInfo(f"bin/{name}")
+                link.type, link.linkname = tarfile.SYMTYPE, "vjob-tools"
+                archive.addfile(link)
             for name, content in self.files().items():
                 secret = name == "id_ed25519"
                 owner = (self.account.uid, self.account.gid) if secret else (0, 0)

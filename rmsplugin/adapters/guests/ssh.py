@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +23,9 @@ _SSH_PORT = 22
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _RETRY_S = 0.3
-#: How long a command in a guest goes on after it has become pointless.
-_CHECK_S = 1.0
+#: How long anything in a guest goes on after it has become pointless.
+_CHECK_S = 0.5
+_CONNECT_S = 1.0
 _OUTPUT_LIMIT = 4096
 
 # /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
@@ -75,7 +77,7 @@ class SshGuests:
             check()
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                self._run(address, host_key, "true", b"", timeout_s=min(left, self._connect_timeout_s))
+                self._run(address, host_key, "true", b"", timeout_s=min(left, self._connect_timeout_s), check=check)
                 return
             except (UnavailableError, TimedOutError) as error:
                 if time.monotonic() + _RETRY_S >= deadline:
@@ -123,7 +125,7 @@ class SshGuests:
         timeout_s: float,
         check: Callable[[], None] = lambda: None,
     ) -> str:
-        with self._connection(address, host_key, timeout_s=timeout_s) as transport:
+        with self._connection(address, host_key, timeout_s=timeout_s, check=check) as transport:
             status, output = self._exec(transport, command, data, timeout_s, check)
             self._check(address, status, output)
             return output
@@ -134,9 +136,11 @@ class SshGuests:
             raise OperationFailedError(f"guest {address}: {words} (exit code {status})")
 
     @contextmanager
-    def _connection(self, address: str, host_key: str, *, timeout_s: float) -> Iterator[paramiko.Transport]:
+    def _connection(
+        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+    ) -> Iterator[paramiko.Transport]:
         timeout_s = min(timeout_s, self._connect_timeout_s)
-        transport = open_transport(address, self._port, host_key, timeout_s=timeout_s)
+        transport = open_transport(address, self._port, host_key, timeout_s=timeout_s, check=check)
         try:
             login(transport, "root", self._key, timeout_s=timeout_s)
             yield transport
@@ -190,18 +194,19 @@ def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None])
         output = (output + chunk)[:_OUTPUT_LIMIT]
 
 
-def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) -> paramiko.Transport:
+def open_transport(
+    address: str, port: int, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+) -> paramiko.Transport:
     """Connect to an ssh server that has ``host_key``, and to none that has another.
+
+    ``check`` is called now and then; what it raises ends the attempt.
 
     Raises:
         UnavailableError: nothing answers there, or not in time.
         ForbiddenError: it has another key.
     """
     wanted_type, _, wanted = host_key.strip().partition(" ")
-    try:
-        connection = socket.create_connection((address, port), timeout=timeout_s)
-    except OSError as error:
-        raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
+    connection = _connect(address, port, timeout_s, check)
     # Small questions and answers: each would wait for the acknowledgement of the one before.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     transport = paramiko.Transport(connection)
@@ -209,7 +214,7 @@ def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) 
     transport.daemon = True
     try:
         transport.get_security_options().key_types = (wanted_type,)
-        transport.start_client(timeout=timeout_s)
+        _shake_hands(transport, timeout_s, check)
         shown = transport.get_remote_server_key()
     except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
         transport.close()
@@ -218,6 +223,34 @@ def open_transport(address: str, port: int, host_key: str, *, timeout_s: float) 
         transport.close()
         raise ForbiddenError(f"guest {address} shows another host key than its own; nothing was sent to it")
     return transport
+
+
+def _connect(address: str, port: int, timeout_s: float, check: Callable[[], None]) -> socket.socket:
+    """Connect by short attempts: one that was made before the guest had a network would wait longer and longer."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        check()
+        try:
+            return socket.create_connection((address, port), timeout=min(_CONNECT_S, timeout_s))
+        except OSError as error:
+            if not isinstance(error, TimeoutError) or time.monotonic() >= deadline:
+                raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
+
+
+def _shake_hands(transport: paramiko.Transport, timeout_s: float, check: Callable[[], None]) -> None:
+    """Raises SSHException, EOFError, OSError, and what ``check`` raises."""
+    done, deadline = threading.Event(), time.monotonic() + timeout_s
+    transport.start_client(event=done)
+    try:
+        while not done.wait(_CHECK_S):
+            check()
+            if time.monotonic() >= deadline:
+                raise paramiko.SSHException("no answer in time")
+    except BaseException:
+        transport.close()
+        raise
+    if not transport.is_active():
+        raise transport.get_exception() or paramiko.SSHException("the connection broke")
 
 
 def login(transport: paramiko.Transport, user: str, key: paramiko.PKey, *, timeout_s: float) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.task import CancelledError, Task
-from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
+from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, UnavailableError
 
 _POLL_S = 0.5
 #: An opening that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
@@ -16,6 +17,8 @@ _REPEAT_S = 5.0
 _REVOKED_S = 2.0
 #: Slurm looks at a job whose gate was opened within this time, so that the reason which it gives then is a new one.
 _JUDGED_S = 3.0
+#: How often a job whose VMs boot is looked at: whoever cancels it does not wait for the engine's next cycle.
+_LOOK_S = 1.0
 #: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
 _LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
 #: What the reason of a vjob that Slurm did not start begins with.
@@ -79,3 +82,25 @@ def resume_job(task: Task) -> None:
     """
     if current_job(task).state in (JobState.RUNNING, JobState.SUSPENDED):
         task.context.rms.resume(task.job_id)
+
+
+def end_with_job(task: Task) -> Callable[[], None]:
+    """Make a check that cancels the start once its job has ended; one that Slurm does not tell of goes on."""
+    clock = task.context.clock
+    looked = clock.now()
+
+    def check() -> None:
+        nonlocal looked
+        task.check_cancelled()
+        if clock.now() - looked < _LOOK_S:
+            return
+        looked = clock.now()
+        try:
+            current_job(task)
+        except UnavailableError:
+            return
+        except CancelledError as ended:
+            task.cancel(str(ended))
+            raise
+
+    return check

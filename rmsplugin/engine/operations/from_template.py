@@ -8,6 +8,7 @@ and to files that go when the VM goes: an engine that is killed on the way leave
 from __future__ import annotations
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.engine.operations.allocation import end_with_job
 from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
@@ -76,7 +77,7 @@ def _restore(task: Task, vm: VMRow) -> None:
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=task.check_cancelled)
+    context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
 
 
 def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:

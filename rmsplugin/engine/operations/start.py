@@ -11,7 +11,7 @@ from rmsplugin.accounts import Account
 from rmsplugin.adapters.nodes.base import Template
 from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.identity import account_of, guest_config
-from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation
+from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation, end_with_job
 from rmsplugin.engine.operations.from_template import settle, started_from_template
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
@@ -90,14 +90,14 @@ def _boot(task: Task, vm: VMRow) -> None:
         context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))
     # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
     with _failures_of_guest():
-        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=task.check_cancelled)
+        context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
 
 def _configure(task: Task, vm: VMRow, account: Account) -> None:
     config = guest_config(task.context, task.vjob(), vm, account)
     with _failures_of_guest():
         task.context.guests.configure(
-            vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=task.check_cancelled
+            vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)
         )
 
 

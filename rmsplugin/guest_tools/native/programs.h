@@ -3,6 +3,9 @@
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 
-#define PROGRAMS
+int guest_main(int argc, char **argv);
+int relay_main(int argc, char **argv);
+
+#define PROGRAMS {"rmsplugin-guest", guest_main}, {"relay", relay_main},
 
 #endif

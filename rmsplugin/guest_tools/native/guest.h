@@ -1,0 +1,19 @@
+/* The commands of rmsplugin-guest, each in a file of its name; each returns the exit code (docs/protocols.md, section 3). */
+
+#ifndef GUEST_H
+#define GUEST_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+bool is_stream(const char *name);
+
+int room(off_t bytes);
+int put(void);
+int start(void);
+int follow(const char *stream, off_t offset);
+int wait_for_script(void);
+int control(void);
+int acks(void);
+
+#endif

@@ -1,0 +1,78 @@
+#include "script.h"
+
+#include "files.h"
+#include "processes.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+pid_t script_pid(void)
+{
+    return (pid_t)read_number(JOB "/pid", 0);
+}
+
+pid_t script_supervisor(void)
+{
+    char line[LINE_BYTES]; /* SUPERVISOR STARTER */
+    return read_line(JOB "/started", line) ? (pid_t)atoi(line) : 0;
+}
+
+static void keep_number(const char *name, int number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d\n", number);
+    if (!keep(JOB, name, text))
+        fail(1, "cannot write %s/%s", JOB, name);
+}
+
+static void record(int status)
+{
+    if (WIFSIGNALED(status)) {
+        keep_number("signal", WTERMSIG(status));
+        keep_number("exit", 128 + WTERMSIG(status));
+    } else {
+        keep_number("exit", WEXITSTATUS(status));
+    }
+    kill(script_supervisor(), SIGKILL);
+}
+
+bool script_ended(void)
+{
+    struct process process;
+    pid_t supervisor, pid;
+    if (exists(JOB "/exit"))
+        return true;
+    if ((supervisor = script_supervisor()) <= 0)
+        return false;
+    if ((pid = script_pid()) > 0 && process_look(pid, &process)) {
+        /* The first thread of a program may end before the others do. */
+        if (process.state != 'Z' || process.threads > 1)
+            return false;
+        record(process.exit_code);
+        return true;
+    }
+    if (process_look(supervisor, &process) && process.state != 'Z')
+        return false;
+    /* Somebody killed all processes of the user, supervisor included. (It may have done its work before.) */
+    if (!exists(JOB "/exit"))
+        record(SIGKILL);
+    return true;
+}
+
+static bool is_last_to_end(const struct process *process, void *others)
+{
+    *(bool *)others = process->state != 'Z';
+    return process->state == 'Z';
+}
+
+bool script_others_left(void)
+{
+    bool others = false;
+    pid_t session = script_pid();
+    if (session > 0)
+        session_each(session, is_last_to_end, &others);
+    return others;
+}

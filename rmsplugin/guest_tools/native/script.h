@@ -1,0 +1,20 @@
+/* The user's script: whether it has ended, and how. */
+
+#ifndef SCRIPT_H
+#define SCRIPT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether the script has ended; the first who sees it keeps how, in job/exit (and job/signal), and lets its supervisor
+ * go. That one is stopped and never reaps the script (run-script): what the script's zombie tells is exact, where a
+ * shell's $? cannot tell `exit 143` from death by SIGTERM. */
+bool script_ended(void);
+
+/* Process ids, 0 while they are not known. The script is the leader of its session. */
+pid_t script_pid(void);
+pid_t script_supervisor(void);
+
+bool script_others_left(void); /* whether a process of its session runs still */
+
+#endif
