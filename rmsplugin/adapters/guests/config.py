@@ -17,6 +17,10 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
+NATIVE_FILE = "vjob-tools"
+NATIVE_PROGRAMS = ("srun", "stepd")
+"""The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuestVM:
@@ -119,6 +123,8 @@ class GuestConfig:
             for tool in sorted(resources.files("rmsplugin").joinpath("guest_tools").iterdir(), key=lambda p: p.name):
                 if tool.is_file():
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
+            for name in NATIVE_PROGRAMS:
+                _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in self.files().items():
                 secret = name == "id_ed25519"
                 owner = (self.uid, self.gid) if secret else (0, 0)
@@ -135,3 +141,9 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int, owne
     member.size, member.mode = len(content), mode
     member.uid, member.gid = owner
     archive.addfile(member, io.BytesIO(content))
+
+
+def _link(archive: tarfile.TarFile, name: str, target: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = tarfile.SYMTYPE, target, 0o777
+    archive.addfile(member)

@@ -3,6 +3,9 @@
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 
-#define PROGRAMS
+int srun_main(int argc, char **argv);
+int stepd_main(int argc, char **argv);
+
+#define PROGRAMS {"srun", srun_main}, {"stepd", stepd_main},
 
 #endif
