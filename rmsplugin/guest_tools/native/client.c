@@ -79,6 +79,14 @@ static int connect_from_other_vm(const struct vjob *vjob)
     return process > 0 ? ends[0] : -1;
 }
 
+/* Root could make a daemon here that the job's user cannot talk to. */
+static void check_user(void)
+{
+    struct stat facts;
+    if (stat(VJOB_JOB "/.", &facts) == 0 && facts.st_uid != getuid())
+        error_exit(1, "steps can be made by the job's own user only");
+}
+
 static bool ask(struct client *client)
 {
     int fd = client->vjob.index == 0 ? hub_connect() : connect_from_other_vm(&client->vjob);
@@ -342,7 +350,7 @@ static void take_signal(struct client *client, int number)
     case SIGQUIT:
         if (!client->options.quiet)
             message("forcing job termination");
-        client_end(client, KILL_WAIT_S, "");
+        client_end(client, client->ending ? 0 : KILL_WAIT_S, "");
         break;
     default: client_to_all(client, SIGNAL, (uint32_t)number);
     }
@@ -430,6 +438,7 @@ int srun_main(int argc, char **argv)
     static struct client client;
     client.vjob = vjob_read();
     options_read(&client.options, &client.vjob, argc, argv);
+    check_user();
     int signals = take_signals();
     create_step(&client, signals);
     streams_choose(&client);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <termios.h>
@@ -78,6 +79,7 @@ static void run(const struct plan *plan, char **words)
 static void become_task(const struct plan *plan, uint32_t local, const int streams[3])
 {
     setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* somebody may kill the step's own process */
     sigset_t none;
     sigemptyset(&none);
     for (int number = 1; number < NSIG; number++)
