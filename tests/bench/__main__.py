@@ -31,6 +31,7 @@ BENCHMARKS = {
     "q": "reporting",
     "r": "page",
     "s": "replaying",
+    "t": "stepping",
 }
 
 
@@ -53,14 +54,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run-benchmarks",
         description="Measure decision, packing, plans, service, wrapper, latency, proposing, engine, crowded"
-        " clusters, simulation, the parts of the planner, and reports, each next to something else; docs/benchmarks.md"
-        " says what the numbers mean.",
+        " clusters, simulation, the parts of the planner, reports, and steps, each next to something else;"
+        " docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|s", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|t", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")
