@@ -18,7 +18,7 @@
 
 enum {
     LINE_LIMIT = 8192,    /* a line that is longer goes in parts */
-    TOGETHER_MS = 20,     /* tasks that end within so much are told together */
+    TOGETHER_MS = 250,    /* tasks that end within so much are told together */
     LEFTOVERS_MS = 10,    /* between two looks at what tasks have left behind */
     WITHOUT_SRUN_S = 2,   /* from SIGTERM to SIGKILL when srun is gone */
 };
