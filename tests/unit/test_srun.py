@@ -263,8 +263,8 @@ def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
     for command in ("kill -USR1 $!", f"{STEPD} signal USR1"):
         lines = run(
             box,
-            f"{SRUN} -n 2 {task} >out 2>/dev/null & until [ $(wc -l <out) = 2 ]; do sleep 0.1; done; {command}; "
-            "wait $!; echo code $?; cat out; rm out",
+            f": >out; {SRUN} -n 2 {task} >out 2>/dev/null & until [ $(wc -l <out) = 2 ]; do sleep 0.1; done; "
+            f"{command}; wait $!; echo code $?; cat out; rm out",
         )
         assert lines == ["code 5", "ready", "ready", "got", "got"], command
     assert run(box, f"{STEPD} signal NONE || echo $?") == ["stepd: no such signal: NONE", "2"]

@@ -34,7 +34,8 @@ void request_free(struct request *request);
 
 /* Lay a step out on VMs with `cpus` CPUs each of which used[vm] are taken. layout is made only when it FITS. */
 enum fit layout_make(const struct request *request, uint32_t cpus, const uint32_t *used, struct layout *layout);
-uint32_t layout_cpus(const struct request *request, uint32_t tasks, uint32_t cpus); /* that so many tasks take in a VM */
+/* CPUs that so many of the step's tasks take in a VM. */
+uint32_t layout_cpus(const struct request *request, uint32_t tasks, uint32_t cpus);
 void layout_put(struct buffer *buffer, const struct layout *layout);
 bool layout_get(struct reader *reader, struct layout *layout);
 void layout_free(struct layout *layout);

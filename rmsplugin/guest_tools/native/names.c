@@ -35,7 +35,8 @@ static void read_facts(struct vjob *vjob)
     while (line_of(file, &size, &line) != NULL) {
         char *value = strchr(line, '=');
         for (size_t i = 0; value != NULL && i < sizeof facts / sizeof *facts; i++)
-            if (strncmp(line, facts[i].key, (size_t)(value - line)) == 0 && strlen(facts[i].key) == (size_t)(value - line))
+            if (strlen(facts[i].key) == (size_t)(value - line) &&
+                strncmp(line, facts[i].key, (size_t)(value - line)) == 0)
                 *facts[i].value = (uint32_t)strtoul(value + 1, NULL, 10);
     }
     free(line);

@@ -1,6 +1,6 @@
 /* Frames between srun, the hub, the agents and the steppers, and the connections that carry them.
  *
- * A frame: size of its data (4 bytes), type (1), unused (1), VM (2), step (4), task (4), all little-endian; the data. */
+ * A frame: size of its data (4 bytes), type (1), unused (1), VM (2), step (4), task (4), all little-endian; data. */
 
 #ifndef WIRE_H
 #define WIRE_H
@@ -58,7 +58,7 @@ struct connection {
 void connection_open(struct connection *connection, int in, int out); /* makes both non-blocking */
 void connection_close(struct connection *connection);
 void connection_fill(struct connection *connection);  /* reads what is there; sets `broken` at its end */
-void connection_flush(struct connection *connection); /* writes what can be written; sets `broken` if nothing ever can */
+void connection_flush(struct connection *connection); /* writes what can be; sets `broken` if nothing ever can */
 bool connection_next(struct connection *connection, struct frame *frame);
 void connection_send(struct connection *connection, const struct frame *frame);
 void send_data(struct connection *connection, uint8_t type, uint16_t vm, uint32_t step, uint32_t task, const void *data,
