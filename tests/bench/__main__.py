@@ -31,7 +31,8 @@ BENCHMARKS = {
     "q": "reporting",
     "r": "page",
     "s": "replaying",
-    "t": "finishing",
+    "t": "stepping",
+    "u": "finishing",
 }
 
 
@@ -54,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run-benchmarks",
         description="Measure decision, packing, plans, service, wrapper, latency, proposing, engine, crowded"
-        " clusters, simulation, the parts of the planner, and reports, each next to something else; docs/benchmarks.md"
-        " says what the numbers mean.",
+        " clusters, simulation, the parts of the planner, reports, and steps, each next to something else;"
+        " docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

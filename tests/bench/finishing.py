@@ -49,7 +49,7 @@ class _Seen:
 
 def run(sizes: Sizes, report: Report) -> None:
     """Measure on a minicluster."""
-    report.title("t", f"finishing: from a script's end to its job's, and {sizes.output_mb} MB of output")
+    report.title("u", f"finishing: from a script's end to its job's, and {sizes.output_mb} MB of output")
     if os.geteuid() != 0:
         report.say("needs root for its minicluster: left out")
         return

@@ -87,4 +87,5 @@ echo srun said $?
     lines = cluster.output(job).splitlines()
     assert sorted(lines[:2]) == [f"vjob{job}-0", f"vjob{job}-1"]
     assert sorted(lines[2:4]) == ["0: 0 of 2 on 0 two words", "1: 1 of 2 on 1 two words"]
-    assert lines[4:] == [f"vjob{job}-1", "srun said 5"]
+    told = f"srun: error: vjob{job}-1: task 1: Exited with exit code 5"
+    assert lines[4:] == [f"vjob{job}-1", told, "srun said 5"]

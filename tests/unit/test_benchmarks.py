@@ -19,7 +19,7 @@ from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
 #: Those that need a minicluster: e2e/test_live_benchmarks.py.
-LIVE = ("i", "l", "t")
+LIVE = ("i", "l", "u")
 
 
 @pytest.mark.parametrize("letter", sorted({*command.BENCHMARKS} - {*LIVE}))

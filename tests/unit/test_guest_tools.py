@@ -22,7 +22,6 @@ from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 TOOLS = Path(__file__).parents[2] / "rmsplugin/guest_tools"
-SRUN = "/run/rmsplugin/bin/srun"
 
 needs_guests = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 
@@ -37,11 +36,6 @@ def box(request: pytest.FixtureRequest) -> Iterator[guestbox.Guestbox]:
             yield made
         finally:
             made.close()
-
-
-def srun(box: guestbox.Guestbox, words: str, before: str = "") -> str:
-    """Output (both streams) of an srun of the user's in VM 0, and its exit code."""
-    return box.guests[0].run(f"cd /tmp; {before} {SRUN} {words} 2>&1; echo exit $?", user=True)
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
@@ -160,111 +154,6 @@ def test_ssh_between_the_vms(box: guestbox.Guestbox) -> None:
         here.run(f"printf '%s\\n' 'vjob12-1 {other}' >{place}")
     assert here.run(f"{ssh} vjob12-1 hostname </dev/null 2>/dev/null || echo refused", user=True) == "refused\n"
     box.configure()
-
-
-@needs_guests
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("-n 2", ["0 0 0 2 1(x2)", "1 0 1 2 1(x2)"]),
-        ("-n 3", ["0 0 0 3 2,1", "1 1 0 3 2,1", "2 0 1 3 2,1"]),
-        ("-n4 -N1", ["0 0 0 4 4", "1 1 0 4 4", "2 2 0 4 4", "3 3 0 4 4"]),
-        ("--ntasks-per-node=2", ["0 0 0 4 2(x2)", "1 1 0 4 2(x2)", "2 0 1 4 2(x2)", "3 1 1 4 2(x2)"]),
-        ("--ntasks=2 --ntasks-per-node 2", ["0 0 0 2 2", "1 1 0 2 2"]),
-        ("", ["0 0 0 2 1(x2)", "1 0 1 2 1(x2)"]),
-    ],
-)
-def test_srun_numbers_tasks_as_slurm_does(box: guestbox.Guestbox, options: str, expected: list[str]) -> None:
-    command = "sh -c 'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS $SLURM_STEP_TASKS_PER_NODE'"
-    lines = srun(box, f"{options} {command}").splitlines()
-    assert sorted(lines[:-1]) == expected
-    assert lines[-1] == "exit 0"
-
-
-@needs_guests
-def test_srun_gives_arguments_environment_and_directory_as_they_are(box: guestbox.Guestbox) -> None:
-    box.guests[1].run("mkdir -p '/tmp/a dir' && chmod 777 '/tmp/a dir'")
-    arguments = "'a  b' '' '*' '$HOME' \"it's\" '\"' 'new\nline\n' 'back\\slash' -n '\303\251\201\210'"
-    before = (
-        "mkdir -p '/tmp/a dir'; cd '/tmp/a dir'; umask 027; "
-        "export rank=mine first=mine plan=mine ntasks='' directory=mine TEXT=\"a'b\nc\\$x \\`y\\` \201\210\377\";"
-    )
-    show = 'printf "<%s>" "$@"; echo "|$rank|$first|$plan|$ntasks|$directory|$TEXT|$(pwd)|$(umask)"'
-    output = srun(box, f"-l -n 2 sh -c '{show}' sh {arguments}", before).split("\n")
-    local = box.guests[0].run(f"{before} sh -c '{show}' sh {arguments}", user=True).split("\n")
-    # Their lines come as they may, in between each other.
-    of_tasks = [[line[3:] for line in output if line.startswith(f"{task}: ")] for task in range(2)]
-    assert [*of_tasks, output[-2:]] == [local[:-1], local[:-1], ["exit 0", ""]]
-
-
-@needs_guests
-def test_srun_labels_each_line_and_keeps_the_streams_apart(box: guestbox.Guestbox) -> None:
-    command = "sh -c 'echo one; printf two; echo three >&2'"
-    lines = srun(box, f"-l -n 2 {command}").splitlines()
-    assert sorted(lines) == sorted(["0: one", "0: two", "0: three", "1: one", "1: two", "1: three", "exit 0"])
-    only_out = box.guests[0].run(f"{SRUN} -l -n 11 sh -c 'echo x; echo y >&2' 2>/dev/null", user=True)
-    assert sorted(only_out.splitlines()) == sorted([f"{rank:2}: x" for rank in range(11)])
-
-
-@needs_guests
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [("sh -c 'exit $SLURM_PROCID'", 1), ("sh -c 'exit $((9 - SLURM_PROCID))'", 9), ("/no/such/program", 127)],
-)
-def test_srun_returns_the_highest_exit_code(box: guestbox.Guestbox, command: str, code: int) -> None:
-    assert srun(box, f"-n 2 {command}").splitlines()[-1] == f"exit {code}"
-
-
-@needs_guests
-def test_srun_reads_for_task_0_only(box: guestbox.Guestbox) -> None:
-    assert srun(box, "-l -n 2 cat", "echo from stdin |") == "0: from stdin\nexit 0\n"
-
-
-@needs_guests
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--gres=gpu:1 true", "option --gres is not known inside a vjob"),
-        ("-X true", "option -X is not known inside a vjob"),
-        ("-n 0 true", "-n needs a number from 1 on"),
-        ("-n two true", "-n needs a number from 1 on"),
-        ("-N 3 true", "this vjob has 2 VMs, not 3"),
-        ("-n 5 --ntasks-per-node=2 true", "this vjob has 2"),
-        ("-n 2", "no command given"),
-        ("-n", "-n needs a number"),
-    ],
-)
-def test_srun_refuses_what_it_does_not_know(box: guestbox.Guestbox, words: str, message: str) -> None:
-    output = srun(box, words)
-    assert output.startswith("srun: error: ")
-    assert message in output
-    assert output.endswith("exit 2\n")
-
-
-@needs_guests
-@pytest.mark.parametrize("signal", ["KILL", "TERM"])
-def test_tasks_die_with_their_srun(box: guestbox.Guestbox, signal: str) -> None:
-    here = box.guests[0]
-    # A task with a child of its own, one of them deaf to SIGTERM.
-    task = "trap : TERM; sleep 1234 & while :; do sleep 0.1; done"
-    here.run(f"{SRUN} -n 2 sh -c '{task}' >/dev/null 2>&1 & echo $! >/tmp/srun.pid", user=True)
-    count = "n=0; for p in /proc/[0-9]*; do grep -q 'sleep.1234' $p/cmdline && n=$((n + 1)); done 2>/dev/null; echo $n"
-
-    def running() -> list[int]:
-        # The shell that carries the task's text has the words in its command line, too.
-        return [int(guest.run(count)) for guest in box.guests]
-
-    guestbox.wait_until(lambda: all(n >= 2 for n in running()), what="tasks run")
-    here.run(f"kill -{signal} $(cat /tmp/srun.pid)")
-    guestbox.wait_until(lambda: all(n <= 1 for n in running()), what="tasks are gone")
-    left = "ls -a /run/rmsplugin/job/ | grep -c '^.step' || true"
-    guestbox.wait_until(lambda: box.guests[1].run(left).strip() == "0", what="nothing is left")
-
-
-@needs_guests
-def test_steps_are_numbered(box: guestbox.Guestbox) -> None:
-    first, second = (int(srun(box, "-n 1 sh -c 'echo $SLURM_STEP_ID'").splitlines()[0]) for _ in range(2))
-    assert second == first + 1
 
 
 @needs_guests

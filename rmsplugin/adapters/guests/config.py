@@ -19,9 +19,11 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _GROUP = re.compile(r"[^\s:,\x00-\x1f\x7f][^:,\x00-\x1f\x7f]{0,255}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
-# Names of `vjob-tools`, which is by each of them another program (guest_tools/native/programs.h).
-NATIVE_PROGRAMS = ("relay", "rmsplugin-guest")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
+
+NATIVE_FILE = "vjob-tools"
+NATIVE_PROGRAMS = ("relay", "rmsplugin-guest", "srun", "stepd")
+"""The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,7 @@ class GuestConfig:
                 if tool.is_file():
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
             for name in NATIVE_PROGRAMS:
-                link = tarfile.TarInfo(f"bin/{name}")
-                link.type, link.linkname = tarfile.SYMTYPE, "vjob-tools"
-                archive.addfile(link)
+                _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in self.files().items():
                 secret = name == "id_ed25519"
                 owner = (self.account.uid, self.account.gid) if secret else (0, 0)
@@ -179,3 +179,9 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int, owne
     member.size, member.mode = len(content), mode
     member.uid, member.gid = owner
     archive.addfile(member, io.BytesIO(content))
+
+
+def _link(archive: tarfile.TarFile, name: str, target: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = tarfile.SYMTYPE, target, 0o777
+    archive.addfile(member)

@@ -1,0 +1,453 @@
+/* srun: asks the hub for a step, starts it, and stands for its tasks until they have ended. */
+
+#define _GNU_SOURCE
+
+#include "client.h"
+
+#include "hub.h"
+#include "messages.h"
+#include "programs.h"
+#include "programs_file.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    KILL_WAIT_S = 30, /* from SIGTERM to SIGKILL, as Slurm's KillWait by default */
+    CONNECT_TRIES = 3,
+};
+
+int64_t client_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+void client_to_all(struct client *client, uint8_t type, uint32_t word)
+{
+    for (uint32_t i = 0; i < client->layout.vm_count; i++)
+        if (!client->nodes[i].done)
+            send_data(&client->hub, type, (uint16_t)client->nodes[i].vm, client->step, word, NULL, 0);
+}
+
+void client_end(struct client *client, uint32_t grace_s, const char *reason)
+{
+    char when[32];
+    time_t now = time(NULL);
+    if (!client->ending) {
+        const char *name = client->vjob.names[client->layout.vms[0]];
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
+        if (!client->options.quiet)
+            message("Job step aborted: Waiting up to %u seconds for job step to finish.", grace_s + 2);
+        dprintf(STDERR_FILENO, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s%s ***\n", name, client->id,
+                name, when, reason);
+    }
+    client->ending = true;
+    client_to_all(client, END, grace_s);
+}
+
+/* ---- the step ---- */
+
+static int connect_from_other_vm(const struct vjob *vjob)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return -1;
+    pid_t process = fork();
+    if (process == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        dup2(ends[1], 0);
+        dup2(ends[1], 1);
+        setsid(); /* what ends srun is not to end its connection before it has said so */
+        execl(VJOB_BIN "/ssh", "ssh", vjob->names[0], VJOB_BIN "/stepd connect", (char *)NULL);
+        _exit(1);
+    }
+    close(ends[1]);
+    return process > 0 ? ends[0] : -1;
+}
+
+/* Root could make a daemon here that the job's user cannot talk to. */
+static void check_user(void)
+{
+    struct stat facts;
+    if (stat(VJOB_JOB "/.", &facts) == 0 && facts.st_uid != getuid())
+        error_exit(1, "steps can be made by the job's own user only");
+}
+
+static bool ask(struct client *client)
+{
+    int fd = client->vjob.index == 0 ? hub_connect() : connect_from_other_vm(&client->vjob);
+    if (fd < 0)
+        return false;
+    connection_open(&client->hub, fd, fd);
+    struct buffer data = {0};
+    request_put(&data, &client->options.request);
+    send_data(&client->hub, REQUEST, 0, 0, 0, buffer_data(&data), buffer_size(&data));
+    buffer_free(&data);
+    return true;
+}
+
+static void take_grant(struct client *client, const struct frame *frame)
+{
+    struct reader reader = reader_of(frame);
+    client->step = frame->step;
+    if (!layout_get(&reader, &client->layout) || client->layout.vm_count == 0)
+        error_exit(1, "Unable to create step for job %u: what was granted cannot be read", client->vjob.job_id);
+    client->id = formatted("%u.%u", client->vjob.job_id, client->step);
+    client->running_nodes = client->layout.vm_count;
+    client->tasks = allocate(client->layout.ntasks, sizeof *client->tasks);
+    client->nodes = allocate(client->layout.vm_count, sizeof *client->nodes);
+    for (uint32_t i = 0; i < client->layout.vm_count; i++) {
+        client->nodes[i].vm = client->layout.vms[i];
+        client->nodes[i].tasks = allocate(client->layout.counts[i], sizeof(uint32_t));
+    }
+    for (uint32_t task = 0; task < client->layout.ntasks; task++) {
+        struct node *node = node_of_task(client, task);
+        if (node->count == client->layout.counts[client->layout.node_of[task]])
+            error_exit(1, "Unable to create step for job %u: what was granted is not consistent", client->vjob.job_id);
+        node->tasks[node->count++] = task;
+    }
+}
+
+static void stop_waiting(const struct client *client, int signals)
+{
+    struct signalfd_siginfo info;
+    if (read(signals, &info, sizeof info) <= 0 || info.ssi_signo == SIGCONT)
+        return;
+    message("Cancelled pending job step with signal %u", info.ssi_signo);
+    error_exit(1, "Unable to create step for job %u: Job/step already completing or completed", client->vjob.job_id);
+}
+
+/* Returns whether this frame was the grant. */
+static bool take_answer(struct client *client, const struct frame *frame)
+{
+    bool quiet = client->options.quiet;
+    struct reader reader = reader_of(frame);
+    switch (frame->type) {
+    case REFUSED: error_exit(1, "Unable to create step for job %u: %s", client->vjob.job_id, get_text(&reader));
+    case WAITING:
+        client->waited = true;
+        if (!quiet)
+            message("Job %u step creation temporarily disabled, retrying (Requested nodes are busy)",
+                    client->vjob.job_id);
+        return false;
+    case GRANT:
+        if (client->waited && !quiet)
+            message("Step created for job %u", client->vjob.job_id);
+        take_grant(client, frame);
+        return true;
+    default: return false;
+    }
+}
+
+/* Returns whether the step was granted; false: the hub was just ending. */
+static bool wait_for_grant(struct client *client, int signals)
+{
+    while (!client->hub.broken) {
+        struct frame frame;
+        connection_flush(&client->hub);
+        struct pollfd polls[2] = {{client->hub.in, POLLIN, 0}, {signals, POLLIN, 0}};
+        if (buffer_size(&client->hub.output) > 0)
+            polls[0].events |= POLLOUT;
+        poll(polls, 2, -1);
+        stop_waiting(client, signals);
+        if (polls[0].revents & ~POLLOUT)
+            connection_fill(&client->hub);
+        while (connection_next(&client->hub, &frame))
+            if (take_answer(client, &frame))
+                return true;
+    }
+    return false;
+}
+
+static void create_step(struct client *client, int signals)
+{
+    for (int i = 0; i < CONNECT_TRIES; i++) {
+        if (!ask(client))
+            continue;
+        if (wait_for_grant(client, signals))
+            return;
+        connection_close(&client->hub);
+    }
+    error_exit(1, "Unable to create step for job %u: stepd does not answer", client->vjob.job_id);
+}
+
+/* ---- the start ---- */
+
+static void common_plan(const struct client *client, struct plan *plan)
+{
+    const char *directory = client->options.directory;
+    char *here = getcwd(NULL, 0);
+    mode_t mask = umask(0);
+    umask(mask);
+    memset(plan, 0, sizeof *plan);
+    plan->job_id = client->vjob.job_id;
+    plan->step = client->step;
+    plan->ntasks = client->layout.ntasks;
+    plan->nodes = client->layout.vm_count;
+    plan->mask = mask;
+    plan->unbuffered = client->options.unbuffered;
+    plan->append = client->options.append;
+    plan->user = getenv("USER") != NULL ? getenv("USER") : "";
+    plan->job_name = client->options.job_name != NULL ? (char *)client->options.job_name : "";
+    plan->directory = here != NULL ? here : "/";
+    if (directory != NULL && *directory == '/')
+        plan->directory = (char *)directory;
+    else if (directory != NULL)
+        plan->directory = formatted("%s/%s", plan->directory, directory);
+    for (int i = 0; i < LIMITS; i++) {
+        struct rlimit limit;
+        if (getrlimit(i, &limit) != 0)
+            limit.rlim_cur = RLIM_INFINITY;
+        plan->limits[i][0] = (uint32_t)((uint64_t)limit.rlim_cur >> 32);
+        plan->limits[i][1] = (uint32_t)limit.rlim_cur;
+    }
+    memcpy(plan->streams, client->streams, sizeof plan->streams);
+}
+
+static void start_node(struct client *client, struct plan *plan, uint32_t number, struct command *commands)
+{
+    struct node *node = &client->nodes[number];
+    plan->node = number;
+    plan->name = client->vjob.names[node->vm];
+    plan->local = node->count;
+    plan->tasks = node->tasks;
+    plan->command_of = allocate(node->count, sizeof *plan->command_of);
+    if (client->options.multi_prog) {
+        plan->command_count = node->count;
+        plan->commands = allocate(node->count, sizeof *plan->commands);
+        for (uint32_t i = 0; i < node->count; i++) {
+            plan->commands[i] = commands[node->tasks[i]];
+            plan->command_of[i] = i;
+        }
+    } else {
+        plan->command_count = 1;
+        plan->commands = commands;
+    }
+    struct buffer data = {0};
+    plan_put(&data, plan);
+    send_data(&client->hub, START, (uint16_t)node->vm, client->step, 0, buffer_data(&data), buffer_size(&data));
+    buffer_free(&data);
+    free(plan->command_of);
+    if (client->options.verbose > 0) {
+        char *tasks = ranges(node->tasks, node->count);
+        message("launching StepId=%s on host %s, %u tasks: %s", client->id, plan->name, node->count, tasks);
+        free(tasks);
+    }
+}
+
+static void start_step(struct client *client)
+{
+    struct plan plan;
+    struct command single = {(uint32_t)client->options.words, client->options.command};
+    struct command *commands = &single;
+    if (client->options.multi_prog)
+        commands = programs_read(single.words[0], client->layout.ntasks, single.words + 1, client->options.words - 1);
+    common_plan(client, &plan);
+    plan.environment = task_environment(client);
+    for (uint32_t i = 0; i < client->layout.vm_count; i++)
+        start_node(client, &plan, i, commands);
+    client->started_ms = client_now_ms();
+}
+
+/* ---- what comes ---- */
+
+static struct node *node_of_vm(struct client *client, uint32_t vm)
+{
+    for (uint32_t i = 0; i < client->layout.vm_count; i++)
+        if (client->nodes[i].vm == vm)
+            return &client->nodes[i];
+    return NULL;
+}
+
+static void finish_node(struct client *client, struct node *node)
+{
+    if (!node->done)
+        client->running_nodes--;
+    node->done = true;
+}
+
+static void take(struct client *client, const struct frame *frame)
+{
+    struct node *node = node_of_vm(client, frame->vm);
+    struct reader reader = reader_of(frame);
+    if (node == NULL)
+        return;
+    switch (frame->type) {
+    case OUTPUT:
+    case ERRORS: streams_output(client, frame); break;
+    case INPUT_TAKEN: {
+        uint32_t taken = get_number(&reader);
+        node->input_unread -= taken < node->input_unread ? taken : node->input_unread;
+        break;
+    }
+    case EXITED: exits_take(client, node, frame); break;
+    case SAYS:
+        if (write(STDERR_FILENO, frame->data, frame->size) < 0)
+            client->sinks[1].broken = true;
+        break;
+    case DONE: finish_node(client, node); break;
+    case FAILED:
+        finish_node(client, node);
+        exits_node_failed(client, node, get_text(&reader));
+        break;
+    default: break;
+    }
+}
+
+static void read_hub(struct client *client)
+{
+    struct frame frame;
+    connection_fill(&client->hub);
+    while (connection_next(&client->hub, &frame))
+        take(client, &frame);
+    if (client->hub.broken && client->running_nodes > 0) {
+        error_message("The connection to the step daemon is gone; the tasks are being ended");
+        client->broken = true;
+        client->highest = client->highest > 0 ? client->highest : 1;
+    }
+}
+
+static void interrupted(struct client *client)
+{
+    int64_t now = client_now_ms();
+    bool again = client->interrupted_ms != 0 && now - client->interrupted_ms <= 1000;
+    if (!again && !client->options.no_abort_status && !client->options.quit_on_interrupt) {
+        client->interrupted_ms = now;
+        if (!client->ending)
+            message("interrupt (one more within 1 sec to abort)");
+        exits_status(client);
+        return;
+    }
+    if (client->sent_interrupt_ms == 0 && !client->options.quit_on_interrupt) {
+        message("sending Ctrl-C to StepId=%s", client->id);
+        client_to_all(client, SIGNAL, SIGINT);
+    }
+    client->sent_interrupt_ms = now;
+    message("forcing job termination");
+    client_end(client, 2, "");
+}
+
+static void take_signal(struct client *client, int number)
+{
+    switch (number) {
+    case SIGINT: interrupted(client); break;
+    case SIGTERM:
+    case SIGHUP:
+    case SIGQUIT:
+        if (!client->options.quiet)
+            message("forcing job termination");
+        client_end(client, client->ending ? 0 : KILL_WAIT_S, "");
+        break;
+    default: client_to_all(client, SIGNAL, (uint32_t)number);
+    }
+}
+
+/* ---- time ---- */
+
+static void check_times(struct client *client)
+{
+    const struct options *options = &client->options;
+    int64_t now = client_now_ms();
+    if (client->ending)
+        return;
+    if (options->limit_s > 0 && now - client->started_ms >= (int64_t)options->limit_s * 1000)
+        client_end(client, KILL_WAIT_S, " DUE TO TIME LIMIT");
+    else if (options->wait_s > 0 && client->first_end_ms != 0 &&
+             now - client->first_end_ms >= (int64_t)options->wait_s * 1000) {
+        message("First task exited %us ago", options->wait_s);
+        exits_status(client);
+        message("Terminating StepId=%s", client->id);
+        client_end(client, 2, "");
+    }
+}
+
+static int until_next(const struct client *client)
+{
+    return !client->ending && (client->options.limit_s > 0 || client->options.wait_s > 0) ? 200 : -1;
+}
+
+/* ---- the loop ---- */
+
+static void turn(struct client *client, int signals)
+{
+    struct signalfd_siginfo info;
+    struct sink *sinks = client->sinks;
+    struct pollfd polls[5] = {
+        {client->hub.in, (short)(POLLIN | (buffer_size(&client->hub.output) > 0 ? POLLOUT : 0)), 0},
+        {signals, POLLIN, 0},
+        {streams_want_input(client) ? client->input : -1, POLLIN, 0},
+        {buffer_size(&sinks[0].waiting) > 0 ? sinks[0].fd : -1, POLLOUT, 0},
+        {buffer_size(&sinks[1].waiting) > 0 ? sinks[1].fd : -1, POLLOUT, 0},
+    };
+    poll(polls, 5, until_next(client));
+    while (read(signals, &info, sizeof info) > 0)
+        take_signal(client, (int)info.ssi_signo);
+    if (polls[2].revents != 0)
+        streams_read_input(client);
+    if (polls[0].revents & ~POLLOUT)
+        read_hub(client);
+    check_times(client);
+    streams_flush(client);
+    connection_flush(&client->hub);
+}
+
+static int take_signals(void)
+{
+    static const int taken[] = {SIGINT, SIGQUIT, SIGCONT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        struct sigaction action;
+        /* As `nohup srun` and `srun &` of a script without job control want it. */
+        if (sigaction(taken[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&set, taken[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void write_the_rest(struct client *client)
+{
+    while (streams_waiting(client)) {
+        struct pollfd polls[2] = {
+            {buffer_size(&client->sinks[0].waiting) > 0 ? client->sinks[0].fd : -1, POLLOUT, 0},
+            {buffer_size(&client->sinks[1].waiting) > 0 ? client->sinks[1].fd : -1, POLLOUT, 0},
+        };
+        poll(polls, 2, -1);
+        streams_flush(client);
+    }
+}
+
+int srun_main(int argc, char **argv)
+{
+    static struct client client;
+    client.vjob = vjob_read();
+    options_read(&client.options, &client.vjob, argc, argv);
+    check_user();
+    int signals = take_signals();
+    create_step(&client, signals);
+    streams_choose(&client);
+    start_step(&client);
+    connection_flush(&client.hub);
+    while (client.running_nodes > 0 && !client.broken)
+        turn(&client, signals);
+    write_the_rest(&client);
+    if (client.terminated && !client.options.quiet)
+        message("Force Terminated StepId=%s", client.id);
+    return client.highest;
+}

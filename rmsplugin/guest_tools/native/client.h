@@ -1,0 +1,69 @@
+/* One run of srun: what it was asked for, the step that it got, and where that stands. */
+
+#ifndef CLIENT_H
+#define CLIENT_H
+
+#include "options.h"
+#include "plan.h"
+
+enum task_state { RUNNING, EXITED_WELL, EXITED_BADLY };
+
+struct node {
+    uint32_t vm;
+    uint32_t count, *tasks; /* their numbers */
+    bool done;
+    uint32_t input_unread;  /* bytes of input that its tasks have not taken yet */
+    uint32_t output_owed;   /* bytes of output whose taking is to be told */
+};
+
+struct sink {
+    int fd;
+    bool file, broken;
+    struct buffer waiting;
+};
+
+struct client {
+    struct vjob vjob;
+    struct options options;
+    struct connection hub;
+    struct layout layout;
+    uint32_t step;
+    char *id; /* StepId: JOB.STEP */
+
+    struct node *nodes;
+    uint32_t running_nodes;
+    enum task_state *tasks;
+
+    struct stream streams[3];
+    int input;     /* -1: ended, or none */
+    struct sink sinks[2]; /* output, errors; both have one fd when they go to one file */
+    int label_width;
+
+    int highest;              /* exit code so far */
+    bool waited, ending, broken; /* for CPUs; being ended; the connection to the hub is gone */
+    bool terminated;          /* a task died by SIGTERM */
+    int64_t started_ms, first_end_ms, interrupted_ms, sent_interrupt_ms; /* 0: not yet */
+};
+
+int64_t client_now_ms(void);
+void client_to_all(struct client *client, uint8_t type, uint32_t word); /* to the VMs that have tasks */
+void client_end(struct client *client, uint32_t grace_s, const char *reason); /* the step, with the lines Slurm says */
+
+/* environment.c: of the tasks, but for what differs between them */
+struct command task_environment(const struct client *client);
+
+/* streams.c */
+void streams_choose(struct client *client); /* from -i, -o, -e; opens files; ends the program when it cannot */
+bool streams_want_input(const struct client *client);
+void streams_read_input(struct client *client);
+void streams_output(struct client *client, const struct frame *frame);
+void streams_flush(struct client *client); /* and tell what was taken */
+bool streams_waiting(const struct client *client);
+struct node *node_of_task(struct client *client, uint32_t task);
+
+/* exits.c */
+void exits_take(struct client *client, struct node *node, const struct frame *frame);
+void exits_node_failed(struct client *client, struct node *node, const char *why);
+void exits_status(const struct client *client);
+
+#endif

@@ -1,0 +1,15 @@
+/* The hub of a vjob, in its first VM: gives steps their numbers and CPUs, and carries frames between the sruns, which
+ * connect to its socket, and the agents of the VMs. Started by the first srun; ends when nothing was asked for long. */
+
+#ifndef HUB_H
+#define HUB_H
+
+#define HUB_SOCKET VJOB_JOB "/stepd.socket"
+#define HUB_LOCK VJOB_JOB "/stepd.lock"
+#define HUB_LOG VJOB_JOB "/stepd.log" /* what ssh says */
+#define HUB_STEPS VJOB_JOB "/steps"   /* number of the next step */
+
+int hub_main(void);
+int hub_connect(void); /* start it if need be; a socket, or -1. Only in the first VM */
+
+#endif

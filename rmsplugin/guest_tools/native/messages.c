@@ -1,0 +1,43 @@
+#define _GNU_SOURCE
+
+#include "messages.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* One write a line: other processes write there, too. */
+static void print_line(const char *before, const char *format, va_list arguments)
+{
+    char *text = NULL;
+    if (vasprintf(&text, format, arguments) < 0)
+        return;
+    dprintf(STDERR_FILENO, "srun: %s%s\n", before, text);
+    free(text);
+}
+
+void message(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line("", format, arguments);
+    va_end(arguments);
+}
+
+void error_message(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line("error: ", format, arguments);
+    va_end(arguments);
+}
+
+_Noreturn void error_exit(int code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line("error: ", format, arguments);
+    va_end(arguments);
+    exit(code);
+}

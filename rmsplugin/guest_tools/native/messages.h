@@ -1,0 +1,10 @@
+/* srun's lines on standard error, in Slurm's form. */
+
+#ifndef MESSAGES_H
+#define MESSAGES_H
+
+void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void error_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void error_exit(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,213 @@
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void missing(const char *what)
+{
+    fprintf(stderr, "srun: error: this is no VM of a vjob: %s cannot be read\n", what);
+    exit(1);
+}
+
+static char *line_of(FILE *file, size_t *size, char **line)
+{
+    if (getline(line, size, file) < 0)
+        return NULL;
+    (*line)[strcspn(*line, "\n")] = 0;
+    return *line;
+}
+
+static void read_facts(struct vjob *vjob)
+{
+    const struct {
+        const char *key;
+        uint32_t *value;
+    } facts[] = {
+        {"job_id", &vjob->job_id}, {"index", &vjob->index},   {"cpus", &vjob->cpus},
+        {"memory_mib", &vjob->memory_mib}, {"ntasks", &vjob->ntasks},
+    };
+    FILE *file = fopen(VJOB_ETC "/vjob", "re");
+    if (file == NULL)
+        missing(VJOB_ETC "/vjob");
+    char *line = NULL;
+    size_t size = 0;
+    while (line_of(file, &size, &line) != NULL) {
+        char *value = strchr(line, '=');
+        for (size_t i = 0; value != NULL && i < sizeof facts / sizeof *facts; i++)
+            if (strlen(facts[i].key) == (size_t)(value - line) &&
+                strncmp(line, facts[i].key, (size_t)(value - line)) == 0)
+                *facts[i].value = (uint32_t)strtoul(value + 1, NULL, 10);
+    }
+    free(line);
+    fclose(file);
+}
+
+struct vjob vjob_read(void)
+{
+    struct vjob vjob = {0};
+    read_facts(&vjob);
+    FILE *file = fopen(VJOB_ETC "/hostfile", "re");
+    if (file == NULL)
+        missing(VJOB_ETC "/hostfile");
+    char *line = NULL;
+    size_t size = 0;
+    while (line_of(file, &size, &line) != NULL) {
+        vjob.names = resized(vjob.names, vjob.count + 1, sizeof *vjob.names);
+        vjob.names[vjob.count++] = copied(line);
+    }
+    free(line);
+    fclose(file);
+    if (vjob.count == 0 || vjob.count > UINT16_MAX || vjob.index >= vjob.count)
+        missing("its list of VMs");
+    return vjob;
+}
+
+static void append_number(struct buffer *text, const char *before, uint32_t number)
+{
+    char word[16];
+    snprintf(word, sizeof word, "%u", number);
+    buffer_text(text, before);
+    buffer_text(text, word);
+}
+
+static char *finished(struct buffer *text)
+{
+    buffer_append(text, "", 1);
+    return text->data;
+}
+
+char *ranges(const uint32_t *sorted, size_t count)
+{
+    struct buffer text = {0};
+    for (size_t i = 0; i < count; i++) {
+        size_t last = i;
+        while (last + 1 < count && sorted[last + 1] == sorted[last] + 1)
+            last++;
+        append_number(&text, i > 0 ? "," : "", sorted[i]);
+        if (last > i)
+            append_number(&text, "-", sorted[last]);
+        i = last;
+    }
+    return finished(&text);
+}
+
+char *counts_list(const uint32_t *counts, size_t count)
+{
+    struct buffer text = {0};
+    for (size_t i = 0; i < count; i++) {
+        size_t last = i;
+        while (last + 1 < count && counts[last + 1] == counts[i])
+            last++;
+        append_number(&text, i > 0 ? "," : "", counts[i]);
+        if (last > i) {
+            append_number(&text, "(x", (uint32_t)(last - i + 1));
+            buffer_text(&text, ")");
+        }
+        i = last;
+    }
+    return finished(&text);
+}
+
+/* The number at the end of a VM's name, or -1 when names have another form. */
+static long number_of(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    if (dash == NULL || dash[1] == 0 || strspn(dash + 1, "0123456789") != strlen(dash + 1))
+        return -1;
+    return strtol(dash + 1, NULL, 10);
+}
+
+static size_t stem_size(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    return dash == NULL ? 0 : (size_t)(dash - name) + 1;
+}
+
+char *host_list(const struct vjob *vjob, const uint32_t *vms, size_t count)
+{
+    const char *first = vjob->names[vms[0]];
+    size_t stem = stem_size(first);
+    uint32_t *numbers = allocate(count, sizeof *numbers);
+    bool alike = count > 1;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = vjob->names[vms[i]];
+        alike = alike && number_of(name) >= 0 && stem_size(name) == stem && strncmp(name, first, stem) == 0;
+        numbers[i] = (uint32_t)number_of(name);
+    }
+    struct buffer text = {0};
+    if (alike) {
+        char *inside = ranges(numbers, count);
+        buffer_append(&text, first, stem);
+        buffer_text(&text, "[");
+        buffer_text(&text, inside);
+        buffer_text(&text, "]");
+        free(inside);
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            buffer_text(&text, i > 0 ? "," : "");
+            buffer_text(&text, vjob->names[vms[i]]);
+        }
+    }
+    free(numbers);
+    return finished(&text);
+}
+
+static bool add_vm(const struct vjob *vjob, const char *name, size_t size, uint32_t *vms, int *count)
+{
+    for (uint32_t i = 0; i < vjob->count; i++) {
+        if (strlen(vjob->names[i]) != size || strncmp(vjob->names[i], name, size) != 0)
+            continue;
+        for (int seen = 0; seen < *count; seen++)
+            if (vms[seen] == i)
+                return true;
+        vms[(*count)++] = i;
+        return true;
+    }
+    return false;
+}
+
+/* STEM[0-2,4]: size bytes of text. */
+static bool add_bracket(const struct vjob *vjob, const char *text, size_t stem, uint32_t *vms, int *count)
+{
+    const char *at = text + stem + 1;
+    while (*at != ']') {
+        char *end;
+        unsigned long first = strtoul(at, &end, 10), last = first;
+        if (end == at)
+            return false;
+        if (*end == '-')
+            last = strtoul(end + 1, &end, 10);
+        if (first > last || last > UINT16_MAX || (*end != ',' && *end != ']'))
+            return false;
+        for (unsigned long number = first; number <= last; number++) {
+            char *name = formatted("%.*s%lu", (int)stem, text, number);
+            bool known = add_vm(vjob, name, strlen(name), vms, count);
+            free(name);
+            if (!known)
+                return false;
+        }
+        at = *end == ',' ? end + 1 : end;
+    }
+    return true;
+}
+
+int parse_host_list(const struct vjob *vjob, const char *text, uint32_t *vms)
+{
+    int count = 0;
+    while (*text != 0) {
+        size_t size = strcspn(text, ",[");
+        if (text[size] == '[') {
+            const char *close = strchr(text, ']');
+            if (close == NULL || !add_bracket(vjob, text, size, vms, &count))
+                return -1;
+            text = close + 1;
+        } else {
+            if (size > 0 && !add_vm(vjob, text, size, vms, &count))
+                return -1;
+            text += size;
+        }
+        text += *text == ',';
+    }
+    return count;
+}

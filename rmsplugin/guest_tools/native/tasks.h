@@ -1,0 +1,26 @@
+/* The processes of a step in this VM. */
+
+#ifndef TASKS_H
+#define TASKS_H
+
+#include "plan.h"
+
+#include <sys/types.h>
+
+struct task {
+    uint32_t number;
+    pid_t process; /* 0: has ended */
+    int status;
+    bool told;              /* srun knows how it ended */
+    int input, output[2];   /* our ends of its pipes; -1: none */
+    struct buffer held[2];  /* output that is no whole line yet */
+    uint64_t fed;           /* bytes of the step's input that it has taken */
+};
+
+/* Start task number `local` of the plan here; returns false, and says why on `problem`, if there can be no process. */
+bool task_start(const struct plan *plan, uint32_t local, struct task *task, char **problem);
+
+void signal_descendants(int number); /* of this process, which has to be their subreaper */
+bool has_descendants(void);
+
+#endif

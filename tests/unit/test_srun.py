@@ -1,0 +1,366 @@
+"""srun and its daemon, run for real between two guests of both kinds."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import guestbox
+import pytest
+
+SRUN = "/run/rmsplugin/bin/srun"
+STEPD = "/run/rmsplugin/bin/stepd"
+
+pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
+
+
+@pytest.fixture(scope="module", params=guestbox.FLAVOURS)
+def box(request: pytest.FixtureRequest) -> Iterator[guestbox.Guestbox]:
+    """Two VMs of 2 CPUs each."""
+    with tempfile.TemporaryDirectory() as name:
+        made = guestbox.Guestbox(Path(name))
+        try:
+            made.boot(request.param, 2)
+            made.configure()
+            yield made
+        finally:
+            made.close()
+
+
+def run(box: guestbox.Guestbox, script: str, vm: int = 0) -> list[str]:
+    """Lines (both streams) of a script of the user's that finds srun and stepd."""
+    text = box.guests[vm].run(f"exec 2>&1; cd /tmp; PATH=/run/rmsplugin/bin:$PATH; {script}\n:", user=True)
+    return text.splitlines()
+
+
+def srun(box: guestbox.Guestbox, words: str, before: str = "") -> str:
+    """Output (both streams) of an srun of the user's in VM 0, and its exit code."""
+    return box.guests[0].run(f"cd /tmp; {before} {SRUN} {words} 2>&1; echo exit $?", user=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("-n 2", ["0 0 0 2 1(x2)", "1 0 1 2 1(x2)"]),
+        ("-n 3", ["0 0 0 3 2,1", "1 1 0 3 2,1", "2 0 1 3 2,1"]),
+        ("-n4 -N1 -O", ["0 0 0 4 4", "1 1 0 4 4", "2 2 0 4 4", "3 3 0 4 4"]),
+        ("-n 3 -m cyclic", ["0 0 0 3 2,1", "1 0 1 3 2,1", "2 1 0 3 2,1"]),
+        ("-n 9 -O", [f"{n} {n % 5} {n // 5} 9 5,4" for n in range(9)]),
+        ("-n 2 -N 1 -w vjob12-1", ["0 0 0 2 2", "1 1 0 2 2"]),
+        ("--ntasks-per-node=2", ["0 0 0 4 2(x2)", "1 1 0 4 2(x2)", "2 0 1 4 2(x2)", "3 1 1 4 2(x2)"]),
+        ("--ntasks=2 --ntasks-per-node 2", ["0 0 0 2 2", "1 1 0 2 2"]),
+        ("", ["0 0 0 2 1(x2)", "1 0 1 2 1(x2)"]),
+    ],
+)
+def test_srun_numbers_tasks_as_slurm_does(box: guestbox.Guestbox, options: str, expected: list[str]) -> None:
+    command = "sh -c 'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS $SLURM_STEP_TASKS_PER_NODE'"
+    lines = srun(box, f"{options} {command}").splitlines()
+    assert sorted(lines[:-1]) == expected
+    assert lines[-1] == "exit 0"
+
+
+def test_srun_gives_arguments_environment_and_directory_as_they_are(box: guestbox.Guestbox) -> None:
+    box.guests[1].run("mkdir -p '/tmp/a dir' && chmod 777 '/tmp/a dir'")
+    arguments = "'a  b' '' '*' '$HOME' \"it's\" '\"' 'new\nline\n' 'back\\slash' -n '\303\251\201\210'"
+    before = (
+        "mkdir -p '/tmp/a dir'; cd '/tmp/a dir'; umask 027; "
+        "export rank=mine first=mine plan=mine ntasks='' directory=mine TEXT=\"a'b\nc\\$x \\`y\\` \201\210\377\";"
+    )
+    show = 'printf "<%s>" "$@"; echo "|$rank|$first|$plan|$ntasks|$directory|$TEXT|$(pwd)|$(umask)"'
+    output = srun(box, f"-l -n 2 sh -c '{show}' sh {arguments}", before).split("\n")
+    local = box.guests[0].run(f"{before} sh -c '{show}' sh {arguments}", user=True).split("\n")
+    # Their lines come as they may, in between each other.
+    of_tasks = [[line[3:] for line in output if line.startswith(f"{task}: ")] for task in range(2)]
+    assert [*of_tasks, output[-2:]] == [local[:-1], local[:-1], ["exit 0", ""]]
+
+
+def test_srun_labels_each_line_and_keeps_the_streams_apart(box: guestbox.Guestbox) -> None:
+    command = "sh -c 'echo one; printf two; echo three >&2'"
+    lines = srun(box, f"-l -n 2 {command}").splitlines()
+    assert sorted(lines) == sorted(["0: one", "0: two", "0: three", "1: one", "1: two", "1: three", "exit 0"])
+    only_out = box.guests[0].run(f"{SRUN} -l -O -n 11 sh -c 'echo x; echo y >&2' 2>/dev/null", user=True)
+    assert sorted(only_out.splitlines()) == sorted([f"{rank:2}: x" for rank in range(11)])
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("sh -c 'exit $SLURM_PROCID'", 1),
+        ("sh -c 'exit $((9 - SLURM_PROCID))'", 9),
+        ("/no/such/program", 2),
+        ("/etc/passwd", 13),
+        ("sh -c '[ $SLURM_PROCID = 0 ] && exit 3; kill -SEGV $$'", 139),
+    ],
+)
+def test_srun_returns_the_highest_exit_code(box: guestbox.Guestbox, command: str, code: int) -> None:
+    assert srun(box, f"-n 2 {command}").splitlines()[-1] == f"exit {code}"
+
+
+def test_ends_are_told_together_as_slurm_does(box: guestbox.Guestbox) -> None:
+    lines = run(box, "srun -n 4 sh -c 'sleep 0.2; exit 3'")
+    assert sorted(lines) == [
+        "srun: error: vjob12-0: tasks 0-1: Exited with exit code 3",
+        "srun: error: vjob12-1: tasks 2-3: Exited with exit code 3",
+    ]
+    assert run(box, "srun -n 1 sh -c 'kill -KILL $$'") == ["srun: error: vjob12-0: task 0: Killed"]
+    assert run(box, "srun -n 1 /no/such") == [
+        "slurmstepd-vjob12-0: error: execve(): /no/such: No such file or directory",
+        "srun: error: vjob12-0: task 0: Exited with exit code 2",
+    ]
+
+
+def test_standard_input_goes_to_all_tasks_or_to_one(box: guestbox.Guestbox) -> None:
+    assert sorted(run(box, "echo in | srun -l -n 3 cat")) == ["0: in", "1: in", "2: in"]
+    assert run(box, "echo in | srun -l -n 3 -i 2 cat") == ["2: in"]
+    assert run(box, "echo in | srun -l -n 3 --input none cat") == []
+    assert sorted(run(box, "echo file >in; srun -l -n 2 -i in cat")) == ["0: file", "1: file"]
+
+
+def test_much_input_and_output_goes_through_whole(box: guestbox.Guestbox) -> None:
+    size = 3_000_000
+    assert run(box, f"head -c {size} /dev/zero | srun -n 2 wc -c") == [str(size)] * 2
+    assert run(box, f"srun -n 2 head -c {size} /dev/zero | wc -c") == [str(2 * size)]
+
+
+def test_a_task_that_does_not_read_and_a_reader_that_waits_hold_up_nobody_else(box: guestbox.Guestbox) -> None:
+    script = (
+        "mkfifo hold; srun -n 2 yes 2>/dev/null >hold & slow=$!; exec 3<hold; "
+        "yes | srun -n 1 --overlap sleep 60 2>/dev/null & deaf=$!; sleep 0.5; "
+        "srun --overlap -n 2 echo quick; kill $slow $deaf; exec 3<&-; rm hold; wait"
+    )
+    began = time.monotonic()
+    assert run(box, script)[:2] == ["quick", "quick"]
+    assert time.monotonic() - began < 10
+    memory = box.guests[0].run(
+        "cat /proc/[0-9]*/status | awk '/^Name:.*(stepd|srun)/ { n = 1 } /VmRSS/ && n { print $2 }'"
+    )
+    assert max(map(int, memory.split())) < 16384  # KiB: what is not taken is not piled up
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        ("--gres=gpu:1 true", "srun: error: --gres is not possible inside a vjob: VMs have no generic resources", 1),
+        ("--pty sh", "srun: error: --pty is not possible inside a vjob: use 'rmsplugin ssh JOBID'", 1),
+        ("--mpi=pmi2 true", "What works: mpirun --hostfile $RMSPLUGIN_HOSTFILE", 1),
+        ("--frob true", "srun: unrecognized option '--frob'", 255),
+        ("-y true", "srun: invalid option -- 'y'", 255),
+        ("-n 0 true", 'Invalid numeric value "0" for --ntasks.', 1),
+        ("-n two true", 'Invalid numeric value "two" for --ntasks.', 1),
+        ("-N 3 -n 3 true", "Only allocated 2 nodes asked for 3", 1),
+        ("-n 5 true", "Unable to create step for job 12: More processors requested than permitted", 1),
+        ("-n 1 -c 3 true", "Unable to create step for job 12: More processors requested than permitted", 1),
+        ("-n 3 -N 1 true", "Unable to create step for job 12: More processors requested than permitted", 1),
+        ("-w vjob12-7 true", "Unable to create step for job 12: Requested node configuration is not available", 1),
+        ("--mem=97M true", "Unable to create step for job 12: Memory required by task is not available", 1),
+        ("--jobid=13 true", "Unable to confirm allocation for job 13", 1),
+        ("-o /no/dir/x true", "srun: error: Could not open stdout file: No such file or directory", 1),
+        ("-n 2", "srun: fatal: No command given to execute.", 1),
+        ("-n", "srun: option '-n' requires an argument", 255),
+    ],
+)
+def test_srun_refuses_with_a_sentence_and_slurms_code(
+    box: guestbox.Guestbox, words: str, message: str, code: int
+) -> None:
+    output = srun(box, words)
+    assert message in output
+    assert output.endswith(f"exit {code}\n")
+
+
+def test_options_that_change_nothing_here_are_taken(box: guestbox.Guestbox) -> None:
+    words = "--exact --cpu-bind=none --mem=50M --mpi=none --jobid=12 -J name -p any -u -Q -v -k --mem-bind=no"
+    assert run(box, f"srun -n 1 {words} echo works")[-2:] == ["works", "srun: vjob12-0: task 0: Completed"]
+
+
+def test_steps_side_by_side_wait_for_cpus_and_use_all(box: guestbox.Guestbox) -> None:
+    script = "for i in 1 2 3 4 5 6; do srun -Q --exclusive -n 1 sh -c 'sleep 1; hostname' & done; wait"
+    began = time.monotonic()
+    lines = run(box, script)
+    took = time.monotonic() - began
+    assert sorted(set(lines)) == ["vjob12-0", "vjob12-1"]
+    assert len(lines) == 6
+    assert 2 <= took < 5  # six on four CPUs: two rounds, not one and not six
+    waits = run(box, "srun -n 4 sleep 1 & sleep 0.4; srun -n 1 echo late; wait")
+    assert waits == [
+        "srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)",
+        "srun: Step created for job 12",
+        "late",
+    ]
+    at_once = run(box, "srun -n 4 sleep 1 & sleep 0.4; srun --overlap -n 1 echo now; srun -I -n 1 echo no; wait")
+    assert at_once == ["now", "srun: error: Unable to create step for job 12: Requested nodes are busy"]
+
+
+def test_an_srun_that_ends_while_it_waits_takes_no_cpus(box: guestbox.Guestbox) -> None:
+    script = "srun -n 4 sleep 1 & sleep 0.4; srun -n 4 echo no 2>/dev/null & sleep 0.2; kill -KILL $!; wait; "
+    assert run(box, script + "srun -n 4 -l echo free | sort")[-4:] == [f"{task}: free" for task in range(4)]
+
+
+def test_files_for_each_task_by_pattern(box: guestbox.Guestbox) -> None:
+    box.guests[1].run("rm -f /tmp/out.*")
+    lines = run(
+        box, "srun -D /tmp -n 2 -N 1 -o out.%j.%3t.%N sh -c 'echo to $SLURM_PROCID; echo e >&2'; cat out.*; ls out.*"
+    )
+    names = ["out.12.000.vjob12-0", "out.12.001.vjob12-0"]
+    assert lines == ["to 0", "e", "to 1", "e", *names]
+    assert run(box, "srun -n 2 -o both -e bad sh -c 'echo o; echo e >&2'; cat both bad; rm both bad") == [
+        "o",
+        "o",
+        "e",
+        "e",
+    ]
+    assert run(box, "srun -l -n 2 -o 1 echo x; srun -n 2 -o none echo x") == ["1: x"]
+    assert run(box, "echo was >log; srun -n 1 --open-mode=a -o log echo new; cat log; rm log") == ["was", "new"]
+
+
+def test_the_environment_is_slurms(box: guestbox.Guestbox) -> None:
+    lines = run(box, "umask 027; srun -n 3 env")
+    assert {name for name in lines if lines.count(name) == 3} >= {
+        "SLURM_NTASKS=3",
+        "SLURM_STEP_NUM_TASKS=3",
+        "SLURM_STEP_NUM_NODES=2",
+        "SLURM_STEP_NODELIST=vjob12-[0-1]",
+        "SLURM_STEP_TASKS_PER_NODE=2,1",
+        "SLURM_LAUNCH_NODE_IPADDR=127.0.0.11",
+        "SLURM_UMASK=0027",
+        "SLURM_DISTRIBUTION=block",
+    }
+    assert lines.count("SLURM_GTIDS=0,1") == 2
+    assert lines.count("SLURMD_NODENAME=vjob12-1") == 1
+    only = run(box, "export SLURM_X=1 OTHER=1; srun -n 1 --export=A=b,PATH env | grep -E '^(A|OTHER|SLURM_X)=' | sort")
+    assert only == ["A=b", "SLURM_X=1"]
+    assert run(box, "export OTHER=1; srun -n 1 --export=ALL,A=b env | grep -E '^(A|OTHER)=' | sort") == [
+        "A=b",
+        "OTHER=1",
+    ]
+    assert run(box, "SLURM_NTASKS=2 SLURM_LABELIO=1 srun echo x | sort") == ["0: x", "1: x"]
+
+
+def test_limits_and_umask_reach_the_tasks_of_all_vms(box: guestbox.Guestbox) -> None:
+    assert run(box, "umask 027; ulimit -S -n 77; srun -n 2 sh -c 'echo $(umask) $(ulimit -S -n)'") == ["0027 77"] * 2
+    assert run(box, "srun -n 2 sh -c 'ulimit -S -n' | grep -c 77 || :") == ["0"]
+
+
+def test_kill_on_bad_exit_wait_and_time_limit_end_the_step(box: guestbox.Guestbox) -> None:
+    one_fails = "sh -c '[ $SLURM_PROCID = 1 ] && exit 4; exec sleep 30'"
+    began = time.monotonic()
+    bad = run(box, f"srun -K -n 3 {one_fails}; echo code $?")
+    assert bad[0] == "srun: error: vjob12-0: task 1: Exited with exit code 4"
+    assert "srun: error: vjob12-1: task 2: Terminated" in bad
+    assert bad[-1] == "code 143"
+    waited = run(box, f"srun -W 1 -n 3 {one_fails}")
+    assert "srun: First task exited 1s ago" in waited
+    assert [line.partition(" ")[2].partition(" ")[2] for line in waited if "running" in line] == ["tasks 0,2: running"]
+    limited = run(box, "srun -t 0:01 -n 2 sleep 30; echo code $?")
+    assert any("DUE TO TIME LIMIT ***" in line for line in limited)
+    assert limited[-1] == "code 143"
+    assert time.monotonic() - began < 15
+
+
+def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
+    task = "sh -c 'trap \"echo got; exit 5\" USR1; echo ready; while :; do sleep 0.05; done'"
+    for command in ("kill -USR1 $!", f"{STEPD} signal USR1"):
+        lines = run(
+            box,
+            f": >out; {SRUN} -n 2 {task} >out 2>/dev/null & until [ $(wc -l <out) = 2 ]; do sleep 0.1; done; "
+            f"{command}; wait $!; echo code $?; cat out; rm out",
+        )
+        assert lines == ["code 5", "ready", "ready", "got", "got"], command
+    assert run(box, f"{STEPD} signal NONE || echo $?") == ["stepd: no such signal: NONE", "2"]
+
+
+def test_what_tasks_leave_behind_is_killed_with_the_step(box: guestbox.Guestbox) -> None:
+    began = time.monotonic()
+    assert run(box, "srun -n 1 sh -c 'setsid sleep 4321 & echo left'") == ["left"]
+    assert time.monotonic() - began < 3
+    count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep [4]321' || :"
+    assert box.guests[0].run(count).strip() == "0"
+
+
+def test_srun_in_other_vms_and_in_tasks(box: guestbox.Guestbox) -> None:
+    assert sorted(run(box, "srun -l -n 2 hostname", vm=1)) == ["0: vjob12-0", "1: vjob12-1"]
+    assert sorted(run(box, "srun -n 1 -w vjob12-1 srun -l -N 2 -n 2 hostname")) == ["0: vjob12-0", "1: vjob12-1"]
+
+
+def test_multi_prog(box: guestbox.Guestbox) -> None:
+    file = "printf '%s\\n' '# comment' '0 echo zero \"a b\"' '1-2 echo %t of %o' >prog; "
+    assert sorted(run(box, f"{file} srun -n 3 --multi-prog prog x")) == ["1 of 0 x", "2 of 1 x", "zero a b x"]
+    assert "no record for task id 3" in run(box, f"{file} srun -n 4 --multi-prog prog")[0]
+
+
+def kill_stepd(guest: guestbox.Guest, verb: str) -> None:
+    """Kill what runs as `stepd VERB` in a VM."""
+    guest.run(
+        "for process in /proc/[0-9]*; do case $(tr '\\0' ' ' <$process/cmdline 2>/dev/null) in "
+        f"*'stepd {verb} ') kill -9 ${{process#/proc/}} ;; esac; done 2>/dev/null"
+    )
+
+
+def sleeping(guest: guestbox.Guest) -> bool:
+    return "sleep" in guest.run("cat /proc/[0-9]*/comm 2>/dev/null || :")
+
+
+def start_sleepers(box: guestbox.Guestbox) -> None:
+    """A step with a task in each VM, in the background; its output comes to /tmp/sleepers."""
+    step = f"{SRUN} -n 2 sleep 60 >sleepers 2>&1; echo code $? >>sleepers"
+    box.guests[0].run(f"cd /tmp; rm -f sleepers; ({step}) >/dev/null 2>&1 &", user=True)
+    guestbox.wait_until(lambda: all(map(sleeping, box.guests)), what="the tasks run")
+
+
+def sleepers_end(box: guestbox.Guestbox) -> list[str]:
+    read = "cat /tmp/sleepers"
+    guestbox.wait_until(lambda: "code" in box.guests[0].run(read), what="srun ends")
+    return box.guests[0].run(read).splitlines()
+
+
+def test_a_vm_that_is_gone_ends_the_step_and_the_next_step_works(box: guestbox.Guestbox) -> None:
+    start_sleepers(box)
+    kill_stepd(box.guests[1], "agent")
+    lines = sleepers_end(box)
+    assert lines[0].startswith("srun: error: Node failure on vjob12-1: ")
+    assert lines[-1] == "code 143"
+    assert sorted(run(box, "srun -l -n 2 echo again")) == ["0: again", "1: again"]
+
+
+def test_a_hub_that_is_killed_ends_its_steps_and_is_started_anew(box: guestbox.Guestbox) -> None:
+    start_sleepers(box)
+    kill_stepd(box.guests[0], "hub")
+    assert sleepers_end(box)[-1] == "code 1"
+    guestbox.wait_until(lambda: not any(map(sleeping, box.guests)), what="the tasks end")
+    assert sorted(run(box, "srun -l -n 2 echo again")) == ["0: again", "1: again"]
+
+
+def test_the_hub_talks_to_the_jobs_user_only(box: guestbox.Guestbox) -> None:
+    run(box, "srun -n 1 true")
+    socket = box.guests[0].run("ls -ln /run/rmsplugin/job/stepd.socket").split()
+    assert socket[0].startswith("srwx------")
+    assert socket[2] == str(guestbox.UID)
+    refused = box.guests[0].run(f"{SRUN} -n 1 true 2>&1 || echo refused").splitlines()
+    assert refused == ["srun: error: steps can be made by the job's own user only", "refused"]
+
+
+@pytest.mark.parametrize("signal", ["KILL", "TERM"])
+def test_tasks_die_with_their_srun(box: guestbox.Guestbox, signal: str) -> None:
+    here = box.guests[0]
+    # A task with a child of its own, one of them deaf to SIGTERM.
+    task = "trap : TERM; sleep 1234 & while :; do sleep 0.1; done"
+    here.run(f"{SRUN} -n 2 sh -c '{task}' >/dev/null 2>&1 & echo $! >/tmp/srun.pid", user=True)
+    count = "n=0; for p in /proc/[0-9]*; do grep -q 'sleep.1234' $p/cmdline && n=$((n + 1)); done 2>/dev/null; echo $n"
+
+    def running() -> list[int]:
+        # The shell that carries the task's text has the words in its command line, too.
+        return [int(guest.run(count)) for guest in box.guests]
+
+    guestbox.wait_until(lambda: all(n >= 2 for n in running()), what="tasks run")
+    here.run(f"kill -{signal} $(cat /tmp/srun.pid)")
+    if signal == "TERM":
+        # Deaf ones have as long as Slurm's KillWait; the second one says that it is enough.
+        here.run(f"sleep 0.5; kill -{signal} $(cat /tmp/srun.pid)")
+    guestbox.wait_until(lambda: all(n <= 1 for n in running()), what="tasks are gone")
+    assert run(box, "srun -Q -n 4 echo free") == ["free"] * 4
+
+
+def test_steps_are_numbered(box: guestbox.Guestbox) -> None:
+    first, second = (int(srun(box, "-n 1 sh -c 'echo $SLURM_STEP_ID'").splitlines()[0]) for _ in range(2))
+    assert second == first + 1
