@@ -6,6 +6,7 @@
 #include "files.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,20 @@
 
 enum { PAUSE_US = 10000, LONGEST_US = 10000000 };
 
+/* An init or an ssh server may ignore some, and a shell can not undo that. */
+static void have_signals_do_what_they_do(void)
+{
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static void become_supervisor(pid_t starter)
 {
     char word[32];
+    have_signals_do_what_they_do();
     int nothing = open("/dev/null", O_RDWR);
     snprintf(word, sizeof word, "%d", (int)starter);
     setsid();
