@@ -141,10 +141,6 @@ def test_what_is_about_to_be_given_back_does_not_let_others_pass_the_head_of_the
     assert proposed.sentence == "0 of 2 vjobs run: nothing changes; there is nothing to do."
 
 
-def test_the_host_keeps_its_part() -> None:
-    assert left(settled([replace(N1, reserved=Resources(1, 512))], []), "n1") == (3, 7680)
-
-
 @pytest.mark.parametrize(
     ("room", "with_vms", "state"),
     [
