@@ -298,12 +298,12 @@ def kill_stepd(guest: guestbox.Guest, verb: str) -> None:
 
 
 def sleeping(guest: guestbox.Guest) -> bool:
-    return "sleep" in guest.run("cat /proc/[0-9]*/comm 2>/dev/null || :")
+    return "sleep 765" in guest.run("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || :")
 
 
 def start_sleepers(box: guestbox.Guestbox) -> None:
     """A step with a task in each VM, in the background; its output comes to /tmp/sleepers."""
-    step = f"{SRUN} -n 2 sleep 60 >sleepers 2>&1; echo code $? >>sleepers"
+    step = f"{SRUN} -n 2 sleep 765 >sleepers 2>&1; echo code $? >>sleepers"
     box.guests[0].run(f"cd /tmp; rm -f sleepers; ({step}) >/dev/null 2>&1 &", user=True)
     guestbox.wait_until(lambda: all(map(sleeping, box.guests)), what="the tasks run")
 
