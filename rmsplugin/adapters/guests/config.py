@@ -135,10 +135,17 @@ class GuestConfig:
         }
 
     def archive(self) -> bytes:
-        """Return the tar archive that is unpacked in /run/rmsplugin: tools in ``bin``, files in ``etc``."""
+        """Return the tar archive that is unpacked in /run/rmsplugin: tools in ``bin``, files in ``etc``.
+
+        Raises:
+            RefusedError: the program for guests was not compiled.
+        """
+        tools = resources.files("rmsplugin").joinpath("guest_tools")
+        if not tools.joinpath(NATIVE_FILE).is_file():
+            raise RefusedError(f"{NATIVE_FILE}, the program for guests, is missing: run contrib/compile-guest-tools")
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for tool in sorted(resources.files("rmsplugin").joinpath("guest_tools").iterdir(), key=lambda p: p.name):
+            for tool in sorted(tools.iterdir(), key=lambda p: p.name):
                 if tool.is_file():
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
             for name in NATIVE_PROGRAMS:
