@@ -86,7 +86,7 @@ def run(sizes: Sequence[tuple[int, int]], report: Report) -> None:
     with tempfile.TemporaryDirectory(prefix="rmsplugin-bench-", dir="/var/tmp") as directory:
         cluster = Cluster(Path(directory) / "cluster")
         try:
-            size = ("--cpus", str(most), "--memory", str(most * 256))
+            size = ("--cpus", str(most), "--memory", str(most * 384))
             done = cluster.manage("up", "--nodes", "3", "--cycle-s", "30", *size)
             if done.code != 0:
                 raise RuntimeError(done.err)

@@ -6,6 +6,7 @@ and again a vjob of a higher tier comes that needs two nodes: others are suspend
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -177,11 +178,11 @@ def _engine(cluster: Cluster) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text(encoding="ascii").split()
-    ]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found += [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
+    return found
 
 
 def _cpu_s(pid: int) -> float:

@@ -16,7 +16,7 @@ scontrol update JobId="$SLURM_JOB_ID" TimeLimit=77 && squeue -h -j "$SLURM_JOB_I
 srun -n 2 -N 2 -l sh -c 'squeue -h -j "$SLURM_JOB_ID" -o %u'
 echo payload >/tmp/part && sbcast /tmp/part /tmp/all && srun -n 2 -N 2 -l cat /tmp/all
 printf 'PATH=/usr/bin:/bin\\n' >.profile
-printf '#!/bin/sh -l\\necho "$PATH"; squeue -h -j "$SLURM_JOB_ID" -o %%i; srun -n 1 hostname\\n' >login.sh
+printf '#!/bin/sh -l\\necho "$PATH"; squeue -h -j "$SLURM_JOB_ID" -o %%i; srun -N 1 -n 1 hostname\\n' >login.sh
 chmod +x login.sh; ./login.sh; rm .profile
 printf '#!/bin/sh\\necho "next in $(hostname): $1 $LD_LIBRARY_PATH"\\n' >/tmp/next.sh
 LD_LIBRARY_PATH=/l,m sbatch -p vjob -n 1 --mem=128 -o next.out /tmp/next.sh 'a  b'

@@ -46,7 +46,7 @@ def nearly_all(mib: int) -> int:
 
 @pytest.mark.timeout(900)
 def test_a_job_can_use_what_it_asked_for_and_is_told_what_it_used(cluster: Cluster) -> None:
-    asked_mib = (16, 64, 130, 512, 1024)
+    asked_mib = (16, 512)
     jobs = {mib: cluster.sbatch(FILLS, f"--mem={mib}", arguments=(str(nearly_all(mib)),)) for mib in asked_mib}
     computes = cluster.sbatch(COMPUTES, "--mem=130")
     for mib, job in jobs.items():

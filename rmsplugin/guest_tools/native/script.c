@@ -3,11 +3,13 @@
 #include "files.h"
 #include "processes.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 pid_t script_pid(void)
 {
@@ -26,6 +28,21 @@ static void keep_number(const char *name, int number)
     snprintf(text, sizeof text, "%d\n", number);
     if (!keep(JOB, name, text))
         fail(1, "cannot write %s/%s", JOB, name);
+}
+
+/* What the script and the children that it waited for have read and written: told by its zombie, which goes now. */
+static void keep_io(pid_t pid)
+{
+    char path[PATH_BYTES], text[LINE_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (size <= 0)
+        return;
+    text[size] = '\0';
+    keep(JOB, "io", text);
 }
 
 static void record(int status)
@@ -51,6 +68,7 @@ bool script_ended(void)
         /* The first thread of a program may end before the others do. */
         if (process.state != 'Z' || process.threads > 1)
             return false;
+        keep_io(pid);
         record(process.exit_code);
         return true;
     }

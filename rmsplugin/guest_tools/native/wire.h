@@ -58,7 +58,7 @@ struct connection {
 void connection_open(struct connection *connection, int in, int out); /* makes both non-blocking */
 void connection_close(struct connection *connection);
 void connection_fill(struct connection *connection);  /* reads what is there; sets `broken` at its end */
-void connection_flush(struct connection *connection); /* writes what can be; sets `broken` if nothing ever can */
+void connection_flush(struct connection *connection); /* writes what can be; forgets it if nothing ever can */
 bool connection_next(struct connection *connection, struct frame *frame);
 void connection_send(struct connection *connection, const struct frame *frame);
 void send_data(struct connection *connection, uint8_t type, uint16_t vm, uint32_t step, uint32_t task, const void *data,

@@ -12,7 +12,7 @@ sbatch() {
 
 # until_so COMMAND...: wait until it succeeds.
 until_so() {
-    for _ in {1..2500}; do
+    for _ in {1..1000}; do
         "$@" && return
         sleep 0.3
     done

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +26,11 @@ SACCT = tuple(
 )
 
 _PRELUDE = Path(__file__).with_name("prelude.sh")
-_AT_ONCE = {NATIVE: 12, VJOB: 20}
-_SUBMISSION_S = 900.0
+_AT_ONCE = 10
+_SUBMISSION_S = 400.0
 _END_S = 600.0
+#: A case whose jobs take longer, or wait for ever, does not hold up the next ones.
+_OWN_END_S = 60.0
 
 
 @dataclass
@@ -43,8 +46,10 @@ def run_all(cluster: Cluster, cases: Sequence[Case], partition: str, user: str =
     """Run cases in a partition and wait for all of their jobs; the outcome of each, by its name."""
     since = cluster.ok("date", "+%Y-%m-%dT%H:%M:%S").strip()
     runs = [_Run(case, _place(cluster, case, partition, user)) for case in cases]
-    with ThreadPoolExecutor(_AT_ONCE[partition]) as pool:
-        list(pool.map(lambda run: _submit(cluster, run, partition, user), runs))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for number, _ in enumerate(pool.map(lambda run: _submit(cluster, run, partition, user), runs), 1):
+            print(f"\r{partition}: {number} of {len(runs)} cases", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     late = _wait_until_ended(cluster, partition, user)
     rows = _accounting(cluster, partition, user, since)
     return {run.case.name: _outcome(cluster, run, partition, rows, late) for run in runs}
@@ -68,6 +73,10 @@ def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
         run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
     except subprocess.TimeoutExpired:
         run.submission = Result(124, "", f"(it did not end within {_SUBMISSION_S:.0f} s)")
+    queue = ("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z")
+    deadline = time.monotonic() + _OWN_END_S
+    while run.directory in cluster.ok(*queue).split("\n") and time.monotonic() < deadline:
+        time.sleep(1)
 
 
 def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> set[str]:
