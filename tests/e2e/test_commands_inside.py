@@ -13,8 +13,8 @@ echo "in $(hostname): $1"
 scontrol show hostnames
 squeue -h -j "$SLURM_JOB_ID" -o '%i %T'
 scontrol update JobId="$SLURM_JOB_ID" TimeLimit=77 && squeue -h -j "$SLURM_JOB_ID" -o %l
-srun -n 2 -N 2 -l sh -c 'squeue -h -j "$SLURM_JOB_ID" -o %u'
-echo payload >/tmp/part && sbcast /tmp/part /tmp/all && srun -n 2 -N 2 -l cat /tmp/all
+srun -n 2 -N 2 -l sh -c 'squeue -h -j "$SLURM_JOB_ID" -o %u' | sort
+echo payload >/tmp/part && sbcast /tmp/part /tmp/all && srun -n 2 -N 2 -l cat /tmp/all | sort
 printf 'PATH=/usr/bin:/bin\\n' >.profile
 printf '#!/bin/sh -l\\necho "$PATH"; squeue -h -j "$SLURM_JOB_ID" -o %%i; srun -N 1 -n 1 hostname\\n' >login.sh
 chmod +x login.sh; ./login.sh; rm .profile

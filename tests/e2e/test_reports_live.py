@@ -71,7 +71,7 @@ def test_a_user_is_told_of_their_own_jobs_wherever_they_ask(cluster: Cluster) ->
     jobs = {user: cluster.sbatch("#!/bin/sh\nhostname\n", *SMALL, user=user) for user in ("alice", "bob")}
     for job in jobs.values():
         cluster.wait_gone(job)
-        cluster.wait("the end in accounting", lambda job=job: _is_told_as_ended(cluster, job), 60)
+        cluster.wait("the end in accounting", lambda job=job: _is_told_as_ended(cluster, job), 180)
     time.sleep(1)
     # All reports are of the same time, so that they have the same replays.
     words = ("--job", str(jobs["bob"]), "--until", datetime.now().isoformat(timespec="seconds"))

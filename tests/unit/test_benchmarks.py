@@ -18,7 +18,7 @@ from bench.parts import PARTS, instead
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
-#: Those that need a minicluster: e2e/test_live_benchmarks.py.
+#: Those that need a minicluster: e2e/benchmarks.py (run-campaign benchmarks).
 LIVE = ("i", "l", "u")
 
 
