@@ -56,7 +56,7 @@ vm_dir = "/var/lib/rmsplugin/vm"
 memory_overhead_mib = {overhead}
 
 [start]
-template_answer_s = 60
+template_answer_s = 120
 
 [network]
 bridge = "{bridge}"
