@@ -22,22 +22,13 @@ vjob_value() {
     return 1
 }
 
-# process_state PID: sets `state` and `session` from /proc; fails when there is no such process.
+# process_state PID: sets `state` from /proc; fails when there is no such process.
 process_state() {
     read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
     # The name of the program comes second, in parentheses, and may hold anything: count from behind it.
     # shellcheck disable=SC2086
     set -- ${stat##*) }
-    state=$1 session=$4
-}
-
-# signal_session SIGNAL SESSION: sends SIGNAL to each process of the session.
-signal_session() {
-    for process in /proc/[0-9]*; do
-        if process_state "${process#/proc/}" && [ "$session" = "$2" ]; then
-            kill -s "$1" "${process#/proc/}" 2>/dev/null
-        fi
-    done
+    state=$1
 }
 
 # enter_job: this process and all that it starts are processes of the job, whose use is counted (`account`).

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -37,16 +36,10 @@ def run(size: tuple[int, int], report: Report) -> None:
     if reason := guestbox.missing():
         report.say(f"not measured: {reason}")
         return
-    with tempfile.TemporaryDirectory() as name:
-        box = guestbox.Guestbox(Path(name))
-        try:
-            box.boot("busybox", 1)
-            box.configure()
-            bench = test_wrapper.Bench(Path(name), box, "busybox")
-            _idle(bench, idle_s, report)
-            _deliver(bench, output_mb, report)
-        finally:
-            box.close()
+    with guestbox.ready("busybox", 1) as box:
+        bench = test_wrapper.Bench(box.directory, box, "busybox")
+        _idle(bench, idle_s, report)
+        _deliver(bench, output_mb, report)
 
 
 def _idle(bench: test_wrapper.Bench, idle_s: int, report: Report) -> None:

@@ -7,7 +7,6 @@ What is measured is the tools' own work and the connections'; under TCG all of i
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,15 +30,8 @@ def run(sizes: Sequence[int], report: Report) -> None:
         raise SystemExit(f"benchmark t: {why}")
     rows: list[list[object]] = []
     for flavour in guestbox.FLAVOURS:
-        with tempfile.TemporaryDirectory() as name:
-            box = guestbox.Guestbox(Path(name))
-            try:
-                box.boot(flavour, 2)
-                box.configure()
-                for count in sizes:
-                    rows.append(_measure(box, flavour, count, report))
-            finally:
-                box.close()
+        with guestbox.ready(flavour, 2) as box:
+            rows += [_measure(box, flavour, count, report) for count in sizes]
     report.table(["guest", "steps", "first step s", "all the others s", "as many ssh s"], rows)
 
 

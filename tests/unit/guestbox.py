@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -180,6 +181,27 @@ class Guestbox:
             for index, guest in enumerate(self.guests):
                 self.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
                 self.ssh().configure(guest.vm.address, guest.vm.host_key, self.config(index), timeout_s=20)
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Guestbox]:
+    """A box without guests, in a directory of its own; everything ends with it."""
+    # Not pytest's directory: nobody but root may enter that one.
+    with tempfile.TemporaryDirectory() as name:
+        box = Guestbox(Path(name))
+        try:
+            yield box
+        finally:
+            box.close()
+
+
+@contextlib.contextmanager
+def ready(flavour: str, number: int) -> Iterator[Guestbox]:
+    """A box with so many guests that are configured."""
+    with opened() as box:
+        box.boot(flavour, number)
+        box.configure()
+        yield box
 
 
 def wait_until(condition, timeout_s: float = 15.0, what: str = "") -> None:  # type: ignore[no-untyped-def]

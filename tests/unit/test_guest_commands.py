@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,14 +50,8 @@ class Site(Bench):
 
 
 def _site(flavour: str) -> Iterator[Site]:
-    with tempfile.TemporaryDirectory() as name:
-        box = guestbox.Guestbox(Path(name))
-        try:
-            box.boot(flavour, 1)
-            box.configure()
-            yield Site(Path(name), box, flavour)
-        finally:
-            box.close()
+    with guestbox.ready(flavour, 1) as box:
+        yield Site(box.directory, box, flavour)
 
 
 @pytest.fixture(scope="module", params=guestbox.FLAVOURS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,14 +27,8 @@ needs_guests = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.miss
 
 @pytest.fixture(scope="module", params=guestbox.FLAVOURS)
 def box(request: pytest.FixtureRequest) -> Iterator[guestbox.Guestbox]:
-    with tempfile.TemporaryDirectory() as name:
-        made = guestbox.Guestbox(Path(name))
-        try:
-            made.boot(request.param, 2)
-            made.configure()
-            yield made
-        finally:
-            made.close()
+    with guestbox.ready(request.param, 2) as made:
+        yield made
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
@@ -97,20 +90,14 @@ def test_a_guest_has_what_its_site_has() -> None:
     """In a guest with a root of its own: all these files are the host's in the other."""
     zone = Path("/usr/share/zoneinfo/Asia/Tokyo").read_bytes()
     site = SiteFiles("Asia/Tokyo", zone, "C.UTF-8", "nameserver 192.0.2.1\n", "192.0.2.2 licences\n")
-    with tempfile.TemporaryDirectory() as name:
-        box = guestbox.Guestbox(Path(name))
-        try:
-            (guest,) = box.boot("busybox", 1)
-            with box.entered():
-                box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
-                for _ in range(2):
-                    box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(site=site), timeout_s=20)
-            assert guest.run("date +%Z; cat /etc/timezone /etc/resolv.conf") == (
-                "JST\nAsia/Tokyo\nnameserver 192.0.2.1\n"
-            )
-            assert guest.run("grep -c licences /etc/hosts") == "1\n"
-        finally:
-            box.close()
+    with guestbox.opened() as box:
+        (guest,) = box.boot("busybox", 1)
+        with box.entered():
+            box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
+            for _ in range(2):
+                box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(site=site), timeout_s=20)
+        assert guest.run("date +%Z; cat /etc/timezone /etc/resolv.conf") == ("JST\nAsia/Tokyo\nnameserver 192.0.2.1\n")
+        assert guest.run("grep -c licences /etc/hosts") == "1\n"
 
 
 @needs_guests

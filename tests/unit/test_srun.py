@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import guestbox
 import pytest
@@ -19,14 +17,8 @@ pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missin
 @pytest.fixture(scope="module", params=guestbox.FLAVOURS)
 def box(request: pytest.FixtureRequest) -> Iterator[guestbox.Guestbox]:
     """Two VMs of 2 CPUs each."""
-    with tempfile.TemporaryDirectory() as name:
-        made = guestbox.Guestbox(Path(name))
-        try:
-            made.boot(request.param, 2)
-            made.configure()
-            yield made
-        finally:
-            made.close()
+    with guestbox.ready(request.param, 2) as made:
+        yield made
 
 
 def run(box: guestbox.Guestbox, script: str, vm: int = 0) -> list[str]:

@@ -73,20 +73,23 @@ def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
         run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
     except subprocess.TimeoutExpired:
         run.submission = Result(124, "", f"(it did not end within {_SUBMISSION_S:.0f} s)")
-    queue = ("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z")
     deadline = time.monotonic() + _OWN_END_S
-    while run.directory in cluster.ok(*queue).split("\n") and time.monotonic() < deadline:
+    while run.directory in _under_way(cluster, partition, user) and time.monotonic() < deadline:
         time.sleep(1)
+
+
+def _under_way(cluster: Cluster, partition: str, user: str) -> set[str]:
+    """The directories of the jobs that have not ended."""
+    return set(cluster.ok("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z").split("\n")) - {""}
 
 
 def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> set[str]:
     """Wait until no job is left, those that jobs submit too; cancels what does not end, and returns its directories."""
-    queue = ("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z")
     deadline = time.monotonic() + _END_S
-    while left := set(cluster.ok(*queue).split("\n")) - {""}:
+    while left := _under_way(cluster, partition, user):
         if time.monotonic() > deadline:
             cluster.run("scancel", "-p", partition, "-u", user)
-            cluster.wait("cancelled jobs to go", lambda: not cluster.ok(*queue).strip(), 120)
+            cluster.wait("cancelled jobs to go", lambda: not _under_way(cluster, partition, user), 120)
             return left
         time.sleep(0.5)
     return set()
