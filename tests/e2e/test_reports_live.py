@@ -70,6 +70,7 @@ def _is_told_as_ended(cluster: Cluster, job: int) -> bool:
 def test_a_user_is_told_of_their_own_jobs_wherever_they_ask(cluster: Cluster) -> None:
     jobs = {user: cluster.sbatch("#!/bin/sh\nhostname\n", *SMALL, user=user) for user in ("alice", "bob")}
     for job in jobs.values():
+        cluster.wait_job(job)
         cluster.wait_gone(job)
         cluster.wait("the end in accounting", lambda job=job: _is_told_as_ended(cluster, job), 180)
     time.sleep(1)

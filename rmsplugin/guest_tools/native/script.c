@@ -30,16 +30,18 @@ static void keep_number(const char *name, int number)
         fail(1, "cannot write %s/%s", JOB, name);
 }
 
-/* What the script and the children that it waited for have read and written: told by its zombie, which goes now. */
+/* What the script and the children that it waited for have read and written: told by its zombie, which goes now. Whoever
+ * else has seen it end may let it go meanwhile, and of a process that goes the file tells its own part only. */
 static void keep_io(pid_t pid)
 {
     char path[PATH_BYTES], text[LINE_BYTES];
+    struct process process;
     snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
-    if (size <= 0)
+    if (size <= 0 || !process_look(pid, &process))
         return;
     text[size] = '\0';
     keep(JOB, "io", text);
