@@ -458,21 +458,23 @@ def three_nodes(make: Make, policy: str) -> tuple[World, int, list[int]]:
     changed["decision"]["policy"] = policy
     world.settings = type(world.settings).model_validate(changed)
     world.start_engine()
-    large = submit(world, 1500, 760, name="large")
-    gang = submit(world, 1500, 290, vms=2, name="gang")
-    small = [submit(world, 600, 290, name="small") for _ in range(3)]
+    # They need little while they are placed: no node is short meanwhile, so the engine moves none of them.
+    large = submit(world, 1500, 100, name="large")
+    gang = submit(world, 1500, 100, vms=2, name="gang")
+    small = [submit(world, 600, 100, name="small") for _ in range(3)]
     ticks(world, 2 * FALLS)
     jobs = [large, gang, *small]
     assert running(world, jobs) == jobs
     home = host(world, large)
     apart, beside = sorted({"n1", "n2", "n3"} - {home})
-    small_ones = [f"vjob{job}-0" for job in small]
-    for vm in sorted([f"vjob{gang}-1", *small_ones], key=lambda each: at(world, each) != home):
-        if at(world, vm) == home:
-            place(world, vm, min((apart, beside), key=lambda node: demanded(world).get(node, 0)))
-    place(world, f"vjob{gang}-0", home)
-    for vm, node in zip([f"vjob{gang}-1", *small_ones], (beside, beside, apart, apart), strict=True):
+    homes = {f"vjob{gang}-0": home, f"vjob{gang}-1": beside}
+    homes |= {f"vjob{job}-0": node for job, node in zip(small, (beside, apart, apart), strict=True)}
+    for vm, node in homes.items():
         place(world, vm, node)
+    for job in (gang, *small):
+        needs(world, job, 290)
+    needs(world, gang, 290, 1)
+    needs(world, large, 760)
     ticks(world, 20)  # nobody is exempt from suspension any more
     assert running(world, jobs) == jobs
     needs(world, gang, 760)
