@@ -41,6 +41,8 @@ from rmsplugin.settings import Settings
 log = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
+#: Share of the time in which Slurm's queue is looked at: a busy slurmctld is asked less often.
+_MOST_WATCHING = 0.1
 #: How often an engine that ends looks whether all operations have ended.
 _LOOK_S = 0.1
 
@@ -81,7 +83,7 @@ class Daemon:
         self._pulse = ""
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self._others = (
-            Periodic("watch", self._watch, settings.engine.watch_s),
+            Periodic("watch", self._watch, settings.engine.watch_s, most=_MOST_WATCHING),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("prune", self._prune, _DAY_S),
         )

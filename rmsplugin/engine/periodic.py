@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
@@ -15,11 +16,19 @@ log = logging.getLogger(__name__)
 class Periodic:
     """Done for the first time at the start; never twice at the same time."""
 
-    def __init__(self, name: str, act: Callable[[], None], period_s: float) -> None:
-        """Begin nothing yet; ``name`` is the thread's."""
+    def __init__(self, name: str, act: Callable[[], None], period_s: float, *, most: float = 1.0) -> None:
+        """Begin nothing yet.
+
+        Args:
+            name: the thread's.
+            act: what is done.
+            period_s: pause between two turns; longer where turns took more than ``most`` of the time otherwise.
+            most: share of the time, above 0, at most 1.
+        """
         self._name = name
         self._act = act
         self._period_s = period_s
+        self._rest = 1 / most - 1
         self._woken = threading.Event()
         self._closed = False
 
@@ -43,10 +52,11 @@ class Periodic:
     def _run(self) -> None:
         while not self._closed:
             self._woken.clear()
+            began = time.monotonic()
             try:
                 self._act()
             except Exception:
                 # One fault must not end all turns.
                 log.exception("%s failed", self._name)
             if not self._closed:
-                self._woken.wait(self._period_s)
+                self._woken.wait(max(self._period_s, self._rest * (time.monotonic() - began)))

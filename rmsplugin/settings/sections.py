@@ -35,7 +35,9 @@ class Engine(Section):
     )
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     watch_s: Seconds = Field(
-        2.0, description="seconds between two looks at Slurm's queue; a job that arrives or ends starts a cycle at once"
+        0.5,
+        description="seconds between two looks at Slurm's queue, more where a look takes long; "
+        "a job that arrives or ends starts a cycle at once",
     )
     workers: int = Field(
         16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"

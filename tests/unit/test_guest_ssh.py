@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rmsplugin.adapters.guests import ssh
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
 
@@ -28,3 +29,34 @@ def test_a_wait_for_a_guest_that_accepts_and_says_nothing_ends_soon_after_it_has
         with pytest.raises(PointlessError):
             guests.wait_ready("127.0.0.1", generate_keypair().public, timeout_s=60.0, check=check)
     assert time.monotonic() - began < 15.0
+
+
+def test_a_guest_whose_first_packets_are_lost_is_reached_before_the_kernel_would_repeat_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience: list[float] = []
+    up_after_s = 0.5
+    here, there = socket.socketpair()
+
+    def create_connection(_: tuple[str, int], timeout: float) -> socket.socket:
+        if sum(patience) >= up_after_s:
+            return here
+        patience.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with here, there:
+        assert ssh._connect("192.0.2.1", 22, 10.0, lambda: None) is here
+    assert sum(patience) < 0.8
+
+
+def test_a_guest_that_is_slow_to_answer_gets_a_second_for_it_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create_connection(_: tuple[str, int], timeout: float) -> socket.socket:
+        if timeout >= 1.0:
+            return here
+        raise TimeoutError
+
+    here, there = socket.socketpair()
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with here, there:
+        assert ssh._connect("192.0.2.1", 22, 10.0, lambda: None) is here

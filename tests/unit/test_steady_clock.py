@@ -127,3 +127,20 @@ def test_the_order_of_the_queue_is_slurms_whatever_the_clock_does() -> None:
     )
     [moved] = of_the_rms(RmsSnapshot(jobs=(job,)), 300.0).jobs
     assert (moved.submit_time, moved.start_time) == (5000, 6300)
+
+
+def test_a_turn_that_takes_long_is_followed_by_a_rest_that_keeps_it_at_its_share_of_the_time() -> None:
+    began: list[float] = []
+    thrice = threading.Event()
+
+    def act() -> None:
+        began.append(time.monotonic())
+        time.sleep(0.05)
+        if len(began) == 3:
+            thrice.set()
+
+    periodic = Periodic("test", act, 0.01, most=0.2)
+    periodic.start()
+    assert thrice.wait(10)
+    periodic.close()
+    assert min(later - earlier for earlier, later in itertools.pairwise(began)) >= 0.05 / 0.2 * 0.9

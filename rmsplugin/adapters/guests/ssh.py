@@ -25,7 +25,11 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 _RETRY_S = 0.3
 #: How long anything in a guest goes on after it has become pointless.
 _CHECK_S = 0.5
-_CONNECT_S = 1.0
+#: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel
+#: itself repeats a first packet that got lost only after 1 s, and many are sent before a guest's card is up.
+_CONNECT_S = 0.2
+_CONNECT_GROWTH = 1.25
+_LONGEST_CONNECT_S = 1.0
 _OUTPUT_LIMIT = 4096
 
 # /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
@@ -228,13 +232,16 @@ def open_transport(
 def _connect(address: str, port: int, timeout_s: float, check: Callable[[], None]) -> socket.socket:
     """Connect by short attempts: one that was made before the guest had a network would wait longer and longer."""
     deadline = time.monotonic() + timeout_s
+    attempt_s = _CONNECT_S
     while True:
         check()
         try:
-            return socket.create_connection((address, port), timeout=min(_CONNECT_S, timeout_s))
+            return socket.create_connection((address, port), timeout=min(attempt_s, timeout_s))
         except OSError as error:
             if not isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
+        # A guest that is slow to answer gets the time for it in the end.
+        attempt_s = min(attempt_s * _CONNECT_GROWTH, _LONGEST_CONNECT_S)
 
 
 def _shake_hands(transport: paramiko.Transport, timeout_s: float, check: Callable[[], None]) -> None:
