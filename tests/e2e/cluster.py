@@ -26,6 +26,8 @@ PROGRAM = REPOSITORY / ".venv" / "bin" / "rmsplugin"
 
 T = TypeVar("T")
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5
+
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
 
@@ -191,7 +193,7 @@ class Cluster:
             text = self.output(job)
             return text if re.search(pattern, text, re.M) else None
 
-        return self.wait(f"{pattern!r} in output of {job}", there, timeout_s, lambda: self.describe(job))
+        return self.wait(f"{pattern!r} in output of {job}", there, timeout_s, lambda: self.describe(job), every_s=0.1)
 
     def qemus(self, job: int | str, host: str | None = None) -> list[str]:
         """Hosts on which a QEMU of the vjob runs (seen in the process list, not asked of libvirt)."""
@@ -239,15 +241,21 @@ class Cluster:
             left += [f"{host}: domain {name}" for name in vms if name.startswith(f"vjob{job}-")]
             if len(taps) > len(vms):
                 left.append(f"{host}: taps {taps} for VMs {vms}")
-        vjob = self.vjob(job)
-        if vjob is not None and vjob["state"] != "terminated":
-            left.append(f"vjob is {vjob['state']}")
+        if not self._is_terminated(job):
+            left.append(f"vjob is {self.vjob(job)}")
         return left
+
+    def _is_terminated(self, job: int | str) -> bool:
+        vjob = self.vjob(job)
+        return vjob is None or vjob["state"] == "terminated"
 
     def wait_gone(self, job: int | str, timeout_s: float = 60) -> None:
         """Wait until nothing of the vjob is left."""
         self.wait(
-            f"nothing left of vjob {job}", lambda: not self.leftovers(job), timeout_s, lambda: self.leftovers(job)
+            f"nothing left of vjob {job}",
+            lambda: self._is_terminated(job) and not self.leftovers(job),
+            timeout_s,
+            lambda: self.leftovers(job),
         )
 
     def wait_nodes(self, timeout_s: float = 120) -> None:
@@ -284,16 +292,21 @@ class Cluster:
         condition: Callable[[], T | None],
         timeout_s: float,
         explain: Callable[[], object] = lambda: "",
-        every_s: float = 0.1,
+        every_s: float | None = None,
     ) -> T:
-        """Wait until the condition gives something true; fail with an explanation at the time-out."""
+        """Wait until the condition gives something true; fail with an explanation at the time-out.
+
+        It is looked at less and less often unless ``every_s`` is told: looks take the CPUs from what is to happen.
+        """
         deadline = time.monotonic() + timeout_s
+        pause_s = every_s or _FIRST_PAUSE_S
         while True:
             value = condition()
             if value:
                 return value
             assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}: {explain()}"
-            time.sleep(every_s)
+            time.sleep(pause_s)
+            pause_s = every_s or min(pause_s * 1.25, _LONGEST_PAUSE_S)
 
     def describe(self, job: int | str) -> str:
         """All that helps to understand a job that is not where it should be."""

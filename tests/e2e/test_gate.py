@@ -262,10 +262,10 @@ def test_a_job_that_root_starts_without_leave_is_sent_back_and_starts_when_it_ma
 # --- slurmctld is lost (6 i) ---
 
 
-def test_a_new_slurmctld_lets_none_of_twenty_vjobs_start_without_leave(cluster: Cluster) -> None:
+def test_a_new_slurmctld_lets_none_of_twelve_vjobs_start_without_leave(cluster: Cluster) -> None:
     blocker = native(cluster, "-N", "3", "--exclusive")
     cluster.wait_job(blocker, "RUNNING")
-    tiny = [(*SMALL, f"--nice={number % 7}") for number in range(19)]
+    tiny = [(*SMALL, f"--nice={number % 7}") for number in range(11)]
     last = f"last-{time.monotonic_ns()}"
     jobs = submit_all(cluster, *tiny, (*SMALL, "-J", last), script="#!/bin/sh\n:\n")
     before = queue(cluster)

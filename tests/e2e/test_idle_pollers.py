@@ -19,6 +19,7 @@ _POLLERS = 64
 _EACH = 8
 #: Longer than a wrapper may be silent (engine.orphan_s).
 _WATCHED_S = 45.0
+_PAUSE_S = 2.0
 
 # Opens the polls in its words and abandons half of those over the unix socket; tells how many are answered by now
 # whenever it reads a line.
@@ -112,6 +113,7 @@ def test_64_idle_pollers_of_one_user_disturb_nobody(cluster: Cluster) -> None:
         closed = False
         while time.monotonic() < until:
             assert cluster.plugin("vjobs", user="bob").code == 0
+            time.sleep(_PAUSE_S)
             if not closed:
                 assert (local.answered("close half"), remote.answered("close half")) == ([], [])
                 closed = True
