@@ -1,4 +1,4 @@
-"""Much output through a small VM, across whatever happens to it on the way; gigabytes: ``contrib/run-campaign flood``."""
+"""Much output through a small VM, whatever happens to it on the way; gigabytes: ``contrib/run-campaign flood``."""
 
 from __future__ import annotations
 
