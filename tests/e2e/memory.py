@@ -1,6 +1,6 @@
 """Memory by observation as a whole: how many run together, the ladder, and what ends reservations (issue 11, 5).
 
-Too long for CI, which sees one reservation (test_reserved_nodes.py): ``contrib/run-campaign memory``.
+Too long for CI: ``contrib/run-campaign memory``, with the other files ``memory_*.py``.
 """
 
 from __future__ import annotations
