@@ -160,7 +160,7 @@ def test_a_libvirtd_killed_at_the_very_end_of_a_migration_leaves_one_copy_that_r
     settled = "select count(*) from vms where job_id = ? and destination = ''"
     cluster.wait("its migration to end", lambda: ledger(cluster, settled, job) == [(1,)], 180)
     assert cluster.qemus(job) == [host_of(cluster, job)], cluster.events(job)
-    assert "let-run" in cluster.events(job)
+    # Whoever comes first has it run on where it was: the call that broke off, once the node answers, or the engine.
     unharmed(cluster, job)
     finish(cluster, job)
     nothing_left(cluster, [job])

@@ -30,17 +30,25 @@ static void keep_number(const char *name, int number)
         fail(1, "cannot write %s/%s", JOB, name);
 }
 
+static int io_file = -1;
+
+/* Only root may open this file of a zombie; who has opened it before may read on. */
+static void open_io(pid_t pid)
+{
+    char path[PATH_BYTES];
+    if (io_file >= 0)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
+    io_file = open(path, O_RDONLY | O_CLOEXEC);
+}
+
 /* What the script and the children that it waited for have read and written: told by its zombie, which goes now. Whoever
  * else has seen it end may let it go meanwhile, and of a process that goes the file tells its own part only. */
 static void keep_io(pid_t pid)
 {
-    char path[PATH_BYTES], text[LINE_BYTES];
+    char text[LINE_BYTES * 2];
     struct process process;
-    snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    ssize_t size = io_file < 0 ? -1 : pread(io_file, text, sizeof text - 1, 0);
     if (size <= 0 || !process_look(pid, &process))
         return;
     text[size] = '\0';
@@ -68,6 +76,7 @@ bool script_ended(void)
         return false;
     if ((pid = script_pid()) > 0 && process_look(pid, &process)) {
         /* The first thread of a program may end before the others do. */
+        open_io(pid);
         if (process.state != 'Z' || process.threads > 1)
             return false;
         keep_io(pid);
