@@ -69,7 +69,7 @@ def debian_cluster() -> Iterator[Cluster]:
 def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(debian_cluster: Cluster) -> None:
     cluster = debian_cluster
     (cluster.home() / "sum.py").write_text(MPI_PROGRAM)
-    job = cluster.sbatch(SCRIPT, "--mem=640", "-N", "2", "-n", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
+    job = cluster.sbatch(SCRIPT, "--mem=512", "-N", "2", "-n", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
     cluster.wait_output(job, "^3$", timeout_s=600)
     cluster.wait_nodes()
     moved = cluster.plugin("migrate", str(job), "--to", cluster.vjob(job)["nodes"][1])
@@ -81,12 +81,12 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     assert cluster.wait_job(job)["JobState"] == "COMPLETED"
     vms = [f"vjob{job}-0", f"vjob{job}-1"]
     available, *lines = cluster.output(job).splitlines()
-    assert int(available) >= 640
+    assert int(available) >= 512
     assert lines == [
         f"debian {vms[0]} alice /home/alice systemd",
         "physics: lab physics proj",
         "proj",
-        f"vjob{job}-[0-1] 2 1(x2) 640",
+        f"vjob{job}-[0-1] 2 1(x2) 512",
         *("/dev/fd", "/dev/stdout"),
         f"{job} alice RUNNING",
         *(f"0: {vms[0]}", f"1: {vms[1]}"),
