@@ -37,6 +37,16 @@ def restorable_formats() -> list[str]:
     return [name for name in _FORMATS if name == RAW or _is_here(name)]
 
 
+def program_of(number: int) -> str | None:
+    """The program of a format, by its number in the header; None: it is raw. AgentError: the program is not here."""
+    name = _FORMATS[number] if number < len(_FORMATS) else RAW
+    if name == RAW:
+        return None
+    if not _is_here(name):
+        raise AgentError("failed", f"it cannot be restored on this node, which has no program {name}: install {name}")
+    return name
+
+
 def require_program(state: Path) -> None:
     """Refuse a whole state that libvirt could not restore here, for want of a program."""
     with open(state, "rb") as file:
@@ -44,9 +54,8 @@ def require_program(state: Path) -> None:
     if len(head) < _HEADER.size:
         return
     _, version, _, _, number = _HEADER.unpack(head)
-    name = _FORMATS[number] if version == 2 and number < len(_FORMATS) else RAW
-    if name != RAW and not _is_here(name):
-        raise AgentError("failed", f"it cannot be restored on this node, which has no program {name}: install {name}")
+    if version == 2:
+        program_of(number)
 
 
 def _is_here(program: str) -> bool:

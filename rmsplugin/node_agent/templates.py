@@ -7,7 +7,6 @@ bounded; what was not used for the longest time goes first.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path
 from rmsplugin.node_agent import files
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.saved_state import Identity, copy_as
+from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked
 from rmsplugin.node_agent.verbs import Reply, VMName
 
 #: What the guest says on its console where a template of it can be saved.
@@ -28,6 +27,8 @@ WAITING = b"rmsplugin-guest: waiting"
 _CLAIM_S = 600.0
 #: After a template has failed VMs of its key are booted for so long.
 _REFUSED_S = 3600.0
+#: No state of a VM was seen to be so many times as large without its compression.
+_UNPACKED_MOST = 10
 _POLL_S = 0.1
 _QEMU = "qemu-system-x86_64"
 _MODE = 0o700
@@ -79,12 +80,13 @@ class Template:
     def settle(self, vm: VMName) -> Reply:
         """The VM has started well: the state that it made becomes the template; a copy that it used is removed."""
         copy = self._copy_of(vm)
-        kept = self._is_made_by(vm) and files.size_of(copy) is not None and self._make_room(copy.stat().st_size)
-        if kept:
-            _move(copy, self._state)
-        if self._is_made_by(vm):
-            files.remove(self._claim)
-        files.remove(copy)
+        if not self._is_made_by(vm):
+            files.remove(copy)
+            return {"kept": False}
+        try:
+            kept = files.size_of(copy) is not None and self._keep(copy)
+        finally:
+            files.remove(copy, self._claim)
         return {"kept": kept}
 
     def refuse(self, vm: VMName) -> Reply:
@@ -118,10 +120,25 @@ class Template:
             if stamps.partition("-")[2] != qemu or (key == self._key and stamps != self._stamps):
                 files.remove(path)
 
+    def _keep(self, made: Path) -> bool:
+        """Have the state as the template, uncompressed: each start from it is the sooner for it."""
+        if made.stat().st_size * _UNPACKED_MOST > files.free_bytes(self._directory):
+            return False
+        partial = self._state.with_suffix(".partial")
+        files.remove(partial)
+        try:
+            copy_unpacked(made, partial)
+            kept = self._make_room(partial.stat().st_size)
+            if kept:
+                partial.rename(self._state)
+        finally:
+            files.remove(partial)
+        return kept
+
     def _make_room(self, size: int) -> bool:
         """Remove the least recently used templates until one of so many bytes fits. Returns whether it does."""
         bound = self._config.templates_mib << 20
-        if size > bound or size > files.free_bytes(self._directory):
+        if size > bound:
             return False
         states = sorted(self._directory.glob("*.state"), key=lambda path: path.stat().st_mtime)
         total = sum(path.stat().st_size for path in states)
@@ -171,15 +188,3 @@ def _text_from(path: Path, begin: int) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""
-
-
-def _move(source: Path, destination: Path) -> None:
-    """Give a whole file another place, which may be on another file system."""
-    try:
-        source.rename(destination)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        partial = destination.with_suffix(".partial")
-        shutil.copyfile(source, partial)
-        partial.rename(destination)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from contract.test_nodes import LocalAgents
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Nodes, Template, TemplateUse
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
-from rmsplugin.errors import CorruptStateError, NotFoundError
+from rmsplugin.errors import CorruptStateError, NotFoundError, OperationFailedError
 
 NODE, FIRST, OTHER = "n1", "vjob12-0", "vjob13-1"
 UUID, MAC = "00000000-0000-4000-8000-00000000000d", "52:54:00:00:00:0d"
@@ -25,11 +26,14 @@ XML = """<domain type='qemu'><name>{name}</name><uuid>00000000-0000-4000-8000-00
 <devices><interface type='bridge'><mac address='52:54:00:00:00:0c'/></interface></devices></domain>"""
 
 
-def saved(name: str, *, version: int = 2, spare: int = 1024, cookie: bytes = b"<cookie/>\0") -> bytes:
-    """A file as libvirt writes it: head, XML, cookie, NULs, the stream."""
+def saved(
+    name: str, *, version: int = 2, spare: int = 1024, cookie: bytes = b"<cookie/>\0", gzipped: bytes = b""
+) -> bytes:
+    """A file as libvirt writes it: head, XML, cookie, NULs, the stream, which may be compressed."""
     xml = XML.format(name=name).encode() + b"\0"
     data = xml + cookie + bytes(spare)
-    return struct.pack("=16s 5I 56x", b"LibvirtQemudSave", version, len(data), 1, 0, len(xml)) + data + STREAM
+    head = struct.pack("=16s 5I 56x", b"LibvirtQemudSave", version, len(data), 1, bool(gzipped), len(xml))
+    return head + data + (gzipped or STREAM)
 
 
 @dataclass
@@ -177,6 +181,24 @@ def test_a_copy_has_the_names_of_its_vm_and_all_else_of_the_template(tmp_path: P
     assert len(content) == len(saved(FIRST))
 
 
+def test_a_template_is_kept_without_its_compression(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    assert node.world.use(FIRST) is TemplateUse.MAKE
+    (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST, gzipped=gzip.compress(STREAM)))
+    assert node.world.nodes.settle_template(NODE, FIRST, TEMPLATE)
+    assert next(node.templates.glob("*.state")).read_bytes() == saved(FIRST)
+
+
+def test_a_template_that_cannot_be_unpacked_is_none_and_the_next_vm_makes_one(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    assert node.world.use(FIRST) is TemplateUse.MAKE
+    (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST, gzipped=b"torn"))
+    with pytest.raises(OperationFailedError, match="gzip cannot unpack"):
+        node.world.nodes.settle_template(NODE, FIRST, TEMPLATE)
+    assert not [path for path in node.templates.iterdir() if path.suffix in (".state", ".partial")]
+    assert node.world.use(OTHER) is TemplateUse.MAKE
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -244,9 +266,9 @@ def test_templates_take_no_more_room_than_they_may(tmp_path: Path) -> None:
         assert node.world.nodes.settle_template(NODE, FIRST, template)
     assert len(list(node.templates.glob("*.state"))) == 1
     assert node.world.use(FIRST, keys[2]) is TemplateUse.MAKE
-    (node.vms / f"{FIRST}.template").write_bytes(bytes(2 << 20))
+    (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST) + bytes(2 << 20))
     assert not node.world.nodes.settle_template(NODE, FIRST, keys[2])
-    assert node.world.copy(FIRST) is None
+    assert node.world.copy(FIRST) is None and not list(node.templates.glob("*.partial"))
     assert node.world.use(OTHER, keys[1]) is TemplateUse.COPIED, "it did not have to go for one that never fits"
 
 

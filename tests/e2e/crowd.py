@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,11 +21,32 @@ GROWN_MIB, SMALL_MIB = 800, 300
 EXEMPT_S = 10
 
 
-def crowded_cluster() -> Iterator[Cluster]:
-    """A cluster with room for a crowd, once the engine has all its nodes."""
-    for cluster in minicluster("hold", *OPTIONS):
+def crowded_cluster(*options: str) -> Iterator[Cluster]:
+    """A cluster with room for a crowd, once the engine has all its nodes; options come after those of all crowds."""
+    for cluster in minicluster("hold", *OPTIONS, *options):
         wait_rooms(cluster)
         yield cluster
+
+
+@contextlib.contextmanager
+def configured(cluster: Cluster, section: str, line: str) -> Iterator[None]:
+    """In the block the engine runs with another line in a section of its settings."""
+    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
+    before = settings.read_text()
+    head, header, rest = before.partition(f"[{section}]\n")
+    assert header, section
+    body, mark, tail = rest.partition("\n[")
+    key = line.partition(" = ")[0]
+    kept = "".join(each for each in body.splitlines(keepends=True) if each.partition(" = ")[0] != key)
+    try:
+        settings.write_text(f"{head}{header}{line}\n{kept}{mark}{tail}")
+        cluster.kill("head", "engine")
+        cluster.restart_engine()
+        yield
+    finally:
+        settings.write_text(before)
+        cluster.kill("head", "engine")
+        cluster.restart_engine()
 
 
 class Crowd:
@@ -82,9 +104,10 @@ def reserved(cluster: Cluster) -> dict[str, Any] | None:
     return next((each for each in nodes if each["reserved_for"]), None)
 
 
-def events(cluster: Cluster, kind: str) -> list[str]:
-    """Messages of the events of a kind."""
-    return [message for (message,) in ledger(cluster, "select message from events where kind = ? order by id", kind)]
+def events(cluster: Cluster, kind: str, since: float = 0.0) -> list[str]:
+    """Messages of the events of a kind since then."""
+    sql = "select message from events where kind = ? and time > ? order by id"
+    return [message for (message,) in ledger(cluster, sql, kind, since)]
 
 
 def slept_s(cluster: Cluster, since: float) -> dict[str, float]:

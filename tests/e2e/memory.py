@@ -1,12 +1,12 @@
 """Memory by observation as a whole: how many run together, the ladder, and what ends reservations (issue 11, 5).
 
-Too long for CI, which sees one reservation (test_reserved_nodes.py): ``contrib/run-campaign memory``.
+Too long for CI: ``contrib/run-campaign memory``, with the other files ``memory_*.py``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.crowd import EXEMPT_S, Crowd, crowded_cluster, events, reserved, slept_s
+from e2e.crowd import EXEMPT_S, Crowd, configured, crowded_cluster, events, reserved, slept_s
 from e2e.holding import EAT, HOLD, PARTITION, hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
 from e2e.rooms import count, engine_killed, engine_pid, explain, finish, host_of, ledger, native, native_runs
@@ -179,22 +179,6 @@ def used_at_most_mib(cluster: Cluster, node: str) -> int:
 # -- what ends a reservation ------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def policy(cluster: Cluster, name: str) -> Iterator[None]:
-    """The engine decides by another policy."""
-    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
-    before = settings.read_text()
-    try:
-        settings.write_text(before.replace("[decision]\n", f'[decision]\npolicy = "{name}"\n'))
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
-        yield
-    finally:
-        settings.write_text(before)
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
-
-
 def test_a_reservation_outlives_the_engine_and_ends_with_the_blocking(crowd: Crowd) -> None:
     cluster, victim = crowd.cluster, engine_pid(crowd.cluster)
     node = crowd.grow()
@@ -253,7 +237,7 @@ def held(cluster: Cluster) -> list[tuple[Any, ...]]:
 def test_without_reservations_somebody_is_suspended(crowd: Crowd) -> None:
     cluster, since = crowd.cluster, time.time()
     told = len(events(cluster, "node-reserved"))
-    with policy(cluster, "rjsp"):
+    with configured(cluster, "decision", 'policy = "rjsp"'):
         crowd.calm()
         next_phase(cluster, crowd.large)
         jobs = (*crowd.others, crowd.large)
@@ -263,6 +247,24 @@ def test_without_reservations_somebody_is_suspended(crowd: Crowd) -> None:
         crowd.shrink()
     assert len(events(cluster, "node-reserved")) == told
     print(f"rjsp: suspended, s: {slept_s(cluster, since)}")
+
+
+def test_a_reserved_node_without_room_in_time_is_told_as_a_full_cluster_and_the_last_in_the_queue_sleeps(
+    crowd: Crowd,
+) -> None:
+    cluster, since, limit_s = crowd.cluster, time.time(), 25
+    with configured(cluster, "memory", f"reserving_s = {limit_s}"):
+        crowd.calm()
+        node = crowd.grow()
+        cluster.wait("a full cluster", lambda: events(cluster, "cluster-full"), 120, lambda: explain(cluster))
+        [message] = events(cluster, "cluster-full")
+        told = re.fullmatch(rf"{node} is released: it has no room after (\d+) s; the cluster is truly full", message)
+        assert told and limit_s <= int(told[1]) < 2 * limit_s, message
+        cluster.wait("somebody to sleep", lambda: slept_s(cluster, since), 120, lambda: explain(cluster))
+        assert len(slept_s(cluster, since)) == 1, "the others are helped by that"
+        assert reserved(cluster) is None, "nobody reserves for as long again"
+        crowd.shrink()
+    print(f"full: {message}; suspended, s: {slept_s(cluster, since)}")
 
 
 def test_a_reservation_ends_when_the_vjob_is_cancelled(crowd: Crowd) -> None:

@@ -149,6 +149,7 @@ def none_exempt(cluster: Cluster, jobs: Iterable[int]) -> bool:
     return all(time.time() - vjob["state_since"] > EXEMPT_S for vjob in running)
 
 
+@pytest.mark.long
 def test_vjobs_that_idle_are_packed_together_and_the_last_sleeps_when_all_compute(observant: Cluster) -> None:
     """RR-6929 in small: 8 VMs of a CPU each on 6 CPUs, while nobody computes; when all do, the last makes way."""
     cluster = observant

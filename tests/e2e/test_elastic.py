@@ -135,8 +135,9 @@ def test_the_engine_is_killed_at_each_step_of_acquiring_and_giving_back(cluster:
     wait_held(cluster)
 
 
+@pytest.mark.long
 def test_native_jobs_and_vjobs_mixed_at_random_share_nodes_and_never_their_memory(cluster: Cluster) -> None:
-    outcome = mix(cluster, natives=4, vjobs=4, seed=7)
+    outcome = mix(cluster, natives=6, vjobs=6, seed=7)
     assert outcome.looks_at_both > 0, "they did share nodes"
     assert outcome.rooms["room-requested"] > 0
 

@@ -86,6 +86,7 @@ def test_a_drained_node_is_evacuated_and_becomes_drained_and_is_held_again_when_
     finish(cluster, job)
 
 
+@pytest.mark.long
 def test_a_native_job_takes_a_node_in_the_middle_of_a_switch_and_every_vjob_finishes_whole(cluster: Cluster) -> None:
     low = [count(cluster, "-c", "2", f"--nice={1000 * place}") for place, _ in enumerate(NODES)]
     for job in low:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import guestbox
 import pytest
@@ -98,6 +100,27 @@ def test_a_guest_has_what_its_site_has() -> None:
                 box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(site=site), timeout_s=20)
         assert guest.run("date +%Z; cat /etc/timezone /etc/resolv.conf") == ("JST\nAsia/Tokyo\nnameserver 192.0.2.1\n")
         assert guest.run("grep -c licences /etc/hosts") == "1\n"
+
+
+@needs_guests
+def test_the_connection_by_which_a_guest_was_seen_ready_serves_the_next_call_and_no_other(
+    box: guestbox.Guestbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm, made = box.guests[0].vm, list[Any]()
+    connect = socket.create_connection
+    monkeypatch.setattr(
+        socket, "create_connection", lambda *words, **more: made.append(words) or connect(*words, **more)
+    )
+    guests = box.ssh()
+    with box.entered():
+        guests.wait_ready(vm.address, vm.host_key, timeout_s=20)
+        guests.configure(vm.address, vm.host_key, box.config(), timeout_s=20)
+        assert len(made) == 1
+        guests.configure(vm.address, vm.host_key, box.config(), timeout_s=20)
+        assert len(made) == 2
+        guests.wait_ready(vm.address, vm.host_key, timeout_s=20)
+        with pytest.raises(ForbiddenError, match="another host key"):
+            guests.configure(vm.address, generate_keypair().public, box.config(), timeout_s=5)
 
 
 @needs_guests

@@ -45,9 +45,16 @@ _UNPACK = (
 
 _USED = "/run/rmsplugin/bin/account print"
 
+#: Who was waited for is configured at once. What is older is of a start that came to nothing.
+_KEPT_S = 30.0
+
 
 class SshGuests:
-    """Guests reached by ssh. Makes one connection a call: calls are rare, and VMs move between them."""
+    """Guests reached by ssh. Makes one connection a call: calls are rare, and VMs move between them.
+
+    Only the connection by which a guest was seen ready serves the call after that, too: a guest that was restored an
+    instant ago, and is emulated, takes the better part of a second for one.
+    """
 
     def __init__(
         self,
@@ -71,6 +78,8 @@ class SshGuests:
         self._port = port
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str], tuple[paramiko.Transport, float]] = {}
 
     def wait_ready(
         self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
@@ -81,7 +90,7 @@ class SshGuests:
             check()
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                self._run(address, host_key, "true", b"", timeout_s=min(left, self._connect_timeout_s), check=check)
+                self._keep(address, host_key, self._enter(address, host_key, timeout_s=left, check=check))
                 return
             except (UnavailableError, TimedOutError) as error:
                 if time.monotonic() + _RETRY_S >= deadline:
@@ -143,13 +152,42 @@ class SshGuests:
     def _connection(
         self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
     ) -> Iterator[paramiko.Transport]:
+        transport = self._take(address, host_key)
+        if transport is None:
+            transport = self._enter(address, host_key, timeout_s=timeout_s, check=check)
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+    def _enter(self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None]) -> paramiko.Transport:
         timeout_s = min(timeout_s, self._connect_timeout_s)
         transport = open_transport(address, self._port, host_key, timeout_s=timeout_s, check=check)
         try:
             login(transport, "root", self._key, timeout_s=timeout_s)
-            yield transport
-        finally:
+        except BaseException:
             transport.close()
+            raise
+        return transport
+
+    def _keep(self, address: str, host_key: str, transport: paramiko.Transport) -> None:
+        now = time.monotonic()
+        with self._lock:
+            replaced = self._kept.pop((address, host_key), None)
+            old = [where for where, (_, since) in self._kept.items() if now - since > _KEPT_S]
+            closed = [self._kept.pop(where) for where in old] + ([replaced] if replaced else [])
+            self._kept[address, host_key] = transport, now
+        for each, _ in closed:
+            each.close()
+
+    def _take(self, address: str, host_key: str) -> paramiko.Transport | None:
+        """The kept connection to a guest, if there is one that is as good as a new one."""
+        with self._lock:
+            transport, since = self._kept.pop((address, host_key), (None, 0.0))
+        if transport is None or (transport.is_active() and time.monotonic() - since <= _KEPT_S):
+            return transport
+        transport.close()
+        return None
 
     def _exec(
         self,

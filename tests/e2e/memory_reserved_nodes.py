@@ -1,6 +1,6 @@
 """A node is reserved for a vjob that has outgrown its own, takes it, and small ones flow on elsewhere (issue 11, 5).
 
-What else is to be seen of memory by observation takes longer: ``contrib/run-campaign memory``.
+Too long for CI: ``contrib/run-campaign memory``.
 """
 
 from __future__ import annotations
