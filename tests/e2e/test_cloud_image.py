@@ -72,7 +72,9 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     job = cluster.sbatch(SCRIPT, "--mem=512", "-N", "2", "-n", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
     cluster.wait_output(job, "^3$", timeout_s=600)
     cluster.wait_nodes()
-    moved = cluster.plugin("migrate", str(job), "--to", cluster.vjob(job)["nodes"][1])
+    born = cluster.vjob(job)["nodes"][0]
+    other = next(node for node in cluster.nodes if node != born)
+    moved = cluster.plugin("migrate", str(job), "--to", other)
     assert (moved.code, "disk" in moved.err) == (1, True), "its disks are on one node only"
     assert cluster.plugin("suspend", str(job)).code == 0
     assert cluster.qemus(job) == []
