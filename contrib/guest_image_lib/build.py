@@ -22,13 +22,11 @@ from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
 TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash", "util-linux")
-# fallocate: busybox's punches no holes.
 PROGRAMS = (
     "/bin/bash",
     "/usr/sbin/dropbear",
     "/usr/bin/dbclient",
     "/usr/bin/dropbearconvert",
-    "/usr/bin/fallocate",
     "/usr/bin/getent",
     "/usr/bin/locale",
     "/usr/bin/flock",

@@ -17,6 +17,8 @@ NAME = "debian.qcow2"
 PACKAGES = (
     "linux-image-cloud-amd64", "systemd-sysv", "udev", "dbus", "kmod", "openssh-server", "cloud-init", "netplan.io",
     "iproute2", "netbase", "nfs-common",
+    # An MPI, and programs for it that nobody has to compile.
+    "openmpi-bin", "python3-mpi4py",
     # Behind a virtual package, which debootstrap does not resolve.
     "python3-cffi-backend",
 )  # fmt: skip

@@ -14,11 +14,27 @@ from e2e.cluster import REPOSITORY, Cluster
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 BASE = "/var/lib/rmsplugin/debian.qcow2"
-SCRIPT = """#!/bin/bash
+# What each line of its output has to be stands below. Memory comes first: the page cache of what follows is no use.
+SCRIPT = r"""#!/bin/bash
+awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
 . /etc/os-release
 echo "$ID $(hostname) $(id -un) $PWD $(cat /proc/1/comm)"
-for i in {1..12}; do echo $i; sleep 1; done
+echo "$(id -gn): $(id -Gn | tr ' ' '\n' | sort | paste -sd ' ')"
+touch ../proj/made-in-debian && stat -c %G ../proj/made-in-debian
+echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE $SLURM_MEM_PER_NODE"
+cat <(echo '/dev/fd') && echo /dev/stdout >/dev/stdout
+squeue -h -j "$SLURM_JOB_ID" -o '%i %u %T'
+srun -n 2 -l hostname | sort
+srun --mpi=pmix true 2>&1
+mpirun --hostfile "$RMSPLUGIN_HOSTFILE" python3 sum.py | sort
+for i in {1..8}; do echo $i; sleep 1; done
 touch made-in-debian
+"""
+# Each process has a number that shows in the sum, and hears from the other one.
+MPI_PROGRAM = """from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+print(MPI.Get_processor_name(), world.allreduce(10**world.rank), flush=True)
 """
 
 
@@ -52,20 +68,34 @@ def debian_cluster() -> Iterator[Cluster]:
 
 def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(debian_cluster: Cluster) -> None:
     cluster = debian_cluster
-    job = cluster.sbatch(SCRIPT, "--mem=640", "-c", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
+    (cluster.home() / "sum.py").write_text(MPI_PROGRAM)
+    job = cluster.sbatch(SCRIPT, "--mem=512", "-N", "2", "-n", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
     cluster.wait_output(job, "^3$", timeout_s=600)
+    cluster.wait_nodes()
     born = cluster.vjob(job)["nodes"][0]
     other = next(node for node in cluster.nodes if node != born)
-    cluster.wait_nodes()
     moved = cluster.plugin("migrate", str(job), "--to", other)
-    assert (moved.code, "disk" in moved.err) == (1, True), "its disk is on one node only"
+    assert (moved.code, "disk" in moved.err) == (1, True), "its disks are on one node only"
     assert cluster.plugin("suspend", str(job)).code == 0
     assert cluster.qemus(job) == []
     resumed = cluster.plugin("resume", str(job))
     assert resumed.code == 0, resumed.err
     assert cluster.wait_job(job)["JobState"] == "COMPLETED"
-    first, *numbers = cluster.output(job).splitlines()
-    assert first == f"debian vjob{job}-0 alice /home/alice systemd"
-    assert numbers == [str(number) for number in range(1, 13)]
+    vms = [f"vjob{job}-0", f"vjob{job}-1"]
+    available, *lines = cluster.output(job).splitlines()
+    assert int(available) >= 512
+    assert lines == [
+        f"debian {vms[0]} alice /home/alice systemd",
+        "physics: lab physics proj",
+        "proj",
+        f"vjob{job}-[0-1] 2 1(x2) 512",
+        *("/dev/fd", "/dev/stdout"),
+        f"{job} alice RUNNING",
+        *(f"0: {vms[0]}", f"1: {vms[1]}"),
+        "srun: error: --mpi=pmix is not possible inside a vjob: there is no process manager of this type. What works: "
+        "mpirun --hostfile $RMSPLUGIN_HOSTFILE (Open MPI), mpirun -f $RMSPLUGIN_HOSTFILE (MPICH)",
+        *(f"{vms[0]} 11", f"{vms[1]} 11"),
+        *(str(number) for number in range(1, 9)),
+    ]
     assert (cluster.home() / "made-in-debian").exists()
     cluster.wait_gone(job)

@@ -37,7 +37,7 @@ ACCOUNT = Account(
 CLONE_NEWNET = 0x40000000
 
 FLAVOURS = ("busybox", "openssh")
-_IN_BUSYBOX = ("busybox", "dropbear", "dbclient", "dropbearconvert", "fallocate")
+_IN_BUSYBOX = ("busybox", "dropbear", "dbclient", "dropbearconvert")
 _PROGRAMS = (*_IN_BUSYBOX, "sshd", "unshare", "nsenter", "setpriv", "ip")
 
 
