@@ -37,7 +37,8 @@ class Site(Bench):
     def client(self, name: str, does: str) -> None:
         """Have a client on the front that does something, after it has written down its arguments."""
         program = self.directory / "bin" / name
-        program.write_text(f'#!/bin/sh\nprintf "<%s>" {name} "$@" >>{self.calls}; echo >>{self.calls}\n{does}\n')
+        note = f"""printf "%s\\n" "$(printf "<%s>" {name} "$@")" >>{self.calls}"""  # at once: many may run together
+        program.write_text(f"#!/bin/sh\n{note}\n{does}\n")
         program.chmod(0o755)
 
     def called(self) -> list[str]:
