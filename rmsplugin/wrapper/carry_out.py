@@ -21,8 +21,8 @@ from rmsplugin.wrapper.asked import Asked, read, sbatch_words
 
 _OUTPUT_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
-# The script of the job itself, `sbatch $0`, and what Slurm calls it on a node.
-_OWN_SCRIPT, _SCRIPT = "/run/rmsplugin/job/script", "slurm_script"
+#: What Slurm calls a job's script on its node; so it is called in the VM, too, and `sbatch $0` finds it.
+_SCRIPT = "slurm_script"
 _LIBRARIES = "LD_LIBRARY_PATH"
 _NO_LIBRARIES = "/usr/lib"  # Where the loader looks anyway.
 # e_phoff, e_phentsize, e_phnum; p_type, p_offset, p_filesz (elf(5)).
@@ -108,7 +108,7 @@ def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tu
 
     place = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmsplugin-sbatch-"))
     # By its own name, of which sbatch makes the name of the job.
-    script = os.path.join(place, _SCRIPT if named == _OWN_SCRIPT else os.path.basename(named) or _SCRIPT)
+    script = os.path.join(place, os.path.basename(named) or _SCRIPT)
     with open(script, "wb") as file:
         file.write(asked.script)
     return sbatch_words(asked, script=script, directory=directory), b""

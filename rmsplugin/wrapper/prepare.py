@@ -33,7 +33,7 @@ def start_files(argv: list[str]) -> dict[str, bytes]:
     )
     umask = os.umask(0o077)
     return {
-        "script": without_first_line(script),
+        "slurm_script": without_first_line(script),
         "env": environment.environment_file(words),
         "args": environment.arguments_file(arguments),
         "limits": environment.limits_file(),

@@ -169,12 +169,12 @@ def test_ssh_between_the_vms(box: guestbox.Guestbox) -> None:
 @needs_guests
 def test_an_upload_that_breaks_off_leaves_nothing(box: guestbox.Guestbox) -> None:
     guest = "/run/rmsplugin/bin/rmsplugin-guest"
-    script = "cd /tmp && mkdir -p up && cd up && echo '#!/bin/sh' >script && : >complete && tar -cf ../up.tar script"
-    box.guests[0].run(script, user=True)
+    files = "echo '#!/bin/sh' >slurm_script && : >complete"
+    box.guests[0].run(f"cd /tmp && mkdir -p up && cd up && {files} && tar -cf ../up.tar slurm_script", user=True)
     result = box.guests[0].run(f"{guest} put </tmp/up.tar 2>&1 || echo failed; ls -A /run/rmsplugin/job/", user=True)
     assert "the files came incomplete" in result
     assert "failed" in result
-    assert not {"script", "complete"} & set(result.split())
+    assert not {"slurm_script", "complete"} & set(result.split())
 
 
 GROUP = """
@@ -224,7 +224,7 @@ def test_what_no_guest_tool_says_is_not_believed(said: str) -> None:
 def test_of_many_starts_at_once_one_starts(box: guestbox.Guestbox) -> None:
     guest = "/run/rmsplugin/bin/rmsplugin-guest"
     files = "printf 'set --\n' >args; printf 'set -- \"$@\"\n' >env; echo 022 >umask; printf /tmp >cwd; : >complete"
-    script = "printf '#!/bin/sh\necho run >>/tmp/runs; sleep 0.5\n' >script; chmod 700 script"
+    script = "printf '#!/bin/sh\necho run >>/tmp/runs; sleep 0.5\n' >slurm_script; chmod 700 slurm_script"
     for _ in range(3):
         box.guests[0].run("rm -rf /run/rmsplugin/job/* /tmp/runs /tmp/many; mkdir -m 777 /tmp/many")
         output = box.guests[0].run(

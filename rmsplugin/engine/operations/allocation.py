@@ -9,7 +9,8 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, UnavailableError
 
-_POLL_S = 0.5
+#: Slurm mostly starts a job within half a second of the opening; one that it does not is asked for less and less often.
+_FIRST_POLL_S, _POLL_GROWTH, _POLL_S = 0.1, 1.3, 0.5
 #: An opening that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
 _REPEAT_S = 5.0
 #: A requeue revokes the job's credentials on its old front up to that second of the controller's clock: a job that
@@ -43,6 +44,7 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
     deadline = context.clock.now() + timeout_s
     opened, first_opened = -math.inf, math.inf
     clean_since = math.inf
+    poll_s = _FIRST_POLL_S
     while True:
         task.check_cancelled()
         job = current_job(task)
@@ -61,7 +63,8 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
                 opened, first_opened = now, min(first_opened, now)
             except RefusedError as error:
                 task.event("opening-refused", str(error))
-        task.pause(_POLL_S)
+        task.pause(poll_s)
+        poll_s = min(poll_s * _POLL_GROWTH, _POLL_S)
 
 
 def current_job(task: Task) -> RmsJob:

@@ -42,7 +42,7 @@ int start(void)
 {
     char line[LINE_BYTES], own[32];
     if (!exists(JOB "/started")) {
-        if (!exists(JOB "/script"))
+        if (!exists(JOB "/slurm_script"))
             fail(1, "there is no script");
         pid_t starter = getpid();
         if (fork() == 0)
