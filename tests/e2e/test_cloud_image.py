@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cluster import REPOSITORY, Cluster
+from e2e.rooms import ledger
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -99,3 +100,15 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     ]
     assert (cluster.home() / "made-in-debian").exists()
     cluster.wait_gone(job)
+    _cancel_while_it_boots(cluster)
+
+
+def _cancel_while_it_boots(cluster: Cluster) -> None:
+    """Nobody waits for a boot that takes a minute: node and queue are free at once."""
+    job = cluster.sbatch("#!/bin/sh\ntrue\n", "--mem=512", "--export=ALL,RMSPLUGIN_IMAGE=debian")
+    cluster.wait("a VM that boots", lambda: cluster.qemus(job), 60)
+    cluster.ok("scancel", str(job), user="alice")
+    cluster.wait_gone(job)
+    assert cluster.qemus(job) == []
+    ran = ledger(cluster, "select count(*) from events where vjob = ? and kind = 'vjob-running'", str(job))
+    assert ran == [(0,)], "its guest never came up"

@@ -227,6 +227,7 @@ def test_the_environment_is_slurms(box: guestbox.Guestbox) -> None:
         "OTHER=1",
     ]
     assert run(box, "SLURM_NTASKS=2 SLURM_LABELIO=1 srun echo x | sort") == ["0: x", "1: x"]
+    assert run(box, "SLURM_NPROCS=2 SLURM_NTASKS=1 srun echo x") == ["x"]
 
 
 def test_limits_and_umask_reach_the_tasks_of_all_vms(box: guestbox.Guestbox) -> None:

@@ -230,7 +230,7 @@ static void read_environment(struct options *options, struct lists *lists, const
         const char *name;
         int code;
     } variables[] = {
-        {"SLURM_NTASKS", 'n'},       {"SLURM_NPROCS", 'n'},          {"SLURM_NNODES", 'N'},
+        {"SLURM_NPROCS", 'n'},       {"SLURM_NTASKS", 'n'},          {"SLURM_NNODES", 'N'},
         {"SLURM_JOB_NUM_NODES", 'N'}, {"SLURM_NTASKS_PER_NODE", PER_NODE}, {"SRUN_CPUS_PER_TASK", 'c'},
         {"SLURM_DISTRIBUTION", 'm'}, {"SLURM_STDINMODE", 'i'},       {"SLURM_STDOUTMODE", 'o'},
         {"SLURM_STDERRMODE", 'e'},   {"SRUN_INPUT", 'i'},            {"SRUN_OUTPUT", 'o'},
