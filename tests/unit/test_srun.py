@@ -357,3 +357,19 @@ def test_tasks_die_with_their_srun(box: guestbox.Guestbox, signal: str) -> None:
 def test_steps_are_numbered(box: guestbox.Guestbox) -> None:
     first, second = (int(srun(box, "-n 1 sh -c 'echo $SLURM_STEP_ID'").splitlines()[0]) for _ in range(2))
     assert second == first + 1
+
+
+def test_bcast_copies_a_program_that_is_in_one_vm_to_all_and_runs_the_copies(box: guestbox.Guestbox) -> None:
+    program = '#!/bin/sh\\necho \\$0 \\$SLURM_NODEID \\"\\$@\\"\\n'
+    run(box, f'mkdir -p only; printf "{program}" >only/here; chmod +x only/here')
+    assert run(box, "srun -n 2 --bcast=/tmp/copied only/here 'a b' | sort") == [
+        "/tmp/copied 0 a b",
+        "/tmp/copied 1 a b",
+    ]
+    [line] = run(box, "PATH=$PATH:/tmp/only; srun -n 1 --bcast=/tmp/ here x")
+    place, *rest = line.split()
+    assert place.startswith("/tmp/slurm_bcast_12.")
+    assert rest == ["0", "x"]
+    *_, said, code = run(box, "srun -n 1 --bcast=/no/such/place only/here; echo $?")
+    assert (said, code) == ("srun: error: Unable to copy only/here to /no/such/place in all VMs", "1")
+    assert "execve(): no-such-command: " in "".join(run(box, "srun -n 1 --bcast=/tmp/x no-such-command"))

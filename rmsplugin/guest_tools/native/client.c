@@ -441,6 +441,8 @@ int srun_main(int argc, char **argv)
     check_user();
     int signals = take_signals();
     create_step(&client, signals);
+    if (client.options.bcast)
+        client_bcast(&client);
     streams_choose(&client);
     start_step(&client);
     connection_flush(&client.hub);

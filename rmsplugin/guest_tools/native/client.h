@@ -49,6 +49,9 @@ int64_t client_now_ms(void);
 void client_to_all(struct client *client, uint8_t type, uint32_t word); /* to the VMs that have tasks */
 void client_end(struct client *client, uint32_t grace_s, const char *reason); /* the step, with the lines Slurm says */
 
+/* bcast.c: copy the program to all VMs, and have the step run the copy; ends the program where that fails */
+void client_bcast(struct client *client);
+
 /* environment.c: of the tasks, but for what differs between them */
 struct command task_environment(const struct client *client);
 

@@ -36,6 +36,7 @@ static const char help[] =
     "  -K, --kill-on-bad-exit    end the step when a task fails\n"
     "  -W, --wait=SECONDS        end the step so long after the first task's end\n"
     "  -t, --time=TIME           time limit of the step\n"
+    "      --bcast[=PATH]        copy COMMAND to all VMs of the job, and run it there\n"
     "      --multi-prog          COMMAND is a file of task numbers and their commands\n"
     "  -J, --job-name=NAME       told to the tasks as SLURM_JOB_NAME\n"
     "      --mem=SIZE            refused if the VM has less\n"
@@ -186,6 +187,10 @@ static void obey(struct options *options, struct lists *lists, const struct vjob
     case 'F': lists->file = value; break;
     case 'x': lists->excluded = value; break;
     case 'r': lists->relative = number(value, "--relative", 0); break;
+    case BCAST:
+        options->bcast = true;
+        options->bcast_to = value;
+        break;
     case 'D': options->directory = value; break;
     case 'i': options->files[0] = value; break;
     case 'o': options->files[1] = value; break;

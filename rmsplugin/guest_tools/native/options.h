@@ -14,7 +14,8 @@ struct options {
     uint32_t limit_s; /* for the step; 0: none */
     const char *files[3]; /* -i, -o, -e; NULL: not given */
     const char *directory, *job_name, *exported;
-    bool job_name_given, cpus_given;
+    bool job_name_given, cpus_given, bcast;
+    const char *bcast_to; /* --bcast=PATH; NULL: not given */
     char **command; /* as argv, ends with NULL */
     int words;
 };

@@ -6,7 +6,8 @@
 #include <getopt.h>
 
 enum option_code {
-    CPU_BIND = 256,
+    BCAST = 256,
+    CPU_BIND,
     CHANGES_NOTHING,
     EXPORT,
     HELP,
@@ -30,7 +31,6 @@ static const struct {
     const char *why;
 } refused_options[] = {
     {"pty", no_argument, "use 'rmsplugin ssh JOBID' from the front, or ssh between the VMs"},
-    {"bcast", optional_argument, "copy the program with sbcast, or put it on a shared file system"},
     {"bb", required_argument, "there are no burst buffers"},
     {"bbf", required_argument, "there are no burst buffers"},
     {"blrts-image", required_argument, "there is no such machine"},
@@ -59,6 +59,7 @@ static const struct {
 enum { REFUSED_COUNT = sizeof refused_options / sizeof *refused_options };
 
 static const struct option known_options[] = {
+    {"bcast", optional_argument, NULL, BCAST},
     {"chdir", required_argument, NULL, 'D'},
     {"cpu-bind", required_argument, NULL, CPU_BIND},
     {"cpu_bind", required_argument, NULL, CPU_BIND},
