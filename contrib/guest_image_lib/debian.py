@@ -37,7 +37,7 @@ LABEL linux
 # Only what the seed of rmsplugin asks for: each further module costs seconds of a boot under TCG.
 _CLOUD_CFG = """\
 datasource_list: [NoCloud]
-cloud_init_modules: [set_hostname, update_hostname, users-groups, ssh]
+cloud_init_modules: [bootcmd, set_hostname, update_hostname, users-groups, ssh]
 cloud_config_modules: []
 cloud_final_modules: []
 system_info:
@@ -47,7 +47,10 @@ system_info:
 _MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
     "dpkg-db-backup.timer", "getty@tty1.service", "serial-getty@ttyS0.service", "cloud-config.service",
-    "cloud-final.service", "rpcbind.service", "rpcbind.socket", "nfs-client.target",
+    "cloud-final.service",
+    # A guest that waits to be told who it is has no network, and would be waited for.
+    "systemd-networkd-wait-online.service",
+    "rpcbind.service", "rpcbind.socket", "nfs-client.target",
 )  # fmt: skip
 
 

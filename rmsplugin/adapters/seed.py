@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import ipaddress
 import json
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from pycdlib import PyCdlib
 
 #: cloud-init looks for a file system of this name.
 _VOLUME = "CIDATA"
+
+#: Name of a guest that was not told who it is, and of the service in it that waits to be told.
+_WAITER = "rmsplugin-waits"
+
+#: A kernel that panics resets the machine, which ends the VM: it would stand still for ever.
+_NO_PANIC = ["sh", "-c", "echo -1 >/proc/sys/kernel/panic"]
+
+_ANY_USER: dict[str, Any] = {
+    "users": [],  # not the image's default user either: the engine makes the accounts
+    "disable_root": False,
+    "ssh_pwauth": False,
+    "ssh_deletekeys": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +45,21 @@ class Seed:
 
 def seed_iso(seed: Seed) -> bytes:
     """The image. It holds the guest's host key, so it is as secret as that."""
-    files = {
-        "meta-data": {"instance-id": seed.instance_id, "local-hostname": seed.hostname},
-        "network-config": _network(seed),
-        "user-data": _user(seed),
-    }
+    return _iso({"instance-id": seed.instance_id, "local-hostname": seed.hostname}, _network(seed), _user(seed))
+
+
+@functools.cache
+def waiting_seed_iso() -> bytes:
+    """The image for a guest that boots without being told who it is, and waits to be: nothing of any VM is in it."""
+    program = resources.files("rmsplugin").joinpath("adapters/guests/awaits_identity.py").read_text()
+    launch = ["systemd-run", "--quiet", "--no-block", f"--unit={_WAITER}", "python3", "-c", program]
+    # No host keys: sshd starts when there is one. The card stays down: it has the template's address.
+    user = {**_ANY_USER, "ssh_genkeytypes": [], "bootcmd": [_NO_PANIC, launch]}
+    return _iso({"instance-id": _WAITER, "local-hostname": _WAITER}, {"version": 2, "ethernets": {}}, user)
+
+
+def _iso(meta: dict[str, Any], network: dict[str, Any], user: dict[str, Any]) -> bytes:
+    files = {"meta-data": meta, "network-config": network, "user-data": user}
     iso = PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=_VOLUME)
     for number, (name, document) in enumerate(files.items()):
@@ -57,13 +82,9 @@ def _network(seed: Seed) -> dict[str, Any]:
 
 def _user(seed: Seed) -> dict[str, Any]:
     return {
+        **_ANY_USER,
         "hostname": seed.hostname,
-        "users": [],  # not the image's default user either: the engine makes the accounts
-        "disable_root": False,
-        "ssh_pwauth": False,
         "ssh_authorized_keys": [seed.root_authorized_key],
-        "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": seed.host_private_key, "ed25519_public": seed.host_public_key},
-        # A kernel that panics resets the machine, which ends the VM: it would stand still for ever.
-        "bootcmd": [["sh", "-c", "echo -1 >/proc/sys/kernel/panic"]],
+        "bootcmd": [_NO_PANIC],
     }

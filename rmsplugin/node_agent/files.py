@@ -70,6 +70,24 @@ def create(path: Path) -> IO[bytes]:
     return open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w+b")
 
 
+def copy_rest(source: IO[bytes], destination: IO[bytes]) -> None:
+    """From where both stand; a file system that can shares the blocks."""
+    source_at, destination_at = source.tell(), destination.tell()
+    while done := os.copy_file_range(
+        source.fileno(), destination.fileno(), 1 << 30, offset_src=source_at, offset_dst=destination_at
+    ):
+        source_at, destination_at = source_at + done, destination_at + done
+
+
+def copy_whole(source: Path, destination: Path) -> None:
+    """Copy a file; ``destination`` must not be there, and is not until all of it is."""
+    temporary = destination.with_name(destination.name + ".partial")
+    remove(temporary)
+    with open(source, "rb") as old, create(temporary) as new:
+        copy_rest(old, new)
+    temporary.rename(destination)
+
+
 def remove(*paths: Path) -> None:
     """Remove those that are there."""
     removed = set()

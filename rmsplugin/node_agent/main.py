@@ -186,6 +186,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(
         VMName(rest[0]), int(_matching(_NUMBER, rest[3], "a number of seconds"))
     ),
+    ("keep-disk", 3): lambda agent, rest, options: _template(agent, *rest[1:]).keep_disk(VMName(rest[0])),
     ("settle-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).settle(VMName(rest[0])),
     ("refuse-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).refuse(VMName(rest[0])),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),

@@ -7,7 +7,6 @@ a cookie, NULs up to the length that the head tells, then QEMU's stream. What lo
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ def copy_as(source: Path, destination: Path, identity: Identity) -> None:
     with open(source, "rb") as old, files.create(destination) as new:
         new.write(_rewritten_head(old, identity))
         new.flush()
-        _copy_rest(old, new)
+        files.copy_rest(old, new)
 
 
 def copy_unpacked(source: Path, destination: Path) -> None:
@@ -61,7 +60,7 @@ def copy_unpacked(source: Path, destination: Path) -> None:
         new.flush()
         program = compression.program_of(packed)
         if program is None:
-            _copy_rest(old, new)
+            files.copy_rest(old, new)
         elif subprocess.run([program, "-dc"], stdin=old, stdout=new, stderr=subprocess.DEVNULL).returncode != 0:
             raise AgentError("failed", f"{program} cannot unpack the template")
 
@@ -102,12 +101,3 @@ def _renamed(xml: bytes, identity: Identity) -> bytes:
     vjobs[0].set("job", str(identity.job))
     vjobs[0].set("index", str(identity.index))
     return ElementTree.tostring(domain)
-
-
-def _copy_rest(source: IO[bytes], destination: IO[bytes]) -> None:
-    """From where both stand; a file system that can shares the blocks."""
-    source_at, destination_at = source.tell(), destination.tell()
-    while done := os.copy_file_range(
-        source.fileno(), destination.fileno(), 1 << 30, offset_src=source_at, offset_dst=destination_at
-    ):
-        source_at, destination_at = source_at + done, destination_at + done

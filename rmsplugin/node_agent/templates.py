@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from rmsplugin.node_agent import files
@@ -35,7 +34,7 @@ _MODE = 0o700
 
 
 class Template:
-    """The template of one key, for one image: its file, and what is noted beside it."""
+    """The template of one key, for one image: its files, and what is noted beside them."""
 
     def __init__(self, config: AgentConfig, key: str, image: str) -> None:
         if image not in config.image_files:
@@ -46,18 +45,23 @@ class Template:
         self._stamps = f"{_stamp(config.image_files[image])}-{_stamp([shutil.which(_QEMU) or _QEMU])}"
         name = f"{key}-{self._stamps}"
         self._state = self._directory / f"{name}.state"
+        self._disk = self._directory / f"{name}.disk"
+        self._has_disk = not config.bases.isdisjoint(config.image_files[image])
         self._claim = self._directory / f"{name}.claim"
         self._refused = self._directory / f"{name}.refused"
 
     def use(self, vm: VMName, uuid: str, mac: str) -> Reply:
         """Have a copy for the VM; else say whether it is to make the template, or to boot without ado."""
         self._drop_stale()
-        copy = self._copy_of(vm)
-        files.remove(copy)
-        with suppress(FileNotFoundError):
-            copy_as(self._state, copy, Identity(vm.name, *vm.identity, uuid, mac))
+        self._drop_files_of(vm)
+        try:
+            copy_as(self._state, self._copy_of(vm), Identity(vm.name, *vm.identity, uuid, mac))
+            if self._has_disk:
+                files.copy_whole(self._disk, self._disk_of(vm))
             os.utime(self._state)
             return {"template": "copied"}
+        except FileNotFoundError:
+            self._drop_files_of(vm)
         if _is_young(self._refused, _REFUSED_S) or not self._config.templates_mib or not self._claimed_by(vm):
             return {"template": "boot"}
         return {"template": "make"}
@@ -65,35 +69,50 @@ class Template:
     def await_guest(self, vm: VMName, seconds: float) -> Reply:
         """Wait until the guest of the VM that makes the template says that it waits, or until the time is over."""
         deadline = time.monotonic() + seconds
+        begin = self._console_begin(vm)
+        while not (waits := WAITING in _text_from(self._console_of(vm), begin)):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL_S)
+        return {"waiting": waits}
+
+    def keep_disk(self, vm: VMName) -> Reply:
+        """Keep the disk of the VM that makes the template, as it is now that its state is saved."""
+        self._console_begin(vm)
+        kept = self._kept_disk_of(vm)
+        files.remove(kept)
+        files.copy_whole(self._disk_of(vm), kept)
+        return {}
+
+    def settle(self, vm: VMName) -> Reply:
+        """The VM has started well: the state that it made becomes the template; a copy that it used is removed."""
+        copy, disk = self._copy_of(vm), self._kept_disk_of(vm)
+        if not self._is_made_by(vm):
+            files.remove(copy)
+            return {"kept": False}
+        try:
+            is_whole = files.size_of(copy) is not None and (not self._has_disk or files.size_of(disk) is not None)
+            kept = is_whole and self._keep(copy, disk)
+        finally:
+            files.remove(copy, disk, self._claim)
+        return {"kept": kept}
+
+    def refuse(self, vm: VMName) -> Reply:
+        """The template has failed, or could not be made: it is gone, and none is made for a while."""
+        self._drop_files_of(vm)
+        files.remove(self._state, self._disk, self._claim, self._refused)
+        files.create(self._refused).close()
+        return {}
+
+    def _console_begin(self, vm: VMName) -> int:
+        """Where the VM's console was when it set about making the template."""
         try:
             claimed_by, begin = self._claim.read_text().split()
         except (FileNotFoundError, ValueError):
             raise AgentError("not_found", f"{vm.name} does not make a template") from None
         if claimed_by != vm.name:
             raise AgentError("not_found", f"{claimed_by} makes the template, not {vm.name}")
-        while not (waits := WAITING in _text_from(self._console_of(vm), int(begin))):
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(_POLL_S)
-        return {"waiting": waits}
-
-    def settle(self, vm: VMName) -> Reply:
-        """The VM has started well: the state that it made becomes the template; a copy that it used is removed."""
-        copy = self._copy_of(vm)
-        if not self._is_made_by(vm):
-            files.remove(copy)
-            return {"kept": False}
-        try:
-            kept = files.size_of(copy) is not None and self._keep(copy)
-        finally:
-            files.remove(copy, self._claim)
-        return {"kept": kept}
-
-    def refuse(self, vm: VMName) -> Reply:
-        """The template has failed, or could not be made: it is gone, and none is made for a while."""
-        files.remove(self._state, self._claim, self._refused, self._copy_of(vm))
-        files.create(self._refused).close()
-        return {}
+        return int(begin)
 
     def _claimed_by(self, vm: VMName) -> bool:
         """Whether this VM may make the template: one does at a time."""
@@ -120,19 +139,24 @@ class Template:
             if stamps.partition("-")[2] != qemu or (key == self._key and stamps != self._stamps):
                 files.remove(path)
 
-    def _keep(self, made: Path) -> bool:
+    def _keep(self, made: Path, disk: Path) -> bool:
         """Have the state as the template, uncompressed: each start from it is the sooner for it."""
         if made.stat().st_size * _UNPACKED_MOST > files.free_bytes(self._directory):
             return False
-        partial = self._state.with_suffix(".partial")
-        files.remove(partial)
+        partial, partial_disk = self._state.with_suffix(".partial"), self._disk.with_suffix(".partial-disk")
+        files.remove(partial, partial_disk)
         try:
             copy_unpacked(made, partial)
-            kept = self._make_room(partial.stat().st_size)
+            if self._has_disk:
+                files.copy_whole(disk, partial_disk)
+            kept = self._make_room(sum(files.size_of(path) or 0 for path in (partial, partial_disk)))
             if kept:
+                # The state last: it is what there being a template goes by.
+                if self._has_disk:
+                    partial_disk.rename(self._disk)
                 partial.rename(self._state)
         finally:
-            files.remove(partial)
+            files.remove(partial, partial_disk)
         return kept
 
     def _make_room(self, size: int) -> bool:
@@ -141,15 +165,27 @@ class Template:
         if size > bound:
             return False
         states = sorted(self._directory.glob("*.state"), key=lambda path: path.stat().st_mtime)
-        total = sum(path.stat().st_size for path in states)
+        total = sum(_size_of(state) for state in states)
         while states and (total + size > bound or len(states) >= self._config.templates_number):
-            total -= states[0].stat().st_size
-            files.remove(states.pop(0))
+            total -= _size_of(states[0])
+            files.remove(states[0], states.pop(0).with_suffix(".disk"))
         return True
+
+    def _drop_files_of(self, vm: VMName) -> None:
+        """No state from which the VM starts is left, nor the disk that belongs to it."""
+        files.remove(self._copy_of(vm))
+        if self._has_disk:
+            files.remove(self._kept_disk_of(vm), self._disk_of(vm))
 
     def _copy_of(self, vm: VMName) -> Path:
         """Where the VM's own state lies while it starts: among the files that go when the VM goes."""
         return self._config.vm_dir / f"{vm.name}.template"
+
+    def _disk_of(self, vm: VMName) -> Path:
+        return self._config.vm_dir / f"{vm.name}.qcow2"
+
+    def _kept_disk_of(self, vm: VMName) -> Path:
+        return self._config.vm_dir / f"{vm.name}.template-disk"
 
     def _console_of(self, vm: VMName) -> Path:
         return self._config.vm_dir / f"{vm.name}.console"
@@ -157,8 +193,13 @@ class Template:
 
 def stored(config: AgentConfig) -> Reply:
     """How many templates the node has, and their size."""
-    sizes = [files.size_of(path) or 0 for path in config.templates.glob("*.state")]
+    sizes = [_size_of(path) for path in config.templates.glob("*.state")]
     return {"number": len(sizes), "bytes": sum(sizes)}
+
+
+def _size_of(state: Path) -> int:
+    """Bytes of a template: its state, and its disk if it has one."""
+    return sum(files.size_of(path) or 0 for path in (state, state.with_suffix(".disk")))
 
 
 def _stamp(paths: Iterable[str]) -> str:

@@ -494,6 +494,12 @@ class _AnyImage(Section):
         "and by what a kernel takes of a larger machine, so that a job has what it asked for; 0: VMs are as large as "
         "requested, and jobs have less",
     )
+    waits: bool = Field(
+        False,
+        description="its guests wait for their configuration where its first line is `wait`, as those of "
+        "contrib/guest-image do, and disk images with cloud-init, systemd and QEMU's fw_cfg driver: VMs of it may "
+        "start from templates ([start])",
+    )
 
     def vm_mib(self, request_mib: int) -> int:
         """The memory of a VM that is booted from it for this request, in MiB."""
@@ -507,11 +513,6 @@ class KernelImage(_AnyImage):
     kernel: Path = Field(..., description="path of the kernel on every node")
     initrd: Path = Field(..., description="path of the initrd on every node")
     cmdline: str = Field("", description="added to the kernel's command line")
-    waits: bool = Field(
-        False,
-        description="its guests wait for their configuration where its first line is `wait`, as those of "
-        "contrib/guest-image do: VMs of it may start from templates ([start])",
-    )
 
 
 class Qcow2Image(_AnyImage):

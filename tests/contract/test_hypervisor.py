@@ -917,6 +917,9 @@ def test_vms_that_differ_in_who_they_are_have_one_template_key_and_those_of_anot
     image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", "quiet")
     others = [spec(cpus=2), spec(memory_mib=MEMORY_MIB + 1), spec(image=image)]
     assert len({key, *(world.hypervisor.template_key(A, other) for other in others)}) == 4
+    disks = [spec(name, image=DiskImage(f"/vm/{name}.qcow2", f"/vm/{name}.iso")) for name in (VM, "vjob9002-3")]
+    of_disks = {world.hypervisor.template_key(A, each) for each in disks}
+    assert len(of_disks) == 1 and key not in of_disks
 
 
 def template_path(name: str) -> str:

@@ -20,6 +20,8 @@ from rmsplugin.errors import CorruptStateError, NotFoundError, OperationFailedEr
 NODE, FIRST, OTHER = "n1", "vjob12-0", "vjob13-1"
 UUID, MAC = "00000000-0000-4000-8000-00000000000d", "52:54:00:00:00:0d"
 TEMPLATE = Template("0" * 32, "default")
+#: Of an image whose VMs have disks.
+OF_DISKS = Template("0" * 32, "debian")
 STREAM = b"\1QEVM" * 1000
 XML = """<domain type='qemu'><name>{name}</name><uuid>00000000-0000-4000-8000-00000000000c</uuid><metadata>
 <rmsplugin:vjob xmlns:rmsplugin="urn:rmsplugin:vjob:1" job="12" index="0"/></metadata>
@@ -45,11 +47,18 @@ class World:
     says_waiting: Callable[[str], None]  # the guest of a VM says so
     damage: Callable[[], None]  # the templates
     copy: Callable[[str], str | None]  # whose state it is that the VM has
+    write: Callable[[str, str], None]  # onto the disk of a VM, over all that it holds
+    read: Callable[[str], str | None]  # the whole disk of a VM; None if it has none
 
     def make(self, vm: str = FIRST, template: Template = TEMPLATE) -> None:
         """Make a template."""
         assert self.use(vm, template) is TemplateUse.MAKE
+        if template.image == OF_DISKS.image:
+            self.write(vm, f"as {vm} was saved")
         self.save(vm)
+        if template.image == OF_DISKS.image:
+            self.nodes.keep_disk(NODE, vm, template)
+            self.write(vm, f"of a {vm} that runs")
         assert self.nodes.settle_template(NODE, vm, template)
 
     def use(self, vm: str, template: Template = TEMPLATE) -> TemplateUse:
@@ -71,8 +80,12 @@ def simulated() -> World:
     def wait(vm: str) -> None:
         nodes.templates.guests_wait = True
 
+    def write(vm: str, content: str) -> None:
+        nodes.templates.disks[NODE, vm] = content
+
     nodes.templates.guests_wait = False
-    return World(nodes, save, wait, lambda: nodes.templates.damage(NODE), copy)
+    disks = nodes.templates.disks
+    return World(nodes, save, wait, lambda: nodes.templates.damage(NODE), copy, write, lambda vm: disks.get((NODE, vm)))
 
 
 class RealNode:
@@ -82,14 +95,17 @@ class RealNode:
         self.directory, self.vms, self.templates = directory, directory / "vm", directory / "templates"
         config = directory / "rmsplugin.toml"
         settings = "".join(f"{key} = {value}\n" for key, value in start.items())
-        for name in ("vmlinuz", "initrd.img"):
+        for name in ("vmlinuz", "initrd.img", "debian.qcow2"):
             (directory / name).write_text(name)
         config.write_text(
             f'[nodes]\nvm_dir = "{self.vms}"\n[start]\ntemplate_dir = "{self.templates}"\n{settings}[image.default]\n'
             f'kind = "kernel"\nkernel = "{directory}/vmlinuz"\ninitrd = "{directory}/initrd.img"\n'
+            f'[image.debian]\nkind = "qcow2"\nbase = "{directory}/debian.qcow2"\n'
         )
         self.vms.mkdir(mode=0o711)
-        self.world = World(LocalAgents(config), self._save, self._says_waiting, self._damage, self._copy)
+        self.world = World(
+            LocalAgents(config), self._save, self._says_waiting, self._damage, self._copy, self._write, self._read
+        )
 
     def _save(self, vm: str) -> None:
         (self.vms / f"{vm}.template").write_bytes(saved(vm))
@@ -104,6 +120,13 @@ class RealNode:
     def _copy(self, vm: str) -> str | None:
         path = self.vms / f"{vm}.template"
         return self.domain(vm).findtext("name") if path.exists() else None
+
+    def _write(self, vm: str, content: str) -> None:
+        (self.vms / f"{vm}.qcow2").write_text(content)
+
+    def _read(self, vm: str) -> str | None:
+        path = self.vms / f"{vm}.qcow2"
+        return path.read_text() if path.exists() else None
 
     def domain(self, vm: str) -> ElementTree.Element:
         """What the head of the VM's copy says."""
@@ -155,6 +178,44 @@ def test_a_guest_that_says_that_it_waits_is_heard_and_one_that_does_not_is_not(w
     assert world.nodes.await_guest(NODE, FIRST, TEMPLATE, timeout_s=1)
     with pytest.raises(NotFoundError):
         world.nodes.await_guest(NODE, OTHER, TEMPLATE, timeout_s=1)
+
+
+def test_a_copy_comes_with_the_disk_as_it_was_when_the_template_was_saved(world: World) -> None:
+    world.make(FIRST, OF_DISKS)
+    assert world.read(FIRST) == f"of a {FIRST} that runs", "its own"
+    assert world.use(OTHER, OF_DISKS) is TemplateUse.COPIED
+    kept = world.read(OTHER) or ""
+    assert f"as {FIRST} was saved" in kept
+    world.write(OTHER, "of its own")
+    assert not world.nodes.settle_template(NODE, OTHER, OF_DISKS)
+    assert world.read(OTHER) == "of its own"
+    assert world.use("vjob14-0", OF_DISKS) is TemplateUse.COPIED
+    assert world.read("vjob14-0") == kept
+
+
+def test_a_template_whose_disk_was_not_kept_is_none(world: World) -> None:
+    assert world.use(FIRST, OF_DISKS) is TemplateUse.MAKE
+    world.write(FIRST, "as it was saved")
+    world.save(FIRST)
+    assert not world.nodes.settle_template(NODE, FIRST, OF_DISKS)
+    assert world.use(OTHER, OF_DISKS) is TemplateUse.MAKE
+
+
+def test_only_the_disk_of_the_vm_that_makes_the_template_is_kept(world: World) -> None:
+    world.use(FIRST, OF_DISKS)
+    world.write(OTHER, "of a VM that knows who it is")
+    with pytest.raises(NotFoundError):
+        world.nodes.keep_disk(NODE, OTHER, OF_DISKS)
+
+
+def test_a_vm_whose_template_failed_boots_from_another_disk(world: World) -> None:
+    world.make(FIRST, OF_DISKS)
+    world.use(OTHER, OF_DISKS)
+    world.nodes.refuse_template(NODE, OTHER, OF_DISKS)
+    assert world.read(OTHER) is None
+    world.write(FIRST, "of an attempt that broke off")
+    assert world.use(FIRST, OF_DISKS) is TemplateUse.BOOT
+    assert world.read(FIRST) is None
 
 
 def test_what_a_guest_said_in_an_earlier_life_does_not_count(tmp_path: Path) -> None:
@@ -270,6 +331,22 @@ def test_templates_take_no_more_room_than_they_may(tmp_path: Path) -> None:
     assert not node.world.nodes.settle_template(NODE, FIRST, keys[2])
     assert node.world.copy(FIRST) is None and not list(node.templates.glob("*.partial"))
     assert node.world.use(OTHER, keys[1]) is TemplateUse.COPIED, "it did not have to go for one that never fits"
+
+
+def test_disks_of_templates_count_and_go_with_them(tmp_path: Path) -> None:
+    node = RealNode(tmp_path, template_mib=1)
+    for digit in "12":
+        template = Template(digit * 32, "debian")
+        assert node.world.use(FIRST, template) is TemplateUse.MAKE
+        node.world.write(FIRST, digit * (600 << 10))
+        node.world.save(FIRST)
+        node.world.nodes.keep_disk(NODE, FIRST, template)
+        assert node.world.nodes.settle_template(NODE, FIRST, template)
+    assert sorted(path.suffix for path in node.templates.iterdir()) == [".disk", ".state"]
+    assert node.world.nodes.check(NODE).templates == (1, (600 << 10) + len(saved(FIRST)))
+    (tmp_path / "debian.qcow2").write_text("another release")
+    assert node.world.use(OTHER, Template("2" * 32, "debian")) is TemplateUse.MAKE
+    assert [path.suffix for path in node.templates.iterdir()] == [".claim"]
 
 
 def test_a_node_that_keeps_no_templates_makes_none(tmp_path: Path) -> None:

@@ -29,6 +29,18 @@ def world(directory: Path) -> Iterator[World]:
     world.close()
 
 
+BASE = "/images/debian.qcow2"
+
+
+@pytest.fixture
+def disk_world(directory: Path) -> Iterator[World]:
+    """A world whose VMs have disks."""
+    world = World(directory, templates=True, disks=True)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
 def runs(world: World, vms: int = 1) -> int:
     """Have a vjob running."""
     job = world.submit(vms=vms)
@@ -58,6 +70,24 @@ def test_the_first_vm_boots_and_is_saved_and_the_later_ones_are_restored(world: 
     ends(world, runs(world))
     assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (1, 1, 3)
     assert len(events(world, "template-made")) == 1
+
+
+def test_vms_with_disks_start_from_templates_too(disk_world: World) -> None:
+    told = Told(disk_world)
+    for _ in range(3):
+        job = runs(disk_world)
+        told.check(job)
+        ends(disk_world, job)
+    assert (calls(disk_world, "boot"), calls(disk_world, "restore")) == (1, 3)
+    assert told.copied_disks == 2
+
+
+def test_a_vm_whose_template_failed_boots_from_a_disk_of_its_own(disk_world: World) -> None:
+    ends(disk_world, runs(disk_world))
+    told = Told(disk_world)
+    disk_world.hypervisor.fail_next("restore", CorruptStateError("QEMU will not load it"))
+    ends(disk_world, runs(disk_world))
+    assert (calls(disk_world, "boot"), told.copied_disks) == (2, 0)
 
 
 def test_the_guest_of_a_template_is_told_nothing_of_the_vm_that_makes_it(world: World) -> None:
@@ -181,11 +211,15 @@ def test_a_vm_from_a_template_is_suspended_resumed_and_migrated_as_a_booted_one(
 
 
 class Told:
-    """What each VM was told when it was created. A VM that knows who it is must never be saved as a template."""
+    """What each VM was told when it was created. A VM that knows who it is must never be saved as a template.
+
+    Nor may a VM boot from a template's disk, or be restored onto another disk than its state was saved with.
+    """
 
     def __init__(self, world: World) -> None:
         self.configs: dict[str, bytes] = {}
         self.world = world
+        self.copied_disks = 0
         hypervisor = world.hypervisor
         self._boot, self._restore, self._save = hypervisor.boot, hypervisor.restore, hypervisor.save
         hypervisor.boot, hypervisor.restore = self.boot, self.restore  # type: ignore[method-assign]
@@ -193,16 +227,24 @@ class Told:
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         self._creates(node, spec.name)
+        assert self._disk(node, spec.name) in (None, BASE)
         self._boot(node, spec, timeout_s=timeout_s)
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         self._creates(node, spec.name)
         self._restore(node, spec, path, timeout_s=timeout_s)
+        disk, state = self._disk(node, spec.name), self.world.files.get(node, path)
+        if disk is not None and state is not None and path.endswith(".template"):
+            assert (disk != BASE) == state.template, f"{spec.name} has the disk {disk}, and the state {state}"
+            self.copied_disks += state.template
 
     def save(self, node: str, name: str, path: str, **options: Any) -> None:
         if path.endswith(".template"):
             assert self.configs[name].startswith(b"wait\n"), f"{name} knows who it is, and would become a template"
         self._save(node, name, path, **options)
+
+    def _disk(self, node: str, vm: str) -> str | None:
+        return self.world.nodes.templates.disks.get((node, vm))
 
     def check(self, job: int) -> None:
         """All VMs of a running vjob know who they are."""
@@ -234,15 +276,16 @@ def two_lives(world: World, kill_at: int | None = None) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_any_instant_nothing_is_lost_and_nothing_left(directory: Path, whole: bool) -> None:
+@pytest.mark.parametrize("disks", [False, True], ids=["memory", "disks"])
+def test_killed_at_any_instant_nothing_is_lost_and_nothing_left(directory: Path, whole: bool, disks: bool) -> None:
     (directory / "0").mkdir()
-    world = World(directory / "0", templates=True)
+    world = World(directory / "0", templates=True, disks=disks)
     total = two_lives(world)
     assert calls(world, "boot") == 2 and calls(world, "restore") == 4
     for instant in spread(total, total if whole else SAMPLE):
         where = directory / str(instant)
         where.mkdir()
-        world = World(where, templates=True)
+        world = World(where, templates=True, disks=disks)
         try:
             two_lives(world, instant)
         except AssertionError as error:

@@ -35,6 +35,7 @@ from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.propose import propose
 from rmsplugin.settings import Settings
+from rmsplugin.settings.sections import Qcow2Image
 
 NODES = ("n1", "n2", "n3")
 FRONTS = ("front1", "front2")
@@ -177,6 +178,7 @@ class World:
         nodes: Mapping[str, tuple[int, int]] | None = None,
         memory: str = "requested",
         templates: bool = False,
+        disks: bool = False,
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
@@ -184,6 +186,7 @@ class World:
         With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
+        ``disks``: whether its VMs have disks.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
@@ -198,7 +201,10 @@ class World:
         if shared:
             of_nodes = self.settings.nodes.model_copy(update={"shared_store": Path("/shared")})
             self.settings = self.settings.model_copy(update={"nodes": of_nodes})
-        if templates:
+        if disks:
+            image = Qcow2Image(kind="qcow2", base=Path("/images/debian.qcow2"), waits=templates)
+            self.settings = self.settings.model_copy(update={"image": {"default": image}})
+        elif templates:
             image = self.settings.image["default"].model_copy(update={"waits": True})
             self.settings = self.settings.model_copy(update={"image": {"default": image}})
         self.workers = workers

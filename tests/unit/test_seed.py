@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import ipaddress
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pycdlib import PyCdlib
 
-from rmsplugin.adapters.seed import Seed, seed_iso
+from rmsplugin.adapters.guests import awaits_identity
+from rmsplugin.adapters.seed import Seed, seed_iso, waiting_seed_iso
 
 SEED = Seed(
     instance_id="00000000-0000-4000-8000-000000000001",
@@ -80,3 +83,33 @@ def test_hostile_value_stays_a_value() -> None:
     user = json.loads(read(seed_iso(replace(SEED, root_authorized_key=key)), "user-data", "rr_path").partition("\n")[2])
     assert user["ssh_authorized_keys"] == [key]
     assert "runcmd" not in user
+
+
+def test_a_guest_that_waits_is_told_nothing_of_any_vm_and_runs_the_program_that_waits() -> None:
+    image = waiting_seed_iso()
+    assert json.loads(read(image, "meta-data", "rr_path")) == {
+        "instance-id": "rmsplugin-waits",
+        "local-hostname": "rmsplugin-waits",
+    }
+    assert json.loads(read(image, "network-config", "rr_path"))["ethernets"] == {}
+    user = json.loads(read(image, "user-data", "rr_path").partition("\n")[2])
+    assert (user["users"], user["disable_root"], user["ssh_pwauth"]) == ([], False, False)
+    assert user["ssh_deletekeys"] and not {"ssh_keys", "ssh_authorized_keys"} & set(user)
+    assert user["ssh_genkeytypes"] == [], "a host key that all VMs would share"
+    launch = user["bootcmd"][-1]
+    assert launch[0] == "systemd-run" and launch[-3:-1] == ["python3", "-c"]
+    program = launch[-1]
+    ast.parse(program, feature_version=(3, 7))
+    assert not set("$%") & set(program), "systemd-run would put something else in its place"
+
+
+def test_a_guest_that_waits_reads_on_until_it_is_told_who_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "raw"
+    config.write_text("wait\nend=\n.....")
+    answers = iter(["hostname=vjob12-0\ngateway=\nhost_key=YWI=\nend=\n.....", ""])
+    monkeypatch.setattr(awaits_identity, "_CONFIG", str(config))
+    monkeypatch.setattr(awaits_identity.time, "sleep", lambda _: config.write_text(next(answers)))
+    assert awaits_identity._await_configuration() == {"hostname": "vjob12-0", "gateway": "", "host_key": "YWI="}
+    assert next(answers) == "", "it was read once more, and no more often"

@@ -168,7 +168,8 @@ class SimulatedHypervisor:
         """See ``base.Hypervisor``."""
         with self._lock:
             self._enter("template_key", node, spec.name)
-            hardware = (spec.cpus, spec.memory_mib, spec.image)
+            image = "disks" if isinstance(spec.image, DiskImage) else spec.image
+            hardware = (spec.cpus, spec.memory_mib, image)
             return hashlib.blake2b(repr(hardware).encode(), digest_size=16).hexdigest()
 
     def host_info(self, node: str) -> HostInfo:

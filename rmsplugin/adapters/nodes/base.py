@@ -268,12 +268,20 @@ class Nodes(Protocol):
         """Have a copy of the template that can be restored as this VM, with its name, UUID and MAC address.
 
         The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that is to
-        make the template is saved there. Raises CorruptStateError for a template that cannot be used.
+        make the template is saved there. Where the image has a disk, the VM's is the template's afterwards, or is not
+        there. Nothing may run on it. Raises CorruptStateError for a template that cannot be used.
         """
         ...
 
     def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
         """Wait until the guest of the VM that makes the template waits for its configuration. Returns whether it does.
+
+        Raises NotFoundError if the VM does not make it.
+        """
+        ...
+
+    def keep_disk(self, node: str, vm: str, template: Template) -> None:
+        """Keep a copy of the disk of the VM that makes the template, as it is now that the VM is saved.
 
         Raises NotFoundError if the VM does not make it.
         """
@@ -288,7 +296,10 @@ class Nodes(Protocol):
         ...
 
     def refuse_template(self, node: str, vm: str, template: Template) -> None:
-        """The template failed, or could not be made: it is removed, and for an hour none is made."""
+        """The template failed, or could not be made: it is removed, and for an hour none is made.
+
+        The VM's disk is removed too, for the VM boots from a new one. Nothing may run on it.
+        """
         ...
 
     def reach(self, node: str, other: str) -> Reach:

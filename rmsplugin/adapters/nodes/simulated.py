@@ -77,18 +77,19 @@ class SimulatedNodes:
     def put_seed(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
         self._enter("put_seed", node, vm)
-        self._configs[node, vm] = content
+        self._configs.setdefault((node, vm), content)
 
     def make_overlay(self, node: str, vm: str, base: str) -> None:
         """See ``Nodes``."""
         self._enter("make_overlay", node, vm)
         self._configs.setdefault((node, vm), base.encode())
+        self.templates.disks.setdefault((node, vm), base)
 
     def drop_config(self, node: str, vm: str) -> None:
         """See ``Nodes``."""
         self._enter("drop_config", node, vm)
         self._configs.pop((node, vm), None)
-        self.templates.drop_copy(node, vm)
+        self.templates.drop(node, vm)
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
@@ -235,6 +236,11 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("await_guest", node, vm)
         return self.templates.await_guest(node, vm, template)
+
+    def keep_disk(self, node: str, vm: str, template: Template) -> None:
+        """See ``Nodes``."""
+        self._enter("keep_disk", node, vm)
+        self.templates.keep_disk(node, vm, template)
 
     def settle_template(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes``."""

@@ -16,7 +16,12 @@ class SimulatedTemplates:
         """Copies lie among ``files``, in ``vm_dir``."""
         self.guests_wait = True  # whether guests that are told to wait do so
         self._files, self._vm_dir = files, vm_dir
+        self.disks: dict[tuple[str, str], str] = {}  # of VMs: the base of each, or whatever it was copied from
+        self._kept_disks: dict[
+            tuple[str, str], str
+        ] = {}  # of VMs that make templates, as they were when these were saved
         self._states: dict[tuple[str, Template], SimulatedState] = {}
+        self._template_disks: dict[tuple[str, Template], str] = {}
         self._claims: dict[tuple[str, Template], str] = {}  # the VM that makes it
         self._refused: set[tuple[str, Template]] = set()
 
@@ -32,12 +37,14 @@ class SimulatedTemplates:
 
     def use(self, node: str, vm: str, template: Template) -> TemplateUse:
         """See ``Nodes.use_template``."""
-        self.drop_copy(node, vm)
+        self.drop(node, vm)
         if (node, template) in self._states:
             state = self._states[node, template]
             if not state.intact:
                 raise CorruptStateError("the template is of a format that is not known")
             self._files.put(node, self._copy(vm), replace(state, vm=vm, template=True))
+            if disk := self._template_disks.get((node, template)):
+                self.disks[node, vm] = disk
             return TemplateUse.COPIED
         if (node, template) in self._refused or self._claims.setdefault((node, template), vm) != vm:
             return TemplateUse.BOOT
@@ -45,31 +52,48 @@ class SimulatedTemplates:
 
     def await_guest(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes.await_guest``."""
-        if self._claims.get((node, template)) != vm:
-            raise NotFoundError(f"{vm} does not make a template")
+        self._require_maker(node, vm, template)
         return self.guests_wait
+
+    def keep_disk(self, node: str, vm: str, template: Template) -> None:
+        """See ``Nodes.keep_disk``."""
+        self._require_maker(node, vm, template)
+        self._kept_disks[node, vm] = f"{self.disks[node, vm]}, as {vm} left it"
 
     def settle(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes.settle_template``."""
-        state = self._files.get(node, self._copy(vm))
-        makes = self._claims.get((node, template)) == vm
-        if makes:
+        state, disk = self._files.get(node, self._copy(vm)), self._kept_disks.get((node, vm))
+        made = self._claims.get((node, template)) == vm
+        if made:
             del self._claims[node, template]
-        if makes and state is not None:
+        kept = made and state is not None and (disk is not None or (node, vm) not in self.disks)
+        if kept and state is not None:
             self._states[node, template] = state
-        self.drop_copy(node, vm)
-        return makes and state is not None
+            if disk is not None:
+                self._template_disks[node, template] = disk
+        self._drop_copies(node, vm)
+        return kept
 
     def refuse(self, node: str, vm: str, template: Template) -> None:
         """See ``Nodes.refuse_template``."""
         self._states.pop((node, template), None)
+        self._template_disks.pop((node, template), None)
         self._claims.pop((node, template), None)
         self._refused.add((node, template))
-        self.drop_copy(node, vm)
+        self.drop(node, vm)
 
-    def drop_copy(self, node: str, vm: str) -> None:
-        """The VM's own state goes."""
+    def drop(self, node: str, vm: str) -> None:
+        """The VM's own state and disk go."""
+        self._drop_copies(node, vm)
+        self.disks.pop((node, vm), None)
+
+    def _drop_copies(self, node: str, vm: str) -> None:
         self._files.drop(node, self._copy(vm))
+        self._kept_disks.pop((node, vm), None)
+
+    def _require_maker(self, node: str, vm: str, template: Template) -> None:
+        if self._claims.get((node, template)) != vm:
+            raise NotFoundError(f"{vm} does not make a template")
 
     def _copy(self, vm: str) -> str:
         return f"{self._vm_dir}/{vm}.template"

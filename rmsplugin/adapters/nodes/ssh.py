@@ -248,6 +248,10 @@ class NodeAgents:
         words = ["await-guest", vm, template.key, template.image, str(max(1, int(timeout_s)))]
         return bool(self._call(node, words, timeout_s=timeout_s + self._call_timeout_s)["waiting"])
 
+    def keep_disk(self, node: str, vm: str, template: Template) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["keep-disk", vm, template.key, template.image])
+
     def settle_template(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes``."""
         return bool(self._call(node, ["settle-template", vm, template.key, template.image])["kept"])

@@ -12,7 +12,6 @@ from rmsplugin.adapters.hypervisor.base import HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import KernelImage
 
 #: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
 _SKEW_WARNING_S = 2.0
@@ -116,7 +115,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
 
 def _templates(settings: Settings, subject: str, agent: NodeCheck) -> Iterator[Finding]:
     """Say whether VMs start from templates there; nothing where no image can."""
-    waiting = sorted(name for name, image in settings.image.items() if isinstance(image, KernelImage) and image.waits)
+    waiting = sorted(name for name, image in settings.image.items() if image.waits)
     if not settings.start.template or not waiting or agent.templates is None:
         return  # an older release is told already
     if not settings.start.template_mib:

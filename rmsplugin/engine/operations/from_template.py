@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import end_with_job
+from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed
 from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
@@ -39,6 +40,8 @@ def started_from_template(task: Task, vm: VMRow) -> Template | None:
             return None
         if use is TemplateUse.MAKE:
             _save_waiting(task, vm, template)
+        else:
+            put_waiting_seed(task, vm)
         _restore(task, vm)
     except CancelledError:
         raise
@@ -61,6 +64,7 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
     context = task.context
     hypervisor, bounds = context.hypervisor, context.settings.hypervisor
     put_waiting(task, vm, vm.host)
+    put_waiting_disks(task, vm)
     hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bounds.boot_timeout_s)
     if not context.nodes.await_guest(vm.host, vm.name, template, timeout_s=bounds.boot_timeout_s):
         raise OperationFailedError(f"its guest does not say within {bounds.boot_timeout_s:g} s that it waits")
@@ -68,6 +72,8 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
     if vm.observed:
         context.memory_care.bounds.relieve(vm.host)
     hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
+    if has_disks(task):
+        context.nodes.keep_disk(vm.host, vm.name, template)
 
 
 def _restore(task: Task, vm: VMRow) -> None:

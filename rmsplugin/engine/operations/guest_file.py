@@ -8,7 +8,6 @@ import os
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import OperationFailedError
-from rmsplugin.settings.sections import KernelImage
 
 #: A restored guest finds another file of the same size, which is what its kernel remembers.
 _SIZE_BYTES = 4096
@@ -17,8 +16,7 @@ _SEED_BYTES = 64
 
 def waits(task: Task) -> bool:
     """Whether guests of the vjob's image can wait for their configuration."""
-    image = task.context.settings.image[task.vjob().geometry.image]
-    return isinstance(image, KernelImage) and image.waits
+    return task.context.settings.image[task.vjob().geometry.image].waits
 
 
 def put_config(task: Task, vm: VMRow, node: str) -> None:

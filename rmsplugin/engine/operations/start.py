@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from rmsplugin.accounts import Account
 from rmsplugin.adapters.nodes.base import Template
-from rmsplugin.adapters.seed import Seed, seed_iso
 from rmsplugin.engine.identity import account_of, guest_config
 from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation, end_with_job
 from rmsplugin.engine.operations.from_template import settle, started_from_template
+from rmsplugin.engine.operations.guest_disks import put_disks
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
 from rmsplugin.errors import GuestFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.settings.sections import Qcow2Image
 
 
 def start(task: Task) -> None:
@@ -86,7 +84,8 @@ def _boot(task: Task, vm: VMRow) -> None:
     if vm.name not in context.hypervisor.list_vms(vm.host):
         # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
         context.ledger.touch(vm.name, vm.host)
-        _put_files(task, vm)
+        put_config(task, vm, vm.host)
+        put_disks(task, vm)
         context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))
     # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
     with _failures_of_guest():
@@ -113,26 +112,6 @@ def _failures_of_guest() -> Iterator[None]:
         raise
     except RmspluginError as error:
         raise GuestFailedError(str(error)) from error
-
-
-def _put_files(task: Task, vm: VMRow) -> None:
-    context = task.context
-    put_config(task, vm, vm.host)
-    image = context.settings.image[task.vjob().geometry.image]
-    if isinstance(image, Qcow2Image):
-        network = context.settings.network
-        seed = Seed(
-            instance_id=vm.uuid,
-            hostname=vm.name,
-            mac=vm.mac,
-            address=ipaddress.IPv4Interface(f"{vm.address}/{network.prefix_length}"),
-            gateway=ipaddress.IPv4Address(network.gateway) if network.gateway else None,
-            root_authorized_key=context.root_public_key,
-            host_private_key=vm.host_key,
-            host_public_key=vm.host_key_public,
-        )
-        context.nodes.put_seed(vm.host, vm.name, seed_iso(seed))
-        context.nodes.make_overlay(vm.host, vm.name, str(image.base))
 
 
 def _back_to_waiting(task: Task, reason: str) -> None:

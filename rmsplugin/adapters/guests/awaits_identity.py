@@ -1,0 +1,108 @@
+"""Awaits identity: the program that runs in a disk image's guest of which a template is made (decision 0044).
+
+The guest has booted without being told who it is. Here it says so on its console, is saved, and, restored as whatever
+VM, finds the configuration of that one in the same place and becomes it. The program stands in the seed, runs on the
+image's own Python (3.7 or newer) as root, and knows nothing of the rest of this package. It is started before the state
+is saved, so that a start from it costs no start of Python.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import socket
+import subprocess
+import time
+import uuid
+
+_CONFIG = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw"
+_WAITING = "rmsplugin-guest: waiting"
+_POLL_S = 0.05
+_RNDRESEEDCRNG = 0x5207
+_CARDS = "/sys/class/net"
+
+
+def main() -> None:
+    """Wait, and become somebody."""
+    # All that boots is part of the template then, and nothing of it happens in a VM that starts from it.
+    subprocess.call(["systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
+    for module in ("qemu_fw_cfg", "nfsv3"):
+        subprocess.call(["modprobe", "--quiet", module])
+    card = _card()
+    with open("/dev/console", "w") as console:
+        console.write(_WAITING + "\n")
+    become(_await_configuration(), card)
+
+
+def _await_configuration() -> dict[str, str]:
+    while True:
+        lines = _configuration().splitlines()
+        if lines and lines[0] != "wait":
+            break
+        time.sleep(_POLL_S)
+    lines = lines[: lines.index("end=")]
+    return {key: value for key, _, value in (line.partition("=") for line in lines)}
+
+
+def _configuration() -> str:
+    with open(_CONFIG) as file:
+        return file.read()
+
+
+def become(identity: dict[str, str], card: str) -> None:
+    """Be the VM of this configuration; the network comes last, when there is nothing left that two VMs share."""
+    with open("/sys/class/rtc/rtc0/since_epoch") as clock:
+        time.clock_settime(time.CLOCK_REALTIME, int(clock.read()))
+    _reseed(base64.b64decode(identity["seed"]))
+    socket.sethostname(identity["hostname"])
+    _write("/etc/hostname", identity["hostname"] + "\n")
+    _write("/etc/machine-id", uuid.uuid4().hex + "\n")
+    _hide_boot_id()
+    os.makedirs("/root/.ssh", mode=0o700, exist_ok=True)
+    _write("/root/.ssh/authorized_keys", identity["root_authorized_key"] + "\n", 0o600)
+    _write("/etc/ssh/ssh_host_ed25519_key", base64.b64decode(identity["host_key"]).decode(), 0o600)
+    subprocess.call(["systemctl", "reset-failed", "ssh.service", "sshd.service"], stderr=subprocess.DEVNULL)
+    if subprocess.call(["systemctl", "restart", "ssh.service"], stderr=subprocess.DEVNULL) != 0:
+        subprocess.call(["systemctl", "restart", "sshd.service"])
+    _set_network(identity, card)
+
+
+def _reseed(seed: bytes) -> None:
+    """Have the kernel's generator begin anew: two guests from one state would give out the same numbers."""
+    with open("/dev/urandom", "wb", buffering=0) as generator:
+        generator.write(seed)
+        fcntl.ioctl(generator, _RNDRESEEDCRNG)
+
+
+def _hide_boot_id() -> None:
+    """The kernel has given its boot id out already, and there is no way to have it choose another one."""
+    _write("/run/rmsplugin-boot-id", str(uuid.uuid4()) + "\n")
+    subprocess.call(["mount", "--bind", "/run/rmsplugin-boot-id", "/proc/sys/kernel/random/boot_id"])
+
+
+def _card() -> str:
+    """The name of the network card: the one device of the network that has hardware."""
+    return next(name for name in sorted(os.listdir(_CARDS)) if os.path.exists(f"{_CARDS}/{name}/device"))
+
+
+def _set_network(identity: dict[str, str], card: str) -> None:
+    """The card gets its VM's addresses; should it keep the template's, it must not come up."""
+    commands = [
+        f"link set dev {card} address {identity['mac']}",
+        f"address add {identity['address']} broadcast + dev {card}",
+        f"link set dev {card} up",
+    ]
+    if identity["gateway"]:
+        commands.append(f"route add default via {identity['gateway']} dev {card}")
+    batch = "".join(f"{command}\n" for command in commands)
+    subprocess.run(["ip", "-batch", "-"], input=batch.encode(), check=True)
+
+
+def _write(path: str, content: str, mode: int = 0o644) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Guest disks: the overlay on its image's base that a VM runs on, and the seed that tells its cloud-init who it is."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from rmsplugin.adapters.seed import Seed, seed_iso, waiting_seed_iso
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task
+from rmsplugin.settings.sections import Qcow2Image
+
+
+def has_disks(task: Task) -> bool:
+    """Whether the vjob's VMs have disks."""
+    return _image(task) is not None
+
+
+def put_disks(task: Task, vm: VMRow) -> None:
+    """Give its node the disks of a VM that boots, if it has any."""
+    context, image = task.context, _image(task)
+    if image is None:
+        return
+    network = context.settings.network
+    seed = Seed(
+        instance_id=vm.uuid,
+        hostname=vm.name,
+        mac=vm.mac,
+        address=ipaddress.IPv4Interface(f"{vm.address}/{network.prefix_length}"),
+        gateway=ipaddress.IPv4Address(network.gateway) if network.gateway else None,
+        root_authorized_key=context.root_public_key,
+        host_private_key=vm.host_key,
+        host_public_key=vm.host_key_public,
+    )
+    context.nodes.put_seed(vm.host, vm.name, seed_iso(seed))
+    context.nodes.make_overlay(vm.host, vm.name, str(image.base))
+
+
+def put_waiting_disks(task: Task, vm: VMRow) -> None:
+    """The same for a VM that boots without being told who it is, to be saved as a template."""
+    context, image = task.context, _image(task)
+    if image is None:
+        return
+    put_waiting_seed(task, vm)
+    context.nodes.make_overlay(vm.host, vm.name, str(image.base))
+
+
+def put_waiting_seed(task: Task, vm: VMRow) -> None:
+    """Give its node the seed of a VM that is restored from a template; its guest has read it before."""
+    if has_disks(task):
+        task.context.nodes.put_seed(vm.host, vm.name, waiting_seed_iso())
+
+
+def _image(task: Task) -> Qcow2Image | None:
+    image = task.context.settings.image[task.vjob().geometry.image]
+    return image if isinstance(image, Qcow2Image) else None
