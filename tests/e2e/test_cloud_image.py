@@ -14,6 +14,7 @@ from e2e.rooms import ledger
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
+DEBIAN = ("--export=ALL,RMSPLUGIN_IMAGE=debian",)
 BASE = "/var/lib/rmsplugin/debian.qcow2"
 # What each line of its output has to be stands below. Memory comes first: the page cache of what follows is no use.
 SCRIPT = r"""#!/bin/bash
@@ -30,7 +31,19 @@ srun --mpi=pmix true 2>&1
 mpirun --hostfile "$RMSPLUGIN_HOSTFILE" python3 sum.py | sort
 for i in {1..8}; do echo $i; sleep 1; done
 touch made-in-debian
+srun -n 2 -l bash tells | sort -s -n
 """
+# No two VMs may share a line of this but the last one, the clock; nor what a boot would have made.
+TELLS = r"""#!/bin/bash
+card=$(basename $(dirname $(ls -d /sys/class/net/*/device)))
+hostname
+cat /etc/machine-id /sys/class/net/$card/address /proc/sys/kernel/random/boot_id
+ip -4 -o address show dev $card | awk '{ print $4 }'
+head -c 16 /dev/urandom | od -An -tx1
+ssh-keygen -l -f <(grep "^$(hostname) " /run/rmsplugin/etc/known_hosts | cut -d ' ' -f 2-) | cut -d ' ' -f 2
+date +%s
+"""
+NUMBER_OF_TELLS = 8
 # Each process has a number that shows in the sum, and hears from the other one.
 MPI_PROGRAM = """from mpi4py import MPI
 
@@ -52,7 +65,10 @@ def debian_cluster() -> Iterator[Cluster]:
         assert up.code == 0, up.err
         for host in cluster.status()["hosts"]:
             settings = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-            text = settings.read_text() + f'\n[image.debian]\nkind = "qcow2"\nbase = "{BASE}"\noverhead_mib = 256\n'
+            text = (
+                settings.read_text()
+                + f'\n[image.debian]\nkind = "qcow2"\nbase = "{BASE}"\noverhead_mib = 256\nwaits = true\n'
+            )
             text = text.replace("[hypervisor]\n", "[hypervisor]\nboot_timeout_s = 500\n")
             settings.write_text(text.replace("[slurm]\n", "[slurm]\nprolog_wait_s = 250\n"))
             site = cluster.host_path(host, "/etc/rmsplugin/site.lua")
@@ -70,7 +86,8 @@ def debian_cluster() -> Iterator[Cluster]:
 def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(debian_cluster: Cluster) -> None:
     cluster = debian_cluster
     (cluster.home() / "sum.py").write_text(MPI_PROGRAM)
-    job = cluster.sbatch(SCRIPT, "--mem=512", "-N", "2", "-n", "2", "--export=ALL,RMSPLUGIN_IMAGE=debian")
+    (cluster.home() / "tells").write_text(TELLS)
+    job = cluster.sbatch(SCRIPT, *DEBIAN, "--mem=512", "-N", "2", "-n", "2")
     cluster.wait_output(job, "^3$", timeout_s=600)
     cluster.wait_nodes()
     born = cluster.vjob(job)["nodes"][0]
@@ -84,6 +101,7 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     assert cluster.wait_job(job)["JobState"] == "COMPLETED"
     vms = [f"vjob{job}-0", f"vjob{job}-1"]
     available, *lines = cluster.output(job).splitlines()
+    lines, tells = lines[: -2 * NUMBER_OF_TELLS], lines[-2 * NUMBER_OF_TELLS :]
     assert int(available) >= 512
     assert lines == [
         f"debian {vms[0]} alice /home/alice systemd",
@@ -100,12 +118,34 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     ]
     assert (cluster.home() / "made-in-debian").exists()
     cluster.wait_gone(job)
+    _sisters_differ(cluster, tells)
     _cancel_while_it_boots(cluster)
+
+
+def _sisters_differ(cluster: Cluster, tells: list[str]) -> None:
+    """VMs from the templates that those of the first job have made share nothing with them, nor with each other."""
+    begin = float(cluster.ok("date", "+%s"))
+    job = cluster.sbatch(
+        "#!/bin/sh\nsrun -n 2 -l bash tells | sort -s -n\n", *DEBIAN, "--mem=512", "-N", "2", "-n", "2"
+    )
+    assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
+    assert "from a template" in cluster.events(job), cluster.events(job)
+    tells += cluster.output(job).splitlines()
+    vms = [
+        [line.partition(": ")[2] for line in tells[at : at + NUMBER_OF_TELLS]]
+        for at in range(0, len(tells), NUMBER_OF_TELLS)
+    ]
+    assert [len(vm) for vm in vms] == [NUMBER_OF_TELLS] * 4, tells
+    for fact in list(zip(*vms, strict=True))[:-1]:
+        assert all(fact) and len(set(fact)) == 4, fact
+    for vm in vms[2:]:
+        assert begin - 2 <= int(vm[-1]) <= float(cluster.ok("date", "+%s")) + 1, "its clock is its node's"
+    cluster.wait_gone(job)
 
 
 def _cancel_while_it_boots(cluster: Cluster) -> None:
     """Nobody waits for a boot that takes a minute: node and queue are free at once."""
-    job = cluster.sbatch("#!/bin/sh\ntrue\n", "--mem=512", "--export=ALL,RMSPLUGIN_IMAGE=debian")
+    job = cluster.sbatch("#!/bin/sh\ntrue\n", "--mem=400", *DEBIAN)  # there is no template of this size
     cluster.wait("a VM that boots", lambda: cluster.qemus(job), 60)
     cluster.ok("scancel", str(job), user="alice")
     cluster.wait_gone(job)
