@@ -151,7 +151,7 @@ class Template:
                 files.copy_whole(disk, partial_disk)
             kept = self._make_room(sum(files.size_of(path) or 0 for path in (partial, partial_disk)))
             if kept:
-                # The state last: it is what there being a template goes by.
+                # The state comes last: without it there is no template.
                 if self._has_disk:
                     partial_disk.rename(self._disk)
                 partial.rename(self._state)
