@@ -49,10 +49,15 @@ def seed_iso(seed: Seed) -> bytes:
 
 
 @functools.cache
+def waiting_program() -> str:
+    """The program that waits in a guest; a template has it in memory, as it was when the template was made."""
+    return resources.files("rmsplugin").joinpath("adapters/guests/awaits_identity.py").read_text()
+
+
+@functools.cache
 def waiting_seed_iso() -> bytes:
     """The image for a guest that boots without being told who it is, and waits to be: nothing of any VM is in it."""
-    program = resources.files("rmsplugin").joinpath("adapters/guests/awaits_identity.py").read_text()
-    launch = ["systemd-run", "--quiet", "--no-block", f"--unit={_WAITER}", "python3", "-c", program]
+    launch = ["systemd-run", "--quiet", "--no-block", f"--unit={_WAITER}", "python3", "-c", waiting_program()]
     # No host keys: sshd starts when there is one. The card stays down: it has the template's address.
     user = {**_ANY_USER, "ssh_genkeytypes": [], "bootcmd": [_NO_PANIC, launch]}
     return _iso({"instance-id": _WAITER, "local-hostname": _WAITER}, {"version": 2, "ethernets": {}}, user)

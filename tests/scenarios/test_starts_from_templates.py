@@ -12,6 +12,7 @@ from scenarios.test_engine_killed import check_running
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMSpec
+from rmsplugin.engine.operations import guest_disks
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import CorruptStateError, NoSpaceError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -80,6 +81,15 @@ def test_vms_with_disks_start_from_templates_too(disk_world: World) -> None:
         ends(disk_world, job)
     assert (calls(disk_world, "boot"), calls(disk_world, "restore")) == (1, 3)
     assert told.copied_disks == 2
+
+
+def test_a_release_whose_guests_wait_in_another_way_makes_templates_of_its_own(
+    disk_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends(disk_world, runs(disk_world))
+    monkeypatch.setattr(guest_disks, "waiting_program", lambda: "of another release")
+    ends(disk_world, runs(disk_world))
+    assert (calls(disk_world, "boot"), calls(disk_world, "restore")) == (2, 2)
 
 
 def test_a_vm_whose_template_failed_boots_from_a_disk_of_its_own(disk_world: World) -> None:

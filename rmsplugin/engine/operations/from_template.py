@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import end_with_job
-from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed
+from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed, told_by_seed
 from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
@@ -30,9 +30,8 @@ def started_from_template(task: Task, vm: VMRow) -> Template | None:
         return None
     if vm.name in context.hypervisor.list_vms(vm.host):
         _end(task, vm)  # an engine was killed, and nobody knows how far the VM had come
-    template = Template(
-        context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm)), task.vjob().geometry.image
-    )
+    hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
+    template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
     context.ledger.touch(vm.name, vm.host)
     try:
         use = context.nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac)

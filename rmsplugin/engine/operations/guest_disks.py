@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 
-from rmsplugin.adapters.seed import Seed, seed_iso, waiting_seed_iso
+from rmsplugin.adapters.seed import Seed, seed_iso, waiting_program, waiting_seed_iso
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
 from rmsplugin.settings.sections import Qcow2Image
@@ -48,6 +49,13 @@ def put_waiting_seed(task: Task, vm: VMRow) -> None:
     """Give its node the seed of a VM that is restored from a template; its guest has read it before."""
     if has_disks(task):
         task.context.nodes.put_seed(vm.host, vm.name, waiting_seed_iso())
+
+
+def told_by_seed(task: Task, key: str) -> str:
+    """The key of a template whose guest runs the program of today's seed, from the key of its hardware."""
+    if not has_disks(task):
+        return key
+    return hashlib.blake2b(f"{key}{waiting_program()}".encode(), digest_size=16).hexdigest()
 
 
 def _image(task: Task) -> Qcow2Image | None:
