@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 NATIVE_FILE = "vjob-tools"
-NATIVE_PROGRAMS = ("relay", "rmsplugin-guest", "srun", "stepd")
+NATIVE_PROGRAMS = ("configure", "relay", "rmsplugin-guest", "srun", "stepd")
 """The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
 
 

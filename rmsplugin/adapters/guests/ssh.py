@@ -35,9 +35,10 @@ _OUTPUT_LIMIT = 4096
 # /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
 # every tar does, so that those that run keep reading the file they were started from.
 _UNPACK = (
-    "set -e; umask 022; mkdir -p /run/rmsplugin; "
-    "if awk '$2 == \"/run\" && $4 ~ /(^|,)noexec(,|$)/ { found = 1 } END { exit !found }' /proc/mounts && "
-    "! awk '$2 == \"/run/rmsplugin\" { found = 1 } END { exit !found }' /proc/mounts; "
+    "set -e; umask 022; [ -d /run/rmsplugin ] || mkdir /run/rmsplugin; noexec='' own=''; "
+    "while read -r _ target _ options _; do case $target,$options, in "
+    "/run,*,noexec,*) noexec=1 ;; /run/rmsplugin,*) own=1 ;; esac; done </proc/mounts; "
+    'if [ -n "$noexec" ] && [ -z "$own" ]; '
     "then mount -t tmpfs -o mode=0755,nosuid,nodev rmsplugin /run/rmsplugin; fi; "
     "tar -x -f - -C /run/rmsplugin; exec /run/rmsplugin/bin/configure"
 )

@@ -1,0 +1,168 @@
+/* configure: host names, the user's account, ssh keys, mounts, the job's directory. Run as root by the engine after it has
+ * put bin/ and etc/ here; may be run again at any time. It is a program, since a shell starts others for each of these
+ * small steps: an emulated guest takes 30 to 100 ms for that, and a job's start waits. */
+
+#include "configure.h"
+
+#include "files.h"
+#include "texts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *value_of(const char *vjob, const char *key)
+{
+    size_t length = strlen(key);
+    for (const char *line = vjob; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && line[length] == '=')
+            return strndup(line + length + 1, strcspn(line + length + 1, "\n"));
+    }
+    return "";
+}
+
+static const char *needed(const char *vjob, const char *key)
+{
+    const char *value = value_of(vjob, key);
+    if (*value == '\0')
+        fail(1, "%s/vjob has no %s", ETC, key);
+    return value;
+}
+
+static unsigned number_of(const char *vjob, const char *key)
+{
+    off_t number;
+    if (!parse_number(needed(vjob, key), &number))
+        fail(1, "%s/vjob: %s is no number", ETC, key);
+    return (unsigned)number;
+}
+
+static struct facts read_facts(void)
+{
+    const char *vjob = text_of_file(ETC "/vjob").bytes;
+    return (struct facts){
+        .index = number_of(vjob, "index"),
+        .uid = number_of(vjob, "uid"),
+        .gid = number_of(vjob, "gid"),
+        .user = needed(vjob, "user"),
+        .gecos = value_of(vjob, "gecos"),
+        .home = needed(vjob, "home"),
+        .timezone = value_of(vjob, "timezone"),
+        .tmp_size = value_of(vjob, "tmp_size"),
+        .shm_size = value_of(vjob, "shm_size"),
+        .commands = strcmp(value_of(vjob, "commands"), "1") == 0,
+    };
+}
+
+void make_directories(const char *path)
+{
+    char part[4096];
+    for (size_t length = 1; length <= strlen(path); length++) {
+        if (path[length] != '/' && path[length] != '\0')
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)length, path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST && !exists(part))
+            fail(1, "cannot make %s: %s", part, strerror(errno));
+    }
+}
+
+void give_to(const char *path, const struct facts *facts)
+{
+    if (chown(path, facts->uid, facts->gid) != 0)
+        fail(1, "cannot give %s to %s: %s", path, facts->user, strerror(errno));
+}
+
+void link_to(const char *target, const char *path)
+{
+    unlink(path);
+    if (symlink(target, path) != 0)
+        fail(1, "cannot make the link %s: %s", path, strerror(errno));
+}
+
+bool has_program(const char *name)
+{
+    static const char *const places[] = {"/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (access(path_to(path, places[i], name, ""), X_OK) == 0)
+            return true;
+    return false;
+}
+
+bool run(const char *const words[], bool silent)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        int nothing = open("/dev/null", O_RDWR);
+        dup2(nothing, 0);
+        for (int fd = 1; silent && fd < 3; fd++)
+            dup2(nothing, fd);
+        execvp(words[0], (char *const *)words);
+        _exit(127);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+pid_t run_apart(const char *const words[])
+{
+    pid_t child = fork();
+    if (child == 0) {
+        int nothing = open("/dev/null", O_RDWR);
+        setsid();
+        for (int fd = 0; fd < 3; fd++)
+            dup2(nothing, fd);
+        close(nothing);
+        execv(words[0], (char *const *)words);
+        _exit(127);
+    }
+    return child;
+}
+
+bool is_mounted(const char *target, char type[64])
+{
+    bool found = false;
+    char *rest = text_of_file("/proc/mounts").bytes;
+    for (char *line; (line = next_line(&rest)) != NULL;) {
+        if (strcmp(field_of(line, ' ', 2), target) != 0)
+            continue;
+        found = true;
+        if (type != NULL)
+            snprintf(type, 64, "%s", field_of(line, ' ', 3));
+    }
+    return found;
+}
+
+int configure_main(int argc, char **argv)
+{
+    if (argc != 1) {
+        fprintf(stderr, "usage: %s\n", argv[0]);
+        return 2;
+    }
+    umask(022);
+    setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+    const struct facts facts = read_facts();
+    set_names(&facts);
+    make_account(&facts);
+    authorise_key(&facts);
+    write_ssh_config(&facts);
+    link_devices();
+    set_time_zone(&facts);
+    set_name_servers();
+    bound_size("/tmp", facts.tmp_size);
+    bound_size("/dev/shm", facts.shm_size);
+    mount_all();
+    make_home(&facts);
+    make_job_directory(&facts);
+    begin_account(&facts);
+    link_commands(&facts);
+    start_relays(&facts);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,48 @@
+/* Configure: make this VM one of its vjob. */
+
+#ifndef CONFIGURE_H
+#define CONFIGURE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define IMAGE "/run/rmsplugin/image" /* files of the image as they were before the first change */
+#define LOGIN "/run/rmsplugin/login"
+#define LOGIN_SHELL BIN "/login-shell"
+
+/* Of etc/vjob. */
+struct facts {
+    unsigned index;
+    uid_t uid;
+    gid_t gid;
+    const char *user, *gecos, *home, *timezone, *tmp_size, *shm_size;
+    bool commands; /* Slurm's can be asked from inside */
+};
+
+void make_account(const struct facts *facts);
+void authorise_key(const struct facts *facts);
+void write_ssh_config(const struct facts *facts);
+
+void set_names(const struct facts *facts);
+void link_devices(void);
+void set_time_zone(const struct facts *facts);
+void set_name_servers(void);
+void bound_size(const char *directory, const char *size);
+void mount_all(void);
+void make_home(const struct facts *facts);
+
+void make_job_directory(const struct facts *facts);
+void begin_account(const struct facts *facts);
+void link_commands(const struct facts *facts);
+void start_relays(const struct facts *facts);
+
+/* Small steps that all of these take; each ends the program when it fails. */
+void make_directories(const char *path); /* as mkdir -p */
+void give_to(const char *path, const struct facts *facts);
+void link_to(const char *target, const char *path); /* in the place of whatever is there */
+bool has_program(const char *name);
+bool run(const char *const words[], bool silent); /* a program of the image; whether it ended with 0 */
+pid_t run_apart(const char *const words[]); /* one that goes on, in a session of its own */
+bool is_mounted(const char *target, char type[64]); /* the type of the last mount there; it may be NULL */
+
+#endif

@@ -1,0 +1,136 @@
+/* The VM's own name and all VMs' names, devices, time zone, name servers, sizes, mounts. */
+
+#include "configure.h"
+
+#include "files.h"
+#include "texts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MARK "# rmsplugin" /* lines of ours in a file of the image end with it */
+
+static bool is_ours(const char *line)
+{
+    size_t length = strlen(line), mark = strlen(MARK);
+    return length >= mark && strcmp(line + length - mark, MARK) == 0;
+}
+
+void set_names(const struct facts *facts)
+{
+    struct text hosts = {NULL, 0};
+    char *rest = text_of_file("/etc/hosts").bytes, name[256] = "", own[256] = "";
+    unsigned number = 0;
+    for (char *line; (line = next_line(&rest)) != NULL;)
+        if (!is_ours(line))
+            text_add(&hosts, "%s\n", line);
+    rest = text_of_file(ETC "/hosts").bytes;
+    for (char *line; (line = next_line(&rest)) != NULL; number++) {
+        text_add(&hosts, "%s %s %s\n", field_of(line, ' ', 1), field_of(line, ' ', 2), MARK);
+        if (number == facts->index)
+            snprintf(name, sizeof name, "%s", field_of(line, ' ', 2));
+    }
+    rest = text_of_file(ETC "/site_hosts").bytes;
+    for (char *line; (line = next_line(&rest)) != NULL;)
+        text_add(&hosts, "%s %s\n", line, MARK);
+    gethostname(own, sizeof own);
+    if (strcmp(own, name) != 0 && sethostname(name, strlen(name)) != 0)
+        fail(1, "cannot set the host name: %s", strerror(errno));
+    replace_file("/etc/hosts", &hosts);
+}
+
+/* Images without udev lack these, which scripts take for given: `<(...)` of bash is /dev/fd/N. */
+void link_devices(void)
+{
+    static const char *const links[][2] = {
+        {"/dev/fd", "/proc/self/fd"},
+        {"/dev/stdin", "/proc/self/fd/0"},
+        {"/dev/stdout", "/proc/self/fd/1"},
+        {"/dev/stderr", "/proc/self/fd/2"},
+    };
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        if (!exists(links[i][0]))
+            link_to(links[i][1], links[i][0]);
+}
+
+/* By its name where the image has it, since some programs ask for that; else by its content. */
+void set_time_zone(const struct facts *facts)
+{
+    char of_that_name[4096];
+    struct text content = text_of_file(ETC "/localtime"), name = {NULL, 0};
+    snprintf(of_that_name, sizeof of_that_name, "/usr/share/zoneinfo/%s", facts->timezone);
+    if (*facts->timezone != '\0' && exists(of_that_name))
+        link_to(of_that_name, "/etc/localtime");
+    else if (content.length > 0) {
+        replace_file("/etc/.localtime", &content);
+        if (rename("/etc/.localtime", "/etc/localtime") != 0)
+            fail(1, "cannot write /etc/localtime: %s", strerror(errno));
+    }
+    text_add(&name, "%s\n", facts->timezone);
+    if (*facts->timezone != '\0')
+        replace_file("/etc/timezone", &name);
+}
+
+void set_name_servers(void)
+{
+    char target[8];
+    if (text_of_file(ETC "/resolv.conf").length == 0)
+        return;
+    /* A link leads to a file of a service that would write it again. */
+    if (readlink("/etc/resolv.conf", target, sizeof target) > 0)
+        unlink("/etc/resolv.conf");
+    copy_file(ETC "/resolv.conf", "/etc/resolv.conf");
+}
+
+/* Of a directory in memory; without a size, it is as the image has it. */
+void bound_size(const char *directory, const char *size)
+{
+    char option[256], type[64];
+    if (*size == '\0' || !is_mounted(directory, type) || strcmp(type, "tmpfs") != 0)
+        return;
+    snprintf(option, sizeof option, "remount,size=%s", size);
+    if (!run((const char *const[]){"mount", "-o", option, directory, NULL}, false))
+        fail(1, "cannot give %s the size %s", directory, size);
+}
+
+/* Small images load nothing by themselves. */
+static void load_nfs(void)
+{
+    if (!has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs") &&
+        !run((const char *const[]){"modprobe", "nfsv3", NULL}, true))
+        run((const char *const[]){"modprobe", "nfs", NULL}, true);
+}
+
+static void mount_line(const char *line)
+{
+    const char *source = field_of(line, ' ', 1), *target = field_of(line, ' ', 2), *type = field_of(line, ' ', 3);
+    if (is_mounted(target, NULL))
+        return;
+    make_directories(target);
+    if (strncmp(type, "nfs", 3) == 0)
+        load_nfs();
+    if (!run((const char *const[]){"timeout", "60", "mount", "-t", type, "-o", field_of(line, ' ', 4), source, target, NULL},
+             false))
+        fail(1, "cannot mount %s on %s", source, target);
+}
+
+void mount_all(void)
+{
+    char *rest = text_of_file(ETC "/mounts").bytes;
+    for (char *line; (line = next_line(&rest)) != NULL;)
+        mount_line(line);
+}
+
+void make_home(const struct facts *facts)
+{
+    struct stat status;
+    if (stat(facts->home, &status) == 0 && S_ISDIR(status.st_mode))
+        return;
+    make_directories(facts->home);
+    chmod(facts->home, 0700);
+    give_to(facts->home, facts);
+}
