@@ -91,6 +91,8 @@ if [ -n "$address" ]; then
     # The card of a restored guest has the address that the template had; two with one address must not be.
     [ -z "$mac" ] || ip link set eth0 address "$mac" || poweroff -f
     ip address add "$address" broadcast + dev eth0
+    # Who asks for this address already hears of it at once, instead of asking again a second later.
+    echo 1 >/proc/sys/net/ipv4/conf/eth0/arp_notify
     ip link set eth0 up
     [ -z "$gateway" ] || ip route add default via "$gateway" dev eth0
 fi

@@ -192,6 +192,24 @@ def test_a_guest_that_does_not_wait_is_booted(world: World) -> None:
     assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (2, 0, 0)
 
 
+def test_a_job_that_is_cancelled_while_its_vm_makes_the_template_frees_its_node_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, looks = world.submit(vms=1), []
+
+    def still_boots(*words: Any, **options: Any) -> bool:
+        looks.append(options["timeout_s"])
+        if len(looks) == 2:
+            world.rms.cancel(job)
+        world.pass_time(options["timeout_s"])
+        return False
+
+    monkeypatch.setattr(world.nodes, "await_guest", still_boots)
+    world.until(job, S.TERMINATED)
+    assert len(looks) < 5 and max(looks) < 5, "not for as long as a boot may take"
+    assert world.leftovers() == []
+
+
 def test_a_restored_guest_that_does_not_answer_is_booted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ends(world, runs(world))
     answer, asked = world.guests.wait_ready, []

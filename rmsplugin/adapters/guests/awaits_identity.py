@@ -95,6 +95,8 @@ def _set_network(identity: dict[str, str], card: str) -> None:
     ]
     if identity["gateway"]:
         commands.append(f"route add default via {identity['gateway']} dev {card}")
+    # Who asks for this address already hears of it at once, instead of asking again a second later.
+    _write(f"/proc/sys/net/ipv4/conf/{card}/arp_notify", "1")
     batch = "".join(f"{command}\n" for command in commands)
     subprocess.run(["ip", "-batch", "-"], input=batch.encode(), check=True)
 

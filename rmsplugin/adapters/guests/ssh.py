@@ -22,7 +22,7 @@ _SSH_PORT = 22
 # or a command, where Python writes what no handler takes; the engine's log does take it.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-_RETRY_S = 0.3
+_RETRY_S = 0.1
 #: How long anything in a guest goes on after it has become pointless.
 _CHECK_S = 0.5
 #: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel

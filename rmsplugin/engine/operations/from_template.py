@@ -7,6 +7,8 @@ and to files that go when the VM goes: an engine that is killed on the way leave
 
 from __future__ import annotations
 
+import math
+
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import end_with_job
 from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed, told_by_seed
@@ -14,6 +16,9 @@ from rmsplugin.engine.operations.guest_file import put_config, put_waiting, wait
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import OperationFailedError, RmspluginError
+
+#: A guest is waited for so long at a time; then the engine looks whether it is still wanted.
+_LOOK_S = 2.0
 
 
 def started_from_template(task: Task, vm: VMRow) -> Template | None:
@@ -65,14 +70,23 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
     put_waiting(task, vm, vm.host)
     put_waiting_disks(task, vm)
     hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bounds.boot_timeout_s)
-    if not context.nodes.await_guest(vm.host, vm.name, template, timeout_s=bounds.boot_timeout_s):
-        raise OperationFailedError(f"its guest does not say within {bounds.boot_timeout_s:g} s that it waits")
-    task.check_cancelled()
+    _await_waiting(task, vm, template, bounds.boot_timeout_s)
     if vm.observed:
         context.memory_care.bounds.relieve(vm.host)
     hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
     if has_disks(task):
         context.nodes.keep_disk(vm.host, vm.name, template)
+
+
+def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -> None:
+    """A boot may take minutes: the VM of a job that has ended does not keep its room for so long."""
+    check = end_with_job(task)
+    for _ in range(math.ceil(within_s / _LOOK_S)):
+        check()
+        if task.context.nodes.await_guest(vm.host, vm.name, template, timeout_s=_LOOK_S):
+            task.check_cancelled()
+            return
+    raise OperationFailedError(f"its guest does not say within {within_s:g} s that it waits")
 
 
 def _restore(task: Task, vm: VMRow) -> None:
