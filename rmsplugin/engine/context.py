@@ -21,6 +21,7 @@ from rmsplugin.engine.memory_care import MemoryCare
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
+from rmsplugin.engine.slurm_facts import SeenSlurm
 from rmsplugin.engine.stores import Stores
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
@@ -54,6 +55,7 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    slurm: SeenSlurm = field(default_factory=SeenSlurm)
     #: The threads in which VMs are acted on.
     threads: Lender = field(default_factory=Lender)
     #: When each VM was last seen on a node; by its name and the node's. In memory only.

@@ -58,6 +58,7 @@ def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account) -
         mounts=tuple(GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in guest.mounts),
         site=read_site_files(guest),
         commands=guest.commands,
+        slurm=context.slurm.facts,
     )
 
 

@@ -78,6 +78,7 @@ def observe(context: Context) -> Observation:
     """Look at everything once. Raises UnavailableError if the RMS does not answer."""
     taken = context.clock.now()
     rms = of_the_rms(context.rms.snapshot(), context.clock.ahead_s())
+    context.slurm.seen(rms)
     answers: dict[str, _Node] = {}
     unreachable: dict[str, str] = {}
     # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.

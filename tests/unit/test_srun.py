@@ -251,6 +251,56 @@ def test_kill_on_bad_exit_wait_and_time_limit_end_the_step(box: guestbox.Guestbo
     assert time.monotonic() - began < 15
 
 
+def test_steps_that_srun_ends_are_told_in_the_words_of_the_sites_slurm(box: guestbox.Guestbox) -> None:
+    etc = "/run/rmsplugin/etc/vjob"
+    change = "s/^slurm_release=.*/slurm_release=22.05.8/; s/^kill_wait=.*/kill_wait=5/"
+    box.guests[0].run(f"cp {etc} /tmp/vjob; sed -i '{change}' {etc}")
+    try:
+        bad = run(box, "srun -K -n 2 sh -c '[ $SLURM_PROCID = 1 ] && exit 4; exec sleep 30'")
+        assert any(line.startswith("srun: launch/slurm: _step_signal: Terminating StepId=") for line in bad)
+        assert not any("aborted" in line for line in bad)
+        killed = run(
+            box, "srun -n 1 sh -c 'trap : TERM; while :; do sleep 1; done' & sleep 1; kill $!; wait $!; echo code $?"
+        )
+        assert "srun: Job step aborted: Waiting up to 7 seconds for job step to finish." in killed
+        assert "srun: error: vjob12-0: task 0: Killed" in killed
+        assert killed[-1] == "code 137"
+        assert not any("Force Terminated" in line for line in killed)
+    finally:
+        box.guests[0].run(f"cp /tmp/vjob {etc}")
+
+
+def test_task_prologs_change_the_environment_and_epilogs_come_after(box: guestbox.Guestbox) -> None:
+    prolog = "#!/bin/sh\\necho export MADE=here\\necho unset GONE\\necho print from it\\necho noise\\n"
+    epilog = "#!/bin/sh\\necho after $SLURM_PROCID $SLURM_SCRIPT_CONTEXT >>after; exit 3\\n"
+    make = f"cd /tmp; printf '{prolog}' >pro; printf '{epilog}' >epi; chmod +x pro epi; rm -f after;"
+    lines = run(
+        box,
+        f"{make} GONE=1 srun -n 1 --task-prolog=/tmp/pro --task-epilog=/tmp/epi sh -c 'echo $MADE ${{GONE-gone}}'; "
+        "cat after",
+    )
+    assert lines == [
+        "from it",
+        "here gone",
+        "slurmstepd-vjob12-0: error: TaskEpilog failed status=768",
+        "after 0 epilog_task",
+    ]
+    missing = run(box, "srun -n 1 --task-prolog=/tmp/missing true; echo code $?")
+    assert "slurmstepd-vjob12-0: error: --task-prolog failed status=1" in missing
+    assert missing[-1] == "code 1"
+    slow = "printf '#!/bin/sh\\nsleep 30\\n' >/tmp/slow; chmod +x /tmp/slow; "
+    assert run(box, f"{slow} srun -n 1 --task-epilog=/tmp/slow true") == [
+        "slurmstepd-vjob12-0: error: TaskEpilog failed status=9"
+    ]
+
+
+def test_tasks_of_an_srun_that_one_of_our_own_programs_ends_may_clean_up(box: guestbox.Guestbox) -> None:
+    # As a job's end does; here the step around the inner srun has its time limit reached.
+    inner = "exec srun --overlap -n 1 sh -c 'trap \"echo cleaned; exit 5\" TERM; while :; do sleep 0.1; done'"
+    lines = run(box, f"cat >inner <<'END'\n{inner}\nEND\nsrun -t 0:02 -n 1 sh inner; rm inner")
+    assert "cleaned" in lines
+
+
 def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
     task = "sh -c 'trap \"echo got; exit 5\" USR1; echo ready; while :; do sleep 0.05; done'"
     for command in ("kill -USR1 $!", f"{STEPD} signal USR1"):
@@ -347,9 +397,6 @@ def test_tasks_die_with_their_srun(box: guestbox.Guestbox, signal: str) -> None:
 
     guestbox.wait_until(lambda: all(n >= 2 for n in running()), what="tasks run")
     here.run(f"kill -{signal} $(cat /tmp/srun.pid)")
-    if signal == "TERM":
-        # Deaf ones have as long as Slurm's KillWait; the second one says that it is enough.
-        here.run(f"sleep 0.5; kill -{signal} $(cat /tmp/srun.pid)")
     guestbox.wait_until(lambda: all(n <= 1 for n in running()), what="tasks are gone")
     assert run(box, "srun -Q -n 4 echo free") == ["free"] * 4
 

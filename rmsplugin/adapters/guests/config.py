@@ -46,6 +46,14 @@ class GuestMount:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmFacts:
+    """What srun in a guest has to know of the site's Slurm, to end steps as that does, and in its words."""
+
+    release: str = ""  # such as 22.05.8; empty: not known
+    kill_wait_s: int = 30  # KillWait
+
+
+@dataclass(frozen=True, slots=True)
 class GuestConfig:
     """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
 
@@ -64,6 +72,7 @@ class GuestConfig:
     mounts: tuple[GuestMount, ...] = ()
     site: SiteFiles = field(default_factory=SiteFiles)
     commands: bool = True
+    slurm: SlurmFacts = field(default_factory=SlurmFacts)
 
     def __post_init__(self) -> None:
         """Refuse what would not survive the files below, or must not be.
@@ -116,6 +125,8 @@ class GuestConfig:
             "tmp_size": site.tmp_size,
             "shm_size": site.shm_size,
             "commands": int(self.commands),
+            "slurm_release": self.slurm.release,
+            "kill_wait": self.slurm.kill_wait_s,
         }
         # One name a line: dropbear's client does not read lists of names.
         known_hosts = [f"{name} {vm.host_key.strip()}" for vm in self.vms for name in (vm.name, vm.address)]

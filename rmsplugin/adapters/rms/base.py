@@ -124,6 +124,8 @@ class RmsSnapshot:
     preempt_mode: str = "OFF"
     #: PreemptExemptTime of slurm.conf: a job is not preempted for so long after its start; None where it is not set.
     preempt_exempt_s: float | None = None
+    #: KillWait of slurm.conf: from SIGTERM to SIGKILL; None where it cannot be read.
+    kill_wait_s: int | None = None
     version: str = ""
 
 

@@ -39,6 +39,7 @@ class SimulatedRms(SimulatedCluster):
                 preempt_type=self.preempt_type,
                 preempt_mode=self.preempt_mode,
                 preempt_exempt_s=self.preempt_exempt_s,
+                kill_wait_s=self.kill_wait_s,
                 version="22.05.8",
             )
 

@@ -71,6 +71,7 @@ class SlurmCli:
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
             preempt_exempt_s=slurm_records.preempt_exempt_s(configuration),
+            kill_wait_s=slurm_records.kill_wait_s(configuration),
             version=configuration["SLURM_VERSION"],
         )
 

@@ -157,3 +157,9 @@ def preempt_exempt_s(configuration: Mapping[str, str]) -> float | None:
     """
     said = configuration.get("PreemptExemptTime", "")
     return 0.0 if said == "NONE" else float(duration_s(said)) or None
+
+
+def kill_wait_s(configuration: Mapping[str, str]) -> int | None:
+    """KillWait of slurm.conf, which is printed as ``30 sec``; None where there is no such number."""
+    match = re.match(r"\d+", configuration.get("KillWait", ""))
+    return int(match[0]) if match else None

@@ -10,6 +10,7 @@
 #include "programs_file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,8 +24,9 @@
 #include <unistd.h>
 
 enum {
-    KILL_WAIT_S = 30, /* from SIGTERM to SIGKILL, as Slurm's KillWait by default */
     CONNECT_TRIES = 3,
+    ABORT_S = 2,        /* for which Slurm's srun waits beyond KillWait */
+    INTERRUPT_MS = 100, /* from the tasks' SIGINT to their SIGKILL, where both are sent */
 };
 
 int64_t client_now_ms(void)
@@ -48,13 +50,26 @@ void client_end(struct client *client, uint32_t grace_s, const char *reason)
     if (!client->ending) {
         const char *name = client->vjob.names[client->layout.vms[0]];
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
-        if (!client->options.quiet)
-            message("Job step aborted: Waiting up to %u seconds for job step to finish.", grace_s + 2);
         dprintf(STDERR_FILENO, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s%s ***\n", name, client->id,
                 name, when, reason);
     }
     client->ending = true;
     client_to_all(client, END, grace_s);
+}
+
+void client_say_aborted(struct client *client)
+{
+    if (!client->aborted)
+        message("Job step aborted: Waiting up to %u seconds for job step to finish.",
+                client->vjob.kill_wait + ABORT_S);
+    client->aborted = true;
+}
+
+void client_say_terminating(const struct client *client)
+{
+    /* Slurm's srun named its plugin and its function here before release 23.02. */
+    bool names_itself = client->vjob.slurm_release > 0 && client->vjob.slurm_release < 23;
+    message("%sTerminating StepId=%s", names_itself ? "launch/slurm: _step_signal: " : "", client->id);
 }
 
 /* ---- the step ---- */
@@ -203,6 +218,8 @@ static void common_plan(const struct client *client, struct plan *plan)
     plan->append = client->options.append;
     plan->user = getenv("USER") != NULL ? getenv("USER") : "";
     plan->job_name = client->options.job_name != NULL ? (char *)client->options.job_name : "";
+    plan->task_prolog = client->options.task_prolog != NULL ? (char *)client->options.task_prolog : "";
+    plan->task_epilog = client->options.task_epilog != NULL ? (char *)client->options.task_epilog : "";
     plan->directory = here != NULL ? here : "/";
     if (directory != NULL && *directory == '/')
         plan->directory = (char *)directory;
@@ -321,37 +338,66 @@ static void read_hub(struct client *client)
     }
 }
 
+/* After two Ctrl-C: SIGKILL, once the tasks have had SIGINT. */
+static void force_termination(struct client *client)
+{
+    if (client->cancelled) {
+        message("job abort in progress");
+        return;
+    }
+    message("forcing job termination");
+    client->cancelled = true;
+    client_say_aborted(client);
+    client->kill_ms = client_now_ms() + INTERRUPT_MS;
+}
+
 static void interrupted(struct client *client)
 {
     int64_t now = client_now_ms();
     bool again = client->interrupted_ms != 0 && now - client->interrupted_ms <= 1000;
-    if (!again && !client->options.no_abort_status && !client->options.quit_on_interrupt) {
-        client->interrupted_ms = now;
-        if (!client->ending)
-            message("interrupt (one more within 1 sec to abort)");
-        exits_status(client);
-        return;
-    }
-    if (client->sent_interrupt_ms == 0 && !client->options.quit_on_interrupt) {
+    if (again || client->options.quit_on_interrupt || client->options.no_abort_status) {
         message("sending Ctrl-C to StepId=%s", client->id);
         client_to_all(client, SIGNAL, SIGINT);
     }
-    client->sent_interrupt_ms = now;
-    message("forcing job termination");
-    client_end(client, 2, "");
+    if (again || client->options.quit_on_interrupt) {
+        force_termination(client);
+        return;
+    }
+    client->interrupted_ms = now;
+    if (client->options.no_abort_status || client->cancelled)
+        return;
+    message("interrupt (one more within 1 sec to abort)");
+    exits_status(client);
 }
 
-static void take_signal(struct client *client, int number)
+/* Whether a process of ours has sent it: the control program, which passes on what Slurm sends to the job, or a step
+ * that this srun is a task of. */
+static bool sent_by_us(pid_t sender)
+{
+    char path[32], theirs[PATH_MAX] = "", ours[PATH_MAX] = "";
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)sender);
+    return readlink(path, theirs, sizeof theirs - 1) > 0 && readlink("/proc/self/exe", ours, sizeof ours - 1) > 0 &&
+           strcmp(theirs, ours) == 0;
+}
+
+/* A job that Slurm ends: its tasks get SIGTERM, which natively they have from Slurm itself, and as long as natively
+ * before SIGKILL. Whoever else ends srun kills its tasks. */
+static void terminated(struct client *client, pid_t sender)
+{
+    bool first = !client->ending;
+    message("forcing job termination");
+    client_say_aborted(client);
+    client->forced = !sent_by_us(sender);
+    client_end(client, first && !client->forced ? client->vjob.kill_wait : 0, "");
+}
+
+static void take_signal(struct client *client, int number, pid_t sender)
 {
     switch (number) {
     case SIGINT: interrupted(client); break;
+    case SIGQUIT: message("Quit"); /* fall through */
     case SIGTERM:
-    case SIGHUP:
-    case SIGQUIT:
-        if (!client->options.quiet)
-            message("forcing job termination");
-        client_end(client, client->ending ? 0 : KILL_WAIT_S, "");
-        break;
+    case SIGHUP: terminated(client, sender); break;
     default: client_to_all(client, SIGNAL, (uint32_t)number);
     }
 }
@@ -362,21 +408,29 @@ static void check_times(struct client *client)
 {
     const struct options *options = &client->options;
     int64_t now = client_now_ms();
+    if (client->kill_ms != 0 && now >= client->kill_ms) {
+        client->kill_ms = 0;
+        client_end(client, 0, "");
+    }
     if (client->ending)
         return;
     if (options->limit_s > 0 && now - client->started_ms >= (int64_t)options->limit_s * 1000)
-        client_end(client, KILL_WAIT_S, " DUE TO TIME LIMIT");
+        client_end(client, client->vjob.kill_wait, " DUE TO TIME LIMIT");
     else if (options->wait_s > 0 && client->first_end_ms != 0 &&
              now - client->first_end_ms >= (int64_t)options->wait_s * 1000) {
         message("First task exited %us ago", options->wait_s);
         exits_status(client);
-        message("Terminating StepId=%s", client->id);
-        client_end(client, 2, "");
+        client_say_terminating(client);
+        client_end(client, 0, "");
+        client_say_aborted(client);
+        client->forced = true;
     }
 }
 
 static int until_next(const struct client *client)
 {
+    if (client->kill_ms != 0)
+        return INTERRUPT_MS;
     return !client->ending && (client->options.limit_s > 0 || client->options.wait_s > 0) ? 200 : -1;
 }
 
@@ -395,7 +449,7 @@ static void turn(struct client *client, int signals)
     };
     poll(polls, 5, until_next(client));
     while (read(signals, &info, sizeof info) > 0)
-        take_signal(client, (int)info.ssi_signo);
+        take_signal(client, (int)info.ssi_signo, (pid_t)info.ssi_pid);
     if (polls[2].revents != 0)
         streams_read_input(client);
     if (polls[0].revents & ~POLLOUT)
@@ -438,6 +492,8 @@ int srun_main(int argc, char **argv)
     static struct client client;
     client.vjob = vjob_read();
     options_read(&client.options, &client.vjob, argc, argv);
+    if (client.options.quiet)
+        messages_quiet();
     check_user();
     int signals = take_signals();
     create_step(&client, signals);
@@ -449,7 +505,7 @@ int srun_main(int argc, char **argv)
     while (client.running_nodes > 0 && !client.broken)
         turn(&client, signals);
     write_the_rest(&client);
-    if (client.terminated && !client.options.quiet)
+    if (client.terminated && !client.forced)
         message("Force Terminated StepId=%s", client.id);
     return client.highest;
 }

@@ -41,13 +41,19 @@ struct client {
 
     int highest;              /* exit code so far */
     bool waited, ending, broken; /* for CPUs; being ended; the connection to the hub is gone */
-    bool terminated;          /* a task died by SIGTERM */
-    int64_t started_ms, first_end_ms, interrupted_ms, sent_interrupt_ms; /* 0: not yet */
+    bool terminated;          /* a task died by SIGTERM or SIGKILL */
+    bool aborted;             /* Slurm's line for a step that srun ends has been said */
+    bool cancelled;           /* by Ctrl-C: how tasks die is said to who asked for more words */
+    bool forced;              /* tasks were killed at once, which Slurm says no more about */
+    int64_t started_ms, first_end_ms, interrupted_ms, kill_ms; /* 0: not yet */
 };
 
 int64_t client_now_ms(void);
 void client_to_all(struct client *client, uint8_t type, uint32_t word); /* to the VMs that have tasks */
-void client_end(struct client *client, uint32_t grace_s, const char *reason); /* the step, with the lines Slurm says */
+/* End the step, as slurmstepd says it: SIGTERM and, so much later, SIGKILL; 0: SIGKILL alone. */
+void client_end(struct client *client, uint32_t grace_s, const char *reason);
+void client_say_aborted(struct client *client);
+void client_say_terminating(const struct client *client);
 
 /* bcast.c: copy the program to all VMs, and have the step run the copy; ends the program where that fails */
 void client_bcast(struct client *client);

@@ -10,12 +10,12 @@
 
 static void tell(const struct client *client, int status, const char *vm, const char *tasks)
 {
-    if (WIFSIGNALED(status))
-        error_message("%s: %s: %s%s", vm, tasks, signal_words(WTERMSIG(status)),
-                      WCOREDUMP(status) ? " (core dumped)" : "");
-    else if (WEXITSTATUS(status) != 0)
+    if (WIFSIGNALED(status) && (!client->cancelled || client->options.verbose > 0))
+        (client->cancelled ? message : error_message)("%s: %s: %s%s", vm, tasks, signal_words(WTERMSIG(status)),
+                                                      WCOREDUMP(status) ? " (core dumped)" : "");
+    else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
         error_message("%s: %s: Exited with exit code %d", vm, tasks, WEXITSTATUS(status));
-    else if (client->options.verbose > 0)
+    else if (WIFEXITED(status) && client->options.verbose > 0)
         message("%s: %s: Completed", vm, tasks);
 }
 
@@ -32,13 +32,14 @@ static void count_exit(struct client *client, int status)
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (code > client->highest)
         client->highest = code;
-    client->terminated = client->terminated || (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    client->terminated = client->terminated ||
+                         (WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL));
     if (client->first_end_ms == 0)
         client->first_end_ms = client_now_ms();
     if (code == 0 || !client->options.kill_on_bad_exit || client->ending)
         return;
-    message("Terminating StepId=%s", client->id);
-    client_end(client, 30, "");
+    client_say_terminating(client);
+    client_end(client, client->vjob.kill_wait, "");
 }
 
 void exits_take(struct client *client, struct node *node, const struct frame *frame)
@@ -69,8 +70,10 @@ void exits_node_failed(struct client *client, struct node *node, const char *why
             client->tasks[node->tasks[i]] = EXITED_BADLY;
     if (client->highest == 0)
         client->highest = 1;
-    if (!client->ending)
-        client_end(client, 2, " DUE TO NODE FAILURE");
+    if (client->ending)
+        return;
+    client_say_aborted(client);
+    client_end(client, 2, " DUE TO NODE FAILURE");
 }
 
 void exits_status(const struct client *client)

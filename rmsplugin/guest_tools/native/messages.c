@@ -3,6 +3,7 @@
 #include "messages.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,8 +18,17 @@ static void print_line(const char *before, const char *format, va_list arguments
     free(text);
 }
 
+static bool quiet;
+
+void messages_quiet(void)
+{
+    quiet = true;
+}
+
 void message(const char *format, ...)
 {
+    if (quiet)
+        return;
     va_list arguments;
     va_start(arguments, format);
     print_line("", format, arguments);

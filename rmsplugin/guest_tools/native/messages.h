@@ -3,6 +3,7 @@
 #ifndef MESSAGES_H
 #define MESSAGES_H
 
+void messages_quiet(void); /* from now on errors only */
 void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void error_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void error_exit(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -26,6 +26,7 @@ static void read_facts(struct vjob *vjob)
     } facts[] = {
         {"job_id", &vjob->job_id}, {"index", &vjob->index},   {"cpus", &vjob->cpus},
         {"memory_mib", &vjob->memory_mib}, {"ntasks", &vjob->ntasks},
+        {"slurm_release", &vjob->slurm_release}, {"kill_wait", &vjob->kill_wait},
     };
     FILE *file = fopen(VJOB_ETC "/vjob", "re");
     if (file == NULL)
@@ -45,7 +46,7 @@ static void read_facts(struct vjob *vjob)
 
 struct vjob vjob_read(void)
 {
-    struct vjob vjob = {0};
+    struct vjob vjob = {.kill_wait = 30}; /* Slurm's default, where the VM is not told */
     read_facts(&vjob);
     FILE *file = fopen(VJOB_ETC "/hostfile", "re");
     if (file == NULL)

@@ -13,6 +13,8 @@
 
 struct vjob {
     uint32_t job_id, index, cpus, memory_mib, ntasks;
+    uint32_t slurm_release; /* of the site's Slurm: the year, as 22 of 22.05.8; 0: not known */
+    uint32_t kill_wait;     /* the site's KillWait: seconds from SIGTERM to SIGKILL */
     size_t count;
     char **names; /* of its VMs */
 };

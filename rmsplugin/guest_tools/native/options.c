@@ -36,6 +36,9 @@ static const char help[] =
     "  -K, --kill-on-bad-exit    end the step when a task fails\n"
     "  -W, --wait=SECONDS        end the step so long after the first task's end\n"
     "  -t, --time=TIME           time limit of the step\n"
+    "      --task-prolog=PATH    run before each task; what it prints as `export NAME=VALUE`, `unset NAME` changes\n"
+    "                            the task's environment, `print TEXT` goes to the task's output\n"
+    "      --task-epilog=PATH    run after each task, for 5 seconds at most\n"
     "      --bcast[=PATH]        copy COMMAND to all VMs of the job, and run it there\n"
     "      --multi-prog          COMMAND is a file of task numbers and their commands\n"
     "  -J, --job-name=NAME       told to the tasks as SLURM_JOB_NAME\n"
@@ -200,6 +203,8 @@ static void obey(struct options *options, struct lists *lists, const struct vjob
         options->job_name_given = true;
         break;
     case EXPORT: options->exported = value; break;
+    case TASK_PROLOG: options->task_prolog = value; break;
+    case TASK_EPILOG: options->task_epilog = value; break;
     case 'l': options->label = true; break;
     case 'u': options->unbuffered = true; break;
     case 'v': options->verbose++; break;
@@ -242,6 +247,7 @@ static void read_environment(struct options *options, struct lists *lists, const
         {"SRUN_ERROR", 'e'},         {"SLURM_EXPORT_ENV", EXPORT},   {"SRUN_EXPORT_ENV", EXPORT},
         {"SLURM_WAIT", 'W'},         {"SLURM_TIMELIMIT", 't'},       {"SLURM_WORKING_DIR", 'D'},
         {"SLURM_OPEN_MODE", OPEN_MODE}, {"SLURM_MPI_TYPE", MPI},     {"SLURM_KILL_BAD_EXIT", KILL_ON_BAD_EXIT},
+        {"SLURM_TASK_PROLOG", TASK_PROLOG}, {"SLURM_TASK_EPILOG", TASK_EPILOG},
     };
     static const struct {
         const char *name;

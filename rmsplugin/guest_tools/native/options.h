@@ -13,7 +13,7 @@ struct options {
     uint32_t wait_s;  /* after the first task's end; 0: for ever */
     uint32_t limit_s; /* for the step; 0: none */
     const char *files[3]; /* -i, -o, -e; NULL: not given */
-    const char *directory, *job_name, *exported;
+    const char *directory, *job_name, *exported, *task_prolog, *task_epilog;
     bool job_name_given, cpus_given, bcast;
     const char *bcast_to; /* --bcast=PATH; NULL: not given */
     char **command; /* as argv, ends with NULL */

@@ -21,6 +21,8 @@ enum option_code {
     OVERLAP,
     PER_NODE,
     QUIT_ON_INTERRUPT,
+    TASK_EPILOG,
+    TASK_PROLOG,
     REFUSED_OPTION, /* REFUSED_OPTION + n: the n-th of refused_options */
 };
 
@@ -37,8 +39,6 @@ static const struct {
     {"cluster-constraint", required_argument, "the step runs in this vjob"},
     {"epilog", required_argument, "run it in the script, after srun"},
     {"prolog", required_argument, "run it in the script, before srun"},
-    {"task-epilog", required_argument, "run it in the task's own script"},
-    {"task-prolog", required_argument, "run it in the task's own script"},
     {"gpus", required_argument, "VMs have no GPUs"},
     {"gpus-per-node", required_argument, "VMs have no GPUs"},
     {"gpus-per-socket", required_argument, "VMs have no GPUs"},
@@ -92,6 +92,8 @@ static const struct option known_options[] = {
     {"quiet", no_argument, NULL, 'Q'},
     {"quit-on-interrupt", no_argument, NULL, QUIT_ON_INTERRUPT},
     {"relative", required_argument, NULL, 'r'},
+    {"task-epilog", required_argument, NULL, TASK_EPILOG},
+    {"task-prolog", required_argument, NULL, TASK_PROLOG},
     {"time", required_argument, NULL, 't'},
     {"unbuffered", no_argument, NULL, 'u'},
     {"usage", no_argument, NULL, HELP},

@@ -50,6 +50,8 @@ void plan_put(struct buffer *buffer, const struct plan *plan)
     for (uint32_t i = 0; i < plan->command_count; i++)
         put_command(buffer, &plan->commands[i]);
     put_command(buffer, &plan->environment);
+    put_text(buffer, plan->task_prolog);
+    put_text(buffer, plan->task_epilog);
 }
 
 static bool get_tasks(struct reader *reader, struct plan *plan)
@@ -98,7 +100,11 @@ bool plan_get(struct reader *reader, struct plan *plan)
     for (uint32_t i = 0; i < plan->local; i++)
         if (plan->command_of[i] >= plan->command_count)
             return false;
-    return get_command(reader, &plan->environment) && !reader->bad;
+    if (!get_command(reader, &plan->environment))
+        return false;
+    plan->task_prolog = (char *)get_text(reader);
+    plan->task_epilog = (char *)get_text(reader);
+    return !reader->bad;
 }
 
 static void add_number(struct buffer *name, uint32_t value, int width)

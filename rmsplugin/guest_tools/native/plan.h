@@ -37,6 +37,7 @@ struct plan {
     uint32_t command_count;
     struct command *commands;
     struct command environment;
+    char *task_prolog, *task_epilog; /* "": none */
 };
 
 void plan_put(struct buffer *buffer, const struct plan *plan);

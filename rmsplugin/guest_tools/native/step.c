@@ -2,6 +2,7 @@
 
 #include "step.h"
 
+#include "task_scripts.h"
 #include "tasks.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ enum {
     TOGETHER_MS = 250,    /* tasks that end within so much are told together */
     LEFTOVERS_MS = 10,    /* between two looks at what tasks have left behind */
     WITHOUT_SRUN_S = 2,   /* from SIGTERM to SIGKILL when srun is gone */
+    EPILOG_MS = 5000,     /* as long as Slurm lets an epilog of --task-epilog run */
 };
 
 static struct {
@@ -48,8 +50,10 @@ static int64_t now_ms(void)
 
 static void end_tasks(uint32_t grace_s)
 {
-    signal_descendants(SIGTERM);
-    signal_descendants(SIGCONT);
+    if (grace_s > 0) {
+        signal_descendants(SIGTERM);
+        signal_descendants(SIGCONT);
+    }
     int64_t at = now_ms() + (int64_t)grace_s * 1000;
     if (step.kill_at == 0 || at < step.kill_at)
         step.kill_at = at;
@@ -165,16 +169,21 @@ static void take_input(const struct frame *frame)
 
 /* ---- ends ---- */
 
+static bool has_finished(const struct task *task)
+{
+    return task->process == 0 && task->epilog == 0;
+}
+
 static void tell_exits(void)
 {
     for (uint32_t first = 0; first < step.plan.local; first++) {
-        if (step.tasks[first].told || step.tasks[first].process != 0)
+        if (step.tasks[first].told || !has_finished(&step.tasks[first]))
             continue;
         struct buffer data = {0};
         put_number(&data, (uint32_t)step.tasks[first].status);
         for (uint32_t i = first; i < step.plan.local; i++) {
             struct task *task = &step.tasks[i];
-            if (task->told || task->process != 0 || task->status != step.tasks[first].status)
+            if (task->told || !has_finished(task) || task->status != step.tasks[first].status)
                 continue;
             put_number(&data, task->number);
             task->told = true;
@@ -185,19 +194,54 @@ static void tell_exits(void)
     step.tell_at = 0;
 }
 
+/* The task has ended, and its epilog, if it had one. */
+static void finish(void)
+{
+    step.running--;
+    if (step.tell_at == 0)
+        step.tell_at = now_ms() + TOGETHER_MS;
+    if (step.running > 0 || step.tasks[0].errors < 0)
+        return;
+    close(step.tasks[0].errors);
+    step.tasks[0].errors = -1;
+}
+
+static void task_has_ended(uint32_t local, int status)
+{
+    struct task *task = &step.tasks[local];
+    task->status = status;
+    if (task->process > 0)
+        task->epilog = task_epilog_start(&step.plan, local, step.tasks[0].errors);
+    task->process = 0;
+    task->epilog_until = now_ms() + EPILOG_MS;
+    if (task->epilog == 0)
+        finish();
+}
+
 static void has_ended(pid_t process, int status)
 {
     for (uint32_t i = 0; i < step.plan.local; i++) {
         struct task *task = &step.tasks[i];
-        if (task->process != process)
-            continue;
-        task->process = 0;
-        task->status = status;
-        step.running--;
-        if (step.tell_at == 0)
-            step.tell_at = now_ms() + TOGETHER_MS;
-        return;
+        if (task->process == process) {
+            task_has_ended(i, status);
+            return;
+        }
+        if (task->epilog == process) {
+            task_epilog_ended(&step.plan, process, status, step.tasks[0].errors);
+            task->epilog = 0;
+            finish();
+            return;
+        }
     }
+}
+
+static void stop_epilogs(int64_t now)
+{
+    for (uint32_t i = 0; i < step.plan.local; i++)
+        if (step.tasks[i].epilog > 0 && now >= step.tasks[i].epilog_until) {
+            task_epilog_stop(step.tasks[i].epilog);
+            step.tasks[i].epilog_until = now + EPILOG_MS;
+        }
 }
 
 /* Reap what has ended. Returns whether any process is left. */
@@ -285,6 +329,9 @@ static int until_next(void)
     for (int i = 0; i < 3; i++)
         if (times[i] != 0 && (next == 0 || times[i] < next))
             next = times[i];
+    for (uint32_t i = 0; *step.plan.task_epilog != 0 && i < step.plan.local; i++)
+        if (step.tasks[i].epilog > 0 && (next == 0 || step.tasks[i].epilog_until < next))
+            next = step.tasks[i].epilog_until;
     if (next == 0)
         return -1;
     int64_t left = next - now_ms();
@@ -333,6 +380,7 @@ static bool over(void)
         signal_descendants(SIGKILL);
         step.kill_at = now + 1000;
     }
+    stop_epilogs(now);
     if (step.running > 0)
         return false;
     if (left && now >= step.look_at) {
@@ -360,7 +408,7 @@ static void start_tasks(void)
 {
     step.tasks = allocate(step.plan.local, sizeof *step.tasks);
     for (uint32_t i = 0; i < step.plan.local; i++)
-        step.tasks[i].input = step.tasks[i].output[0] = step.tasks[i].output[1] = -1;
+        step.tasks[i].input = step.tasks[i].output[0] = step.tasks[i].output[1] = step.tasks[i].errors = -1;
     for (uint32_t i = 0; i < step.plan.local; i++) {
         char *problem = NULL;
         step.running++;

@@ -3,6 +3,7 @@
 #include "tasks.h"
 
 #include "names.h"
+#include "task_scripts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -40,10 +41,19 @@ static void set_number(const char *name, uint32_t value)
     setenv(name, word, 1);
 }
 
-static void set_environment(const struct plan *plan, uint32_t local)
+void task_environment_of(const struct plan *plan, uint32_t local)
 {
     /* Words, not setenv: names of any form stay (bash's exported functions). */
     environ = plan->environment.words;
+    set_number("SLURM_PROCID", plan->tasks[local]);
+    set_number("SLURM_LOCALID", local);
+    set_number("SLURM_NODEID", plan->node);
+    setenv("SLURMD_NODENAME", plan->name, 1);
+}
+
+static void set_environment(const struct plan *plan, uint32_t local)
+{
+    task_environment_of(plan, local);
     struct buffer numbers = {0};
     for (uint32_t i = 0; i < plan->local; i++) {
         char *word = formatted("%s%u", i > 0 ? "," : "", plan->tasks[i]);
@@ -52,11 +62,7 @@ static void set_environment(const struct plan *plan, uint32_t local)
     }
     buffer_append(&numbers, "", 1);
     setenv("SLURM_GTIDS", numbers.data, 1);
-    set_number("SLURM_PROCID", plan->tasks[local]);
-    set_number("SLURM_LOCALID", local);
-    set_number("SLURM_NODEID", plan->node);
     set_number("SLURM_TASK_PID", (uint32_t)getpid());
-    setenv("SLURMD_NODENAME", plan->name, 1);
 }
 
 static void run(const struct plan *plan, char **words)
@@ -76,18 +82,24 @@ static void run(const struct plan *plan, char **words)
     _exit(error);
 }
 
-static void become_task(const struct plan *plan, uint32_t local, const int streams[3])
+void signals_as_usual(void)
 {
-    setsid();
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* somebody may kill the step's own process */
     sigset_t none;
     sigemptyset(&none);
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void become_task(const struct plan *plan, uint32_t local, const int streams[3])
+{
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* somebody may kill the step's own process */
+    signals_as_usual();
     for (int stream = 0; stream < 3; stream++)
         dup2(streams[stream], stream); /* those are above 2: the step has all three open */
     set_environment(plan, local);
+    task_prolog(plan);
     set_limits(plan);
     run(plan, plan->commands[plan->command_of[local]].words);
 }
@@ -176,6 +188,8 @@ bool task_start(const struct plan *plan, uint32_t local, struct task *task, char
             become_task(plan, local, theirs);
         if (task->process < 0)
             *problem = formatted("fork: %s", strerror(errno));
+        if (local == 0 && *plan->task_epilog != 0)
+            task->errors = fcntl(theirs[2], F_DUPFD_CLOEXEC, 3);
     }
     for (int stream = 0; stream < 3; stream++)
         if (theirs[stream] >= 0)

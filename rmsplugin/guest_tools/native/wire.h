@@ -27,7 +27,7 @@ enum frame_type {
     INPUT,       /* for the tasks' standard input; no data: its end */
     OUTPUT_TAKEN, /* data: how many bytes were written out */
     SIGNAL,      /* task: the signal */
-    END,         /* SIGTERM, and after `task` seconds SIGKILL */
+    END,         /* SIGTERM, and after `task` seconds SIGKILL; 0: SIGKILL alone */
     ORPHANED,    /* srun is gone: nobody reads the output any more */
     /* from the step in a VM to srun */
     OUTPUT,

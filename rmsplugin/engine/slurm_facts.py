@@ -1,0 +1,21 @@
+"""Slurm facts: what guests are told of the site's Slurm, as the last observation found it. In memory only.
+
+An engine that has just been restarted, and goes on with a start before its first observation, tells the defaults.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.guests.config import SlurmFacts
+from rmsplugin.adapters.rms.base import RmsSnapshot
+
+
+class SeenSlurm:
+    """Set by each observation, read by each start of a VM, in any thread: each is one step."""
+
+    def __init__(self) -> None:
+        self.facts = SlurmFacts()
+
+    def seen(self, rms: RmsSnapshot) -> None:
+        """This was read."""
+        wait_s = rms.kill_wait_s
+        self.facts = SlurmFacts(rms.version) if wait_s is None else SlurmFacts(rms.version, wait_s)
