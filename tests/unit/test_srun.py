@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -96,7 +97,9 @@ def test_ends_are_told_together_as_slurm_does(box: guestbox.Guestbox) -> None:
         "srun: error: vjob12-0: tasks 0-1: Exited with exit code 3",
         "srun: error: vjob12-1: tasks 2-3: Exited with exit code 3",
     ]
-    assert run(box, "srun -n 1 sh -c 'kill -KILL $$'") == ["srun: error: vjob12-0: task 0: Killed"]
+    killed, forced = run(box, "srun -n 1 sh -c 'kill -KILL $$'")
+    assert killed == "srun: error: vjob12-0: task 0: Killed"
+    assert re.fullmatch(r"srun: Force Terminated StepId=12\.\d+", forced)
     assert run(box, "srun -n 1 /no/such") == [
         "slurmstepd-vjob12-0: error: execve(): /no/such: No such file or directory",
         "srun: error: vjob12-0: task 0: Exited with exit code 2",
@@ -149,6 +152,7 @@ def test_a_task_that_does_not_read_and_a_reader_that_waits_hold_up_nobody_else(b
         ("--mem=97M true", "Unable to create step for job 12: Memory required by task is not available", 1),
         ("--jobid=13 true", "Unable to confirm allocation for job 13", 1),
         ("-o /no/dir/x true", "srun: error: Could not open stdout file: No such file or directory", 1),
+        ("-v -Q true", "srun: error: don't specify both --verbose (-v) and --quiet (-Q)", 1),
         ("-n 2", "srun: fatal: No command given to execute.", 1),
         ("-n", "srun: option '-n' requires an argument", 255),
     ],
@@ -162,7 +166,7 @@ def test_srun_refuses_with_a_sentence_and_slurms_code(
 
 
 def test_options_that_change_nothing_here_are_taken(box: guestbox.Guestbox) -> None:
-    words = "--exact --cpu-bind=none --mem=50M --mpi=none --jobid=12 -J name -p any -u -Q -v -k --mem-bind=no"
+    words = "--exact --cpu-bind=none --mem=50M --mpi=none --jobid=12 -J name -p any -u -v -k --mem-bind=no"
     assert run(box, f"srun -n 1 {words} echo works")[-2:] == ["works", "srun: vjob12-0: task 0: Completed"]
 
 

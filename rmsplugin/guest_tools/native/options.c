@@ -402,6 +402,8 @@ void options_read(struct options *options, const struct vjob *vjob, int argc, ch
     options->job_name = getenv("SLURM_JOB_NAME");
     read_environment(options, &lists, vjob);
     read_arguments(options, &lists, vjob, argc, argv);
+    if (options->verbose > 0 && options->quiet)
+        error_exit(1, "don't specify both --verbose (-v) and --quiet (-Q)");
     if (options->words == 0) {
         fputs("srun: fatal: No command given to execute.\n", stderr);
         exit(1);
