@@ -16,6 +16,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DEBIAN = ("--export=ALL,RMSPLUGIN_IMAGE=debian",)
 BASE = "/var/lib/rmsplugin/debian.qcow2"
+OF_DEBIAN = f"""
+[image.debian]
+kind = "qcow2"
+base = "{BASE}"
+overhead_mib = 256
+waits = true
+
+[guest]
+shm_size = "16m"
+"""
 # What each line of its output has to be stands below. Memory comes first: the page cache of what follows is no use.
 SCRIPT = r"""#!/bin/bash
 awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
@@ -25,6 +35,7 @@ echo "$(id -gn): $(id -Gn | tr ' ' '\n' | sort | paste -sd ' ')"
 touch ../proj/made-in-debian && stat -c %G ../proj/made-in-debian
 echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE $SLURM_MEM_PER_NODE"
 cat <(echo '/dev/fd') && echo /dev/stdout >/dev/stdout
+df -k /dev/shm | awk 'END { print $2 }'
 squeue -h -j "$SLURM_JOB_ID" -o '%i %u %T'
 srun -n 2 -l hostname | sort
 srun --mpi=pmix true 2>&1
@@ -65,10 +76,7 @@ def debian_cluster() -> Iterator[Cluster]:
         assert up.code == 0, up.err
         for host in cluster.status()["hosts"]:
             settings = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-            text = (
-                settings.read_text()
-                + f'\n[image.debian]\nkind = "qcow2"\nbase = "{BASE}"\noverhead_mib = 256\nwaits = true\n'
-            )
+            text = settings.read_text() + OF_DEBIAN
             text = text.replace("[hypervisor]\n", "[hypervisor]\nboot_timeout_s = 500\n")
             settings.write_text(text.replace("[slurm]\n", "[slurm]\nprolog_wait_s = 250\n"))
             site = cluster.host_path(host, "/etc/rmsplugin/site.lua")
@@ -109,6 +117,7 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
         "proj",
         f"vjob{job}-[0-1] 2 1(x2) 512",
         *("/dev/fd", "/dev/stdout"),
+        "16384",
         f"{job} alice RUNNING",
         *(f"0: {vms[0]}", f"1: {vms[1]}"),
         "srun: error: --mpi=pmix is not possible inside a vjob: there is no process manager of this type. What works: "
