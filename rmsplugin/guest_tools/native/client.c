@@ -284,7 +284,9 @@ static void take(struct client *client, const struct frame *frame)
 {
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
-    if (node == NULL)
+    if (frame->type == CANCELLED)
+        client_end(client, 0, "");
+    if (node == NULL || frame->type == CANCELLED)
         return;
     switch (frame->type) {
     case OUTPUT:

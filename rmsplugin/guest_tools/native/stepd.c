@@ -11,7 +11,6 @@
 #include "wire.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +54,6 @@ static int carry_connection(void)
 
 static int signal_steps(const char *name)
 {
-    struct connection connection;
     int number = signal_number(name);
     if (number <= 0) {
         fprintf(stderr, "stepd: no such signal: %s\n", name);
@@ -64,13 +62,7 @@ static int signal_steps(const char *name)
     int hub = hub_connect();
     if (hub < 0)
         return 1;
-    connection_open(&connection, hub, hub);
-    send_data(&connection, SIGNAL_ALL, 0, 0, (uint32_t)number, NULL, 0);
-    connection_flush(&connection);
-    /* Its end says that it was read. */
-    shutdown(hub, SHUT_WR);
-    struct pollfd polled = {hub, POLLIN, 0};
-    poll(&polled, 1, 5000);
+    hub_signal_all(hub, number);
     return 0;
 }
 

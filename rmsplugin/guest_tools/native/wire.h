@@ -39,6 +39,10 @@ enum frame_type {
     FAILED,      /* the VM, or what ran the tasks there, is gone: a sentence */
     /* from `stepd signal` to the hub, for all steps */
     SIGNAL_ALL,
+    /* from the wrapper's `rmsplugin-guest control` to the hub, for one step */
+    SIGNAL_STEP, /* task: the signal */
+    /* from the hub to srun */
+    CANCELLED, /* Slurm was asked to end the step */
 };
 
 struct frame {
