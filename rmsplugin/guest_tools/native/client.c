@@ -285,7 +285,7 @@ static void take(struct client *client, const struct frame *frame)
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
     if (frame->type == CANCELLED)
-        client_end(client, 0, "");
+        client_end(client, KILL_WAIT_S, ""); /* the hub kills the tasks */
     if (node == NULL || frame->type == CANCELLED)
         return;
     switch (frame->type) {

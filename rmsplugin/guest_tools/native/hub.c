@@ -208,12 +208,6 @@ static void to_all(struct step *step, uint8_t type, uint32_t word)
     }
 }
 
-static void signal_all(uint32_t number)
-{
-    for (size_t i = 0; i < step_count; i++)
-        to_all(steps[i], SIGNAL, number);
-}
-
 static struct step *step_of(uint32_t number)
 {
     for (size_t i = 0; i < step_count; i++)
@@ -240,8 +234,6 @@ static void read_client(struct step *step)
     while (connection_next(&step->client, &frame)) {
         if (frame.type == REQUEST)
             request_step(step, &frame);
-        else if (frame.type == SIGNAL_ALL)
-            signal_all(frame.task);
         else if (frame.type == SIGNAL_STEP)
             signal_step(step_of(frame.step), frame.task);
         else

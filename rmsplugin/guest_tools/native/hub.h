@@ -16,7 +16,6 @@
 
 int hub_main(void);
 int hub_connect(void); /* start it if need be; a socket, or -1. Only in the first VM */
-void hub_signal_all(int hub, int number);              /* the tasks of all steps; closes the socket */
-void hub_signal_step(uint32_t step, int number);       /* if a hub runs */
+void hub_signal_step(uint32_t step, int number); /* its tasks, if a hub runs; waits until that has read it */
 
 #endif

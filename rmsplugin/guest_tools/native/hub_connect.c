@@ -82,28 +82,18 @@ int hub_connect(void)
     return -1;
 }
 
-/* Tell the hub one thing, and wait until it has read it. */
-static void tell(int hub, uint8_t type, uint32_t step, uint32_t word)
+void hub_signal_step(uint32_t step, int number)
 {
     struct connection connection;
+    int hub = try_connect();
+    if (hub < 0)
+        return;
     connection_open(&connection, hub, hub);
-    send_data(&connection, type, 0, step, word, NULL, 0);
+    send_data(&connection, SIGNAL_STEP, 0, step, (uint32_t)number, NULL, 0);
     connection_flush(&connection);
     shutdown(hub, SHUT_WR);
     /* Its end says that it was read. */
     struct pollfd polled = {hub, POLLIN, 0};
     poll(&polled, 1, READ_MS);
     connection_close(&connection);
-}
-
-void hub_signal_all(int hub, int number)
-{
-    tell(hub, SIGNAL_ALL, 0, (uint32_t)number);
-}
-
-void hub_signal_step(uint32_t step, int number)
-{
-    int hub = try_connect();
-    if (hub >= 0)
-        tell(hub, SIGNAL_STEP, step, (uint32_t)number);
 }

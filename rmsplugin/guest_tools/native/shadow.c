@@ -53,12 +53,9 @@ static void die_by(int number)
     _exit(128 + number);
 }
 
-/* Of several tasks the first one ends as the step did, so that Slurm finds that status once. */
-static void obey(const char *line, bool first)
+static void obey(const char *line)
 {
     int number;
-    if (!first)
-        _exit(0);
     if (sscanf(line, "exit %d", &number) == 1)
         _exit(number & 255);
     if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < NSIG)
@@ -93,6 +90,6 @@ int shadow_main(int argc, char **argv)
         size += (size_t)got;
         line[size] = '\0';
         if (strchr(line, '\n') != NULL || size == sizeof line - 1)
-            obey(line, first);
+            obey(line);
     }
 }
