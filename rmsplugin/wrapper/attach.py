@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import time
+from collections.abc import Callable
 
 from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
@@ -18,6 +19,7 @@ from rmsplugin.wrapper import process, signals
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.session import Access, Ending, Mailbox, NoRoomError, Session
+from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
 
 _RECONNECT_S = 0.5
@@ -28,12 +30,16 @@ _FAILURES_BEFORE_START = 6
 _LONGEST_PAUSE_S = 60.0
 # A connection that held this long was one, however it ended.
 _PROGRESS_S = 60.0
+# Slurm's accounting takes what it hears of steps before the job's end; who waits for the job is not to notice.
+_SETTLE_S = 2.0
 
 
 class Wrapper:
     """Runs one job: gets into its VM, and stays attached to the script over however many connections it takes."""
 
-    def __init__(self, job_words: list[str], engine: EngineLink, commands: Commands) -> None:
+    def __init__(
+        self, job_words: list[str], engine: EngineLink, commands: Commands, steps: Callable[[Mailbox], Steps]
+    ) -> None:
         """For one job: ``GEOMETRY SCRIPT ARGS...``."""
         self._job_words = job_words
         self._engine = engine
@@ -42,6 +48,7 @@ class Wrapper:
         self._taken_over = False
         self._mailbox = Mailbox()
         self._commands = commands
+        self._steps = steps(self._mailbox)
         self._returns = 0
         self._session: Session | None = None
 
@@ -69,6 +76,7 @@ class Wrapper:
                     raise self._last(error) from None
                 time.sleep(min(_RECONNECT_S * 2 ** (failures - 1), _LONGEST_PAUSE_S))
         self._engine.finished(ending)
+        self._steps.settle(_SETTLE_S)
         return ending
 
     def went_back(self, returns: int) -> None:
@@ -83,6 +91,7 @@ class Wrapper:
     def _tell_return(self, access: Access) -> None:
         if self._taken_over and access.returns > self._returns:
             self._files[-1].announce(access.returned)
+            self._steps.take_over()
         self._returns = access.returns
 
     def end(self, number: int) -> None:
@@ -113,8 +122,8 @@ class Wrapper:
             if not self._taken_over:
                 self._take_over(session, access)
             process.give_back_memory()
-            session.deliver(self._files, self._mailbox, self._commands)
-            return session.ending()
+            session.deliver(self._files, self._mailbox, self._commands, self._steps)
+            return session.ending(self._steps)
         finally:
             self._session = None
             session.close()
@@ -124,7 +133,9 @@ class Wrapper:
         state = session.state()
         if unknown := {file.name: file.ack for file in self._files if file.name not in state.acks}:
             session.acknowledge(unknown)
-        if not state.started:
+        if state.started:
+            self._steps.take_over()
+        else:
             self._start(session, access)
         for file in self._files:
             if file.name in state.acks:
@@ -169,10 +180,14 @@ def run_job(argv: list[str]) -> Ending:
     job_id = os.environ["SLURM_JOB_ID"]
     restarts = os.environ.get("SLURM_RESTART_COUNT", "")
     engine = EngineLink(EngineClient.from_words(engine_words), job_id)
-    wrapper = Wrapper(job_words, engine, Commands(clients))
 
     def fate() -> signals.Fate:
         return signals.ask_slurm(job_id, int(restarts) if restarts.isdecimal() else 0)
+
+    def steps(mailbox: Mailbox) -> Steps:
+        return Steps(clients, job_id, fate, mailbox.put_step)
+
+    wrapper = Wrapper(job_words, engine, Commands(clients), steps)
 
     signals.SignalThread(fate, wrapper.send, wrapper.end, detach, time.sleep).start()
     engine.show_signs_of_life(wrapper.went_back)

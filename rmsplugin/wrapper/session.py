@@ -18,6 +18,7 @@ from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableErro
 from rmsplugin.wrapper import TOOLS
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.libssh2 import Channel, Connection
+from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
@@ -113,12 +114,12 @@ class GuestState:
 
 
 class Mailbox:
-    """Signals for the script, from the thread that takes them to the one that has the connection."""
+    """Signals for the script and for steps, from the threads that take them to the one that has the connection."""
 
     def __init__(self) -> None:
         """Empty."""
         self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._waiting: list[tuple[int, bool]] = []
+        self._waiting: list[str] = []
 
     def fileno(self) -> int:
         """Readable when something may have come."""
@@ -126,13 +127,20 @@ class Mailbox:
 
     def put(self, number: int, *, everything: bool) -> None:
         """Have a signal sent to the script's process, or to all of its session."""
-        self._waiting.append((number, everything))
+        self._put(f"kill {number} all" if everything else f"kill {number}")
+
+    def put_step(self, step: int, number: int) -> None:
+        """Have a signal sent to the tasks of a step."""
+        self._put(f"step {step} {number}")
+
+    def _put(self, line: str) -> None:
+        self._waiting.append(line)
         with contextlib.suppress(BlockingIOError):  # Then it is readable anyway.
             os.write(self._wake, b"!")
 
-    def get(self) -> tuple[int, bool] | None:
-        """The oldest one that has not been sent."""
-        return self._waiting[0] if self._waiting else None
+    def get(self) -> str:
+        """What tells the guest of the oldest one that has not been sent; empty if all were."""
+        return self._waiting[0] if self._waiting else ""
 
     def sent(self) -> None:
         """The oldest one has reached the guest."""
@@ -153,6 +161,10 @@ class Session:
         self._control: Channel | None = None
         # Tells how the script ended as soon as it has: to ask then would take one more way there and back.
         self._waiting: Channel | None = None
+        # What it has said of the script's end, and whether it has said all.
+        self._end = b""
+        self._said_all = False
+        self._lines = b""
         self._answers = b""
         # What to do at each answer that the guest owes.
         self._owed: list[Callable[[], None]] = []
@@ -234,17 +246,33 @@ class Session:
         if answer not in (b"started\n", b"already\n"):
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
 
-    def ending(self) -> Ending:
+    def ending(self, steps: Steps) -> Ending:
         """How the script ended; it must have, so that ``deliver`` has returned."""
-        channel = self._waiting or self._connection.open(f"{_GUEST} wait")
-        answer = self._read_all(channel, time.monotonic() + _COMMAND_TIMEOUT_S)
-        _check("wait", *channel.close())
+        if self._waiting is None:
+            self._waiting = self._connection.open(f"{_GUEST} wait")
+        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        while not self._said_all:
+            if not self._hear_waiting(steps):
+                self._wait(deadline)
+        _check("wait", *self._waiting.close())
+        answer = self._end
         match answer.decode("ascii", "replace").split():
             case ["exit", code]:
                 return Ending(int(code), 0)
             case ["signal", number]:
                 return Ending(0, int(number))
         raise OperationFailedError(f"the guest does not tell how the script ended: {_text(answer)}")
+
+    def _hear_waiting(self, steps: Steps) -> bool:
+        """Take what has come of steps and of the script's end; returns whether anything had."""
+        if self._waiting is None or self._said_all or (data := self._waiting.read()) is None:
+            return False
+        self._said_all = not data
+        *lines, self._lines = (self._lines + data).split(b"\n")
+        for line in lines:
+            if not steps.take(line):
+                self._end = line
+        return True
 
     def acknowledge(self, acks: dict[str, Ack]) -> None:
         """Return when the guest has kept the acknowledgements."""
@@ -254,22 +282,23 @@ class Session:
             if not self._take_answers():
                 self._wait(deadline)
 
-    def deliver(self, files: list[OutputFile], mailbox: Mailbox, commands: Commands) -> None:
+    def deliver(self, files: list[OutputFile], mailbox: Mailbox, commands: Commands, steps: Steps) -> None:
         """Deliver the streams, and signals to the script, until it has ended and all its output is acknowledged.
 
-        Meanwhile Slurm's commands that are given in the guest are carried out.
+        Meanwhile Slurm's commands that are given in the guest are carried out, and Slurm hears of the steps.
 
         Raises:
             UnavailableError: the connection broke; each file knows how far it came.
             OperationFailedError: a file takes no data, or the guest's tools fail.
         """
-        self._waiting = self._connection.open(f"{_GUEST} wait")
+        self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset}")
         streams = [(file, self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset}")) for file in files]
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
         poll.register(mailbox.fileno(), select.POLLIN)
         commands.connect(self._connection)
         poll.register(commands.fileno(), select.POLLIN)
+        poll.register(steps.fileno(), select.POLLIN)
         signalling = False
 
         def signalled() -> None:
@@ -282,19 +311,22 @@ class Session:
             came = [self._pass_on(*stream) for stream in streams]
             streams = [stream for stream, data in zip(streams, came, strict=True) if data != b""]
             answered = self._take_answers()
+            heard = self._hear_waiting(steps)
+            steps.turn()
             if (request := mailbox.get()) and not signalling:
-                number, everything = request
-                self._post(f"kill {number} all" if everything else f"kill {number}", signalled)
+                self._post(request, signalled)
                 signalling = True
             due_s = self._acknowledge_if_due({file.name: file.ack for file in files})
-            idle = not commands.turn() and not answered and all(data is None for data in came)
+            idle = not commands.turn() and not answered and not heard and all(data is None for data in came)
             channels = self._channels(streams) + commands.channels()
             if idle and not any(channel.pending() for channel in channels):
-                poll.poll(None if due_s is None else due_s * 1000)
+                due = [each for each in (due_s, steps.due_s()) if each is not None]
+                poll.poll(min(due) * 1000 if due else None)
         self.acknowledge({file.name: file.ack for file in files})
 
     def _channels(self, streams: list[tuple[OutputFile, Channel]]) -> list[Channel]:
-        return [channel for _, channel in streams] + ([self._control] if self._control else [])
+        others = (self._control, None if self._said_all else self._waiting)
+        return [channel for _, channel in streams] + [channel for channel in others if channel]
 
     def _pass_on(self, file: OutputFile, channel: Channel) -> bytes | None:
         """Deliver what has come of a stream: returns it, None if there is nothing yet, nothing at its end."""

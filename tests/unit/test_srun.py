@@ -10,7 +10,6 @@ import guestbox
 import pytest
 
 SRUN = "/run/rmsplugin/bin/srun"
-STEPD = "/run/rmsplugin/bin/stepd"
 
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 
@@ -307,14 +306,36 @@ def test_tasks_of_an_srun_that_one_of_our_own_programs_ends_may_clean_up(box: gu
 
 def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
     task = "sh -c 'trap \"echo got; exit 5\" USR1; echo ready; while :; do sleep 0.05; done'"
-    for command in ("kill -USR1 $!", f"{STEPD} signal USR1"):
+    of_step = (
+        "echo step $(($(cat /run/rmsplugin/job/steps) - 1)) 10 | /run/rmsplugin/bin/rmsplugin-guest control >/dev/null"
+    )
+    for command in ("kill -USR1 $!", of_step):
         lines = run(
             box,
             f": >out; {SRUN} -n 2 {task} >out 2>/dev/null & until [ $(wc -l <out) = 2 ]; do sleep 0.1; done; "
             f"{command}; wait $!; echo code $?; cat out; rm out",
         )
         assert lines == ["code 5", "ready", "ready", "got", "got"], command
-    assert run(box, f"{STEPD} signal NONE || echo $?") == ["stepd: no such signal: NONE", "2"]
+    assert run(box, "echo step 0 99 | rmsplugin-guest control || echo $?")[-1] == "2"
+
+
+def test_the_wrapper_hears_of_steps_and_ends_one(box: guestbox.Guestbox) -> None:
+    events = run(box, "cat ../run/rmsplugin/job/step-events; rm ../run/rmsplugin/job/step-events")
+    first = int(run(box, "cat /run/rmsplugin/job/steps")[0])
+    assert events[-1].startswith(f"ended {first - 1} ")
+    lines = run(
+        box,
+        f"srun -n 3 -O sh -c 'exit $SLURM_PROCID'; srun -J 'a\tname' -n 1 sh -c 'kill -SEGV $$'; "
+        f"{SRUN} -n 1 sleep 60 & until grep -q 'began {first + 2}' /run/rmsplugin/job/step-events; do sleep 0.1; done; "
+        f"echo step {first + 2} 9 | rmsplugin-guest control; wait $!; echo code $?",
+    )
+    assert lines[-1] == "code 137"
+    assert any("CANCELLED AT" in line for line in lines)
+    assert run(box, "cat /run/rmsplugin/job/step-events") == [
+        f"began {first} 3 sh", f"ended {first} exit 2",
+        f"began {first + 1} 1 a?name", f"ended {first + 1} signal 11",
+        f"began {first + 2} 1 sleep", f"ended {first + 2} signal 9",
+    ]  # fmt: skip
 
 
 def test_what_tasks_leave_behind_is_killed_with_the_step(box: guestbox.Guestbox) -> None:

@@ -67,13 +67,13 @@ def test_a_server_that_speaks_no_ssh_is_a_broken_connection(greeting: bytes) -> 
 
 def test_a_signal_stays_in_the_mailbox_until_it_was_sent() -> None:
     mailbox = Mailbox()
-    assert mailbox.get() is None
+    assert mailbox.get() == ""
     assert not select.select([mailbox], [], [], 0)[0]
     mailbox.put(10, everything=False)
     mailbox.put(15, everything=True)
     assert select.select([mailbox], [], [], 0)[0]
     mailbox.clear_wakes()
     assert not select.select([mailbox], [], [], 0)[0]
-    assert [mailbox.get(), mailbox.get()] == [(10, False)] * 2
+    assert [mailbox.get(), mailbox.get()] == ["kill 10"] * 2
     mailbox.sent()
-    assert mailbox.get() == (15, True)
+    assert mailbox.get() == "kill 15 all"

@@ -21,7 +21,7 @@ TOO_DEAR = (
 OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.process",
-    "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.streams",
+    "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps", "rmsplugin.wrapper.streams",
 }  # fmt: skip
 
 

@@ -301,7 +301,9 @@ static void take(struct client *client, const struct frame *frame)
 {
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
-    if (node == NULL)
+    if (frame->type == CANCELLED)
+        client_end(client, client->vjob.kill_wait, ""); /* the hub kills the tasks */
+    if (node == NULL || frame->type == CANCELLED)
         return;
     switch (frame->type) {
     case OUTPUT:

@@ -4,6 +4,7 @@
 #include "guest.h"
 
 #include "files.h"
+#include "hub.h"
 #include "processes.h"
 #include "script.h"
 
@@ -67,6 +68,16 @@ static bool kill_script(const char *word, bool all)
     return true;
 }
 
+/* A step that has ended meanwhile gets nothing, and that is no failure. */
+static bool signal_step(const char *step, const char *number)
+{
+    off_t step_number, value;
+    if (!parse_number(step, &step_number) || !parse_number(number, &value) || value < 1 || value >= NSIG)
+        fail(2, "no such step or signal: %s %s", step, number);
+    hub_signal_step((uint32_t)step_number, (int)value);
+    return true;
+}
+
 static bool obey(char *line)
 {
     char *words[4] = {"", "", "", ""}, *rest = line, *word;
@@ -77,6 +88,8 @@ static bool obey(char *line)
         return acknowledge(words[1], words[2], words[3]);
     if (strcmp(words[0], "kill") == 0)
         return kill_script(words[1], strcmp(words[2], "all") == 0);
+    if (strcmp(words[0], "step") == 0)
+        return signal_step(words[1], words[2]);
     fail(2, "no such verb: %s", words[0]);
 }
 

@@ -6,10 +6,13 @@
 #include "guest.h"
 
 #include "files.h"
+#include "hub.h"
+#include "names.h"
 #include "programs.h"
 #include "script.h"
 #include "watch.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +26,42 @@ bool is_stream(const char *name)
     return strcmp(name, streams[0]) == 0 || strcmp(name, streams[1]) == 0;
 }
 
-int wait_for_script(void)
+/* Print the whole lines of the file from there on, and return what comes after them. */
+static off_t print_events(int events, off_t from)
+{
+    static char data[16384];
+    ssize_t got;
+    while ((got = pread(events, data, sizeof data, from)) > 0) {
+        while (got > 0 && data[got - 1] != '\n')
+            got--;
+        if (got == 0 || !write_all(STDOUT_FILENO, data, (size_t)got))
+            break;
+        from += got;
+    }
+    return from;
+}
+
+/* `wait OFFSET` tells of steps, too: what is in their file from there on, `now`, and what comes. */
+int wait_for_script(off_t from)
 {
     char line[LINE_BYTES];
     struct watch watch;
     if (!exists(JOB "/started"))
         fail(1, "the script was not started");
+    int events = from < 0 ? -1 : open(HUB_EVENTS, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
     watch_open(&watch, NULL);
-    while (!script_ended())
+    if (events >= 0) {
+        watch_file(&watch, HUB_EVENTS);
+        from = print_events(events, from);
+        write_all(STDOUT_FILENO, "now\n", 4);
+    }
+    while (!script_ended()) {
         watch_wait(&watch, -1);
+        if (events >= 0)
+            from = print_events(events, from);
+    }
+    if (events >= 0)
+        print_events(events, from);
     if (read_line(JOB "/signal", line))
         printf("signal %s\n", line);
     else if (read_line(JOB "/exit", line))
@@ -78,7 +108,7 @@ int guest_main(int argc, char **argv)
         return follow(first, argc > 3 ? number_of(argv[3], "follow") : 0);
     }
     if (strcmp(command, "wait") == 0)
-        return wait_for_script();
+        return wait_for_script(*first == '\0' ? -1 : number_of(first, "wait"));
     if (strcmp(command, "control") == 0)
         return control();
     if (strcmp(command, "acks") == 0)

@@ -12,7 +12,7 @@ int room(off_t bytes);
 int put(void);
 int start(void);
 int follow(const char *stream, off_t offset);
-int wait_for_script(void);
+int wait_for_script(off_t from); /* and tell of steps, from there on in their file; -1: do not */
 int control(void);
 int acks(void);
 

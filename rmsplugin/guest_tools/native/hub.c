@@ -2,6 +2,7 @@
 
 #include "hub.h"
 
+#include "events.h"
 #include "layout.h"
 #include "names.h"
 
@@ -36,6 +37,7 @@ struct step {
     struct layout layout;
     bool *started, *done; /* of each node of the layout */
     uint32_t left; /* nodes that are not done */
+    int status;    /* of the step so far, as of waitpid */
 };
 
 static struct vjob vjob;
@@ -132,6 +134,7 @@ static void grant(struct step *step)
     layout_put(&data, &step->layout);
     send_data(&step->client, GRANT, 0, step->number, 0, buffer_data(&data), buffer_size(&data));
     buffer_free(&data);
+    events_began(step->number, step->layout.ntasks, step->request.name);
 }
 
 static void try_grant(struct step *step)
@@ -162,6 +165,8 @@ static void node_done(struct step *step, int node)
     step->done[node] = true;
     step->left--;
     occupy(step, (uint32_t)node, -1);
+    if (step->left == 0)
+        events_ended(step->number, step->status);
 }
 
 static void request_step(struct step *step, const struct frame *frame)
@@ -203,10 +208,21 @@ static void to_all(struct step *step, uint8_t type, uint32_t word)
     }
 }
 
-static void signal_all(uint32_t number)
+static struct step *step_of(uint32_t number)
 {
     for (size_t i = 0; i < step_count; i++)
-        to_all(steps[i], SIGNAL, number);
+        if (steps[i]->granted && steps[i]->number == number)
+            return steps[i];
+    return NULL;
+}
+
+/* Slurm kills the tasks of a step that it is to end, and has srun say so: ours does both. */
+static void signal_step(struct step *step, uint32_t number)
+{
+    if (step != NULL && number == SIGKILL && step->has_client)
+        send_data(&step->client, CANCELLED, 0, step->number, 0, NULL, 0);
+    if (step != NULL)
+        to_all(step, SIGNAL, number);
 }
 
 /* ---- reading ---- */
@@ -218,19 +234,11 @@ static void read_client(struct step *step)
     while (connection_next(&step->client, &frame)) {
         if (frame.type == REQUEST)
             request_step(step, &frame);
-        else if (frame.type == SIGNAL_ALL)
-            signal_all(frame.task);
+        else if (frame.type == SIGNAL_STEP)
+            signal_step(step_of(frame.step), frame.task);
         else
             to_vm(step, &frame);
     }
-}
-
-static struct step *step_of(uint32_t number)
-{
-    for (size_t i = 0; i < step_count; i++)
-        if (steps[i]->granted && steps[i]->number == number)
-            return steps[i];
-    return NULL;
 }
 
 static void read_vm(uint32_t index)
@@ -244,6 +252,8 @@ static void read_vm(uint32_t index)
         frame.vm = (uint16_t)index;
         if (step->has_client)
             connection_send(&step->client, &frame);
+        if (frame.type == EXITED || frame.type == FAILED)
+            step->status = events_worse(step->status, &frame);
         if (frame.type == DONE || frame.type == FAILED)
             node_done(step, node_of_vm(step, index));
     }
@@ -396,6 +406,7 @@ int hub_main(void)
     raise_limits();
     if (!listen_here())
         return 0; /* there is one already */
+    events_hub();
     while (turn())
         settle();
     /* A client that has connected by now finds the connection closed, and starts another hub. */

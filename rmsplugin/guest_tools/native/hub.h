@@ -4,12 +4,18 @@
 #ifndef HUB_H
 #define HUB_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #define HUB_SOCKET VJOB_JOB "/stepd.socket"
 #define HUB_LOCK VJOB_JOB "/stepd.lock"
 #define HUB_LOG VJOB_JOB "/stepd.log" /* what ssh says */
 #define HUB_STEPS VJOB_JOB "/steps"   /* number of the next step */
+#define HUB_EVENTS_NAME "step-events"
+#define HUB_EVENTS VJOB_JOB "/" HUB_EVENTS_NAME /* which steps began and ended (events.c) */
 
 int hub_main(void);
 int hub_connect(void); /* start it if need be; a socket, or -1. Only in the first VM */
+void hub_signal_step(uint32_t step, int number); /* its tasks, if a hub runs; waits until that has read it */
 
 #endif

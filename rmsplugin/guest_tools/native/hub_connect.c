@@ -2,8 +2,10 @@
 
 #include "hub.h"
 #include "names.h"
+#include "wire.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 1000, TRY_MS = 10 };
+enum { TRIES = 1000, TRY_MS = 10, READ_MS = 5000 };
 
 static int try_connect(void)
 {
@@ -78,4 +80,20 @@ int hub_connect(void)
         nanosleep(&pause, NULL);
     }
     return -1;
+}
+
+void hub_signal_step(uint32_t step, int number)
+{
+    struct connection connection;
+    int hub = try_connect();
+    if (hub < 0)
+        return;
+    connection_open(&connection, hub, hub);
+    send_data(&connection, SIGNAL_STEP, 0, step, (uint32_t)number, NULL, 0);
+    connection_flush(&connection);
+    shutdown(hub, SHUT_WR);
+    /* Its end says that it was read. */
+    struct pollfd polled = {hub, POLLIN, 0};
+    poll(&polled, 1, READ_MS);
+    connection_close(&connection);
 }

@@ -1,5 +1,6 @@
 #include "layout.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ void request_put(struct buffer *buffer, const struct request *request)
         put_number(buffer, values[i]);
     for (uint32_t i = 0; i < request->vm_count; i++)
         put_number(buffer, request->vms[i]);
+    put_text(buffer, request->name);
 }
 
 bool request_get(struct reader *reader, struct request *request)
@@ -29,7 +31,11 @@ bool request_get(struct reader *reader, struct request *request)
     request->vms = allocate(request->vm_count, sizeof *request->vms);
     for (uint32_t i = 0; i < request->vm_count; i++)
         request->vms[i] = get_number(reader);
-    return !reader->bad;
+    if (reader->bad)
+        return false;
+    /* An srun of an older release says no name. */
+    snprintf(request->name, sizeof request->name, "%s", get_text(reader));
+    return true;
 }
 
 void request_free(struct request *request)

@@ -7,6 +7,8 @@
 
 enum distribution { BLOCK, CYCLIC };
 
+enum { NAME_BYTES = 64 };
+
 struct request {
     uint32_t ntasks, cpus_per_task;
     uint32_t nodes;    /* number of VMs; 0: as many as it takes */
@@ -15,6 +17,7 @@ struct request {
     uint32_t overlap, overcommit, immediate;
     uint32_t vm_count, *vms; /* that may be taken, in this order */
     uint32_t must;           /* the first ones of them that have to be */
+    char name[NAME_BYTES];   /* of the step, for Slurm */
 };
 
 struct layout {

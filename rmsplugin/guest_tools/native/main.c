@@ -17,6 +17,9 @@ static const struct {
 int main(int argc, char **argv)
 {
     const char *name = argc > 0 ? basename(argv[0]) : "";
+    /* On a front, which has no links: the name is the first word. */
+    if (strcmp(name, "vjob-tools") == 0 && argc > 1)
+        name = *++argv, argc--;
     for (size_t i = 0; programs[i].name != NULL; i++)
         if (strcmp(name, programs[i].name) == 0)
             return programs[i].run(argc, argv);

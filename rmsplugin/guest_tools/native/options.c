@@ -408,6 +408,9 @@ void options_read(struct options *options, const struct vjob *vjob, int argc, ch
         fputs("srun: fatal: No command given to execute.\n", stderr);
         exit(1);
     }
+    const char *command = strrchr(options->command[0], '/');
+    snprintf(options->request.name, sizeof options->request.name, "%s",
+             options->job_name_given ? options->job_name : command != NULL ? command + 1 : options->command[0]);
     choose_vms(options, &lists, vjob);
     count_tasks(options, &lists, vjob);
     if (options->exported != NULL && strcasecmp(options->exported, "ALL") == 0)

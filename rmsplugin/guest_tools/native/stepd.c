@@ -1,5 +1,5 @@
 /* stepd: what starts the tasks of srun. `hub` and `agent`: see there; `connect`: carries a connection to the hub from
- * another VM over its standard streams; `signal NAME`: sends a signal to the tasks of all steps. */
+ * another VM over its standard streams. */
 
 #define _GNU_SOURCE
 
@@ -7,11 +7,9 @@
 #include "hub.h"
 #include "names.h"
 #include "programs.h"
-#include "signals.h"
 #include "wire.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,27 +51,6 @@ static int carry_connection(void)
     return 0;
 }
 
-static int signal_steps(const char *name)
-{
-    struct connection connection;
-    int number = signal_number(name);
-    if (number <= 0) {
-        fprintf(stderr, "stepd: no such signal: %s\n", name);
-        return 2;
-    }
-    int hub = hub_connect();
-    if (hub < 0)
-        return 1;
-    connection_open(&connection, hub, hub);
-    send_data(&connection, SIGNAL_ALL, 0, 0, (uint32_t)number, NULL, 0);
-    connection_flush(&connection);
-    /* Its end says that it was read. */
-    shutdown(hub, SHUT_WR);
-    struct pollfd polled = {hub, POLLIN, 0};
-    poll(&polled, 1, 5000);
-    return 0;
-}
-
 int stepd_main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "";
@@ -83,8 +60,6 @@ int stepd_main(int argc, char **argv)
         return agent_main();
     if (strcmp(verb, "connect") == 0)
         return carry_connection();
-    if (strcmp(verb, "signal") == 0 && argc == 3)
-        return signal_steps(argv[2]);
-    fputs("usage: stepd hub | agent | connect | signal NAME\n", stderr);
+    fputs("usage: stepd hub | agent | connect\n", stderr);
     return 2;
 }

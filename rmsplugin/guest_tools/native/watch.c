@@ -22,6 +22,11 @@ void watch_open(struct watch *watch, const char *stream)
     watch->looks = watch->directory < 0 || growth < 0; /* the user may have as many inotifies as a user may */
 }
 
+void watch_file(struct watch *watch, const char *path)
+{
+    watch->looks = inotify_add_watch(watch->events, path, IN_MODIFY) < 0 || watch->looks;
+}
+
 static int opened(struct watch *watch, pid_t pid)
 {
     int fd = pid > 0 ? process_open(pid) : -1;

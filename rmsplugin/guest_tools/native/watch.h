@@ -15,6 +15,8 @@ struct watch {
 /* With a stream ("stdout", or NULL) its growth ends a wait, too. */
 void watch_open(struct watch *watch, const char *stream);
 
+void watch_file(struct watch *watch, const char *path); /* its growth does, as well */
+
 /* Return when something may have happened, or after so many milliseconds (-1: however long it takes). Ends the program
  * when standard input ends: nothing else tells a command that only waits that nobody listens any more. */
 void watch_wait(struct watch *watch, int timeout_ms);

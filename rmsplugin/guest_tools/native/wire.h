@@ -37,8 +37,10 @@ enum frame_type {
     SAYS,        /* a line for the user */
     DONE,        /* all tasks have ended, all output was sent */
     FAILED,      /* the VM, or what ran the tasks there, is gone: a sentence */
-    /* from `stepd signal` to the hub, for all steps */
-    SIGNAL_ALL,
+    /* from the wrapper's `rmsplugin-guest control` to the hub, for one step */
+    SIGNAL_STEP, /* task: the signal */
+    /* from the hub to srun */
+    CANCELLED, /* Slurm was asked to end the step */
 };
 
 struct frame {

@@ -1,0 +1,314 @@
+"""Steps: each step in the VMs has a shadow, a step of Slurm's, by which Slurm knows of it.
+
+The guest's tasks never wait for Slurm. A shadow is a run of the site's ``srun`` whose tasks do nothing (``shadow`` of
+rmsplugin/guest_tools/native): they tell of the signals that they get, and end as the guest's step has ended. Whatever
+goes wrong with a shadow leaves the guest's step alone; only a shadow that Slurm killed while the job runs on ends it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+
+from rmsplugin.wrapper.signals import Fate
+
+_ALIVE = 32
+# Others wait in their order, so that Slurm's numbers of steps are the guest's.
+_KNOWN = 2000
+_TASKS = 64
+_NAME_BYTES = 64
+_START_S = 10.0
+_PAUSE_S = 30.0
+_KILLED = 128 + signal.SIGKILL
+_ASK_TIMES = 5
+_ASK_AGAIN_S = 1.0
+_CHUNK_BYTES = 1 << 12
+_TOOLS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guest_tools", "vjob-tools")
+
+
+class _Shadow:
+    """One step of the guest's, and the srun that stands for it once that was started."""
+
+    __slots__ = (
+        "end",
+        "lines",
+        "name",
+        "ntasks",
+        "number",
+        "pid",
+        "said",
+        "speaks",
+        "started_at",
+        "told",
+        "up",
+        "watch",
+    )
+
+    def __init__(self, number: int, ntasks: int, name: str) -> None:
+        self.number, self.ntasks, self.name = number, ntasks, name
+        #: How the guest's step has ended, as the shadow is told it.
+        self.end = ""
+        self.pid = 0
+        self.told = self.up = False
+        # Of srun: its process, its standard input and output.
+        self.watch = self.speaks = self.said = -1
+        self.lines = b""
+        self.started_at = 0.0
+
+
+class Steps:
+    """The shadows of one job; one thread uses it."""
+
+    def __init__(
+        self, search_path: str, job_id: str, fate: Callable[[], Fate], send: Callable[[int, int], object]
+    ) -> None:
+        """Take what to do.
+
+        Args:
+            search_path: directories of Slurm's clients, with colons; without an srun there is no shadow.
+            job_id: of the job.
+            fate: what Slurm is doing to the job.
+            send: sends a signal (second) to the tasks of a step (first); any thread calls it.
+        """
+        self._program = _find(search_path)
+        self._job_id, self._fate, self._send = job_id, fate, send
+        self._ready = select.epoll()
+        self._shadows: dict[int, _Shadow] = {}
+        #: How much of the guest's events was taken.
+        self.offset = 0
+        self._past = False
+        self._paused_until = 0.0
+        self._lock = _thread.allocate_lock()
+        self._unjudged: list[tuple[int, int]] = []
+        self._judging = False
+
+    def fileno(self) -> int:
+        """Readable when a shadow has something to say, or has ended."""
+        return self._ready.fileno()
+
+    def take_over(self) -> None:
+        """Hear all events from the first one on: what ended before now had its shadow from somebody else."""
+        for shadow in list(self._shadows.values()):
+            self._end(shadow, f"signal {int(signal.SIGKILL)}")
+            shadow.number = -1  # Whatever it says or becomes, no step of the guest's is meant.
+        self._shadows = {-shadow.pid: shadow for shadow in self._shadows.values() if shadow.pid}
+        self.offset, self._past = 0, True
+
+    def take(self, line: bytes) -> bool:
+        """Take a line of the guest's; whether it was about steps."""
+        words = line[:256].decode("utf-8", "replace").split(" ", 3)
+        match words:
+            case ["now"]:
+                self._past = False
+                return True
+            case ["hub"]:
+                for shadow in list(self._shadows.values()):
+                    self._end(shadow, shadow.end or f"signal {int(signal.SIGKILL)}")
+            case ["began", number, ntasks, name] if _number(number) and _number(ntasks):
+                self._begin(int(number), int(ntasks), name)
+            case ["ended", number, "exit" | "signal" as how, value] if _number(number) and _number(value):
+                if ended := self._shadows.get(int(number)):
+                    self._end(ended, f"{how} {int(value)}")
+            case ["began" | "ended", *_]:
+                pass
+            case _:
+                return False
+        self.offset += len(line) + 1
+        return True
+
+    def turn(self) -> None:
+        """Do what can be done without waiting."""
+        if not self._shadows:
+            return
+        for fd, _ in self._ready.poll(0):
+            self._attend(fd)
+        now = time.monotonic()
+        for shadow in self._shadows.values():
+            if shadow.pid and not shadow.up and now > shadow.started_at + _START_S:
+                os.kill(shadow.pid, signal.SIGKILL)
+        self._start_next(now)
+
+    def due_s(self) -> float | None:
+        """When ``turn`` has something to do though nothing happens, in seconds; None: never."""
+        starting = [shadow.started_at + _START_S for shadow in self._shadows.values() if shadow.pid and not shadow.up]
+        if any(not shadow.pid for shadow in self._shadows.values()) and self._paused_until:
+            starting.append(self._paused_until)
+        return max(min(starting) - time.monotonic(), 0.0) + 0.01 if starting else None
+
+    def settle(self, patience_s: float) -> None:
+        """Wait until Slurm knows of each end of a step, if that does not take long."""
+        deadline = time.monotonic() + patience_s
+        self.turn()
+        while any(shadow.end for shadow in self._shadows.values()) and not self._paused_until:
+            rest_s = deadline - time.monotonic()
+            if rest_s <= 0:
+                return
+            self._ready.poll(rest_s)
+            self.turn()
+
+    def _begin(self, number: int, ntasks: int, name: str) -> None:
+        if self._program and number not in self._shadows and len(self._shadows) < _KNOWN:
+            shown = "".join(c if c.isprintable() else "?" for c in name)[:_NAME_BYTES]
+            self._shadows[number] = _Shadow(number, min(max(ntasks, 1), _TASKS), shown)
+
+    def _end(self, shadow: _Shadow, end: str) -> None:
+        shadow.end = shadow.end or end
+        if self._past and not shadow.pid:
+            self._shadows.pop(shadow.number, None)
+        elif shadow.up:
+            self._tell_end(shadow)
+
+    def _tell_end(self, shadow: _Shadow) -> None:
+        if not shadow.told and shadow.speaks >= 0:
+            with contextlib.suppress(OSError):  # It is ending by itself.
+                os.write(shadow.speaks, f"{shadow.end}\n".encode())
+            shadow.told = True
+
+    def _start_next(self, now: float) -> None:
+        started = [shadow for shadow in self._shadows.values() if shadow.pid]
+        if self._past or now < self._paused_until or len(started) >= _ALIVE or not all(each.up for each in started):
+            return
+        self._paused_until = 0.0
+        if shadow := next((each for each in self._shadows.values() if not each.pid), None):
+            self._start(shadow, now)
+
+    def _start(self, shadow: _Shadow, now: float) -> None:
+        their_input, shadow.speaks = os.pipe2(os.O_CLOEXEC)
+        shadow.said, their_output = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(shadow.said, False)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, their_input, 0),
+            (os.POSIX_SPAWN_DUP2, their_output, 1),
+            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+        ]
+        words = _command(self._program, self._job_id, shadow)
+        try:
+            shadow.pid = os.posix_spawn(words[0], words, _environment(), file_actions=actions, setsigmask=[])
+        finally:
+            os.close(their_input)
+            os.close(their_output)
+        shadow.started_at = now
+        shadow.watch = os.pidfd_open(shadow.pid)
+        self._ready.register(shadow.watch, select.EPOLLIN)
+        self._ready.register(shadow.said, select.EPOLLIN)
+
+    def _attend(self, fd: int) -> None:
+        for shadow in list(self._shadows.values()):
+            if fd == shadow.said:
+                self._hear(shadow)
+            elif fd == shadow.watch:
+                self._hear(shadow)
+                self._bury(shadow)
+
+    def _hear(self, shadow: _Shadow) -> None:
+        while shadow.said >= 0:
+            try:
+                data = os.read(shadow.said, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._ready.unregister(shadow.said)
+                os.close(shadow.said)
+                shadow.said = -1
+                return
+            *lines, shadow.lines = (shadow.lines + data).split(b"\n")
+            for line in lines:
+                self._obey(shadow, line.decode("ascii", "replace").split())
+
+    def _obey(self, shadow: _Shadow, words: list[str]) -> None:
+        match words:
+            case ["step", _]:
+                shadow.up = True
+                if shadow.end:
+                    self._tell_end(shadow)
+            case ["signal", number] if _number(number) and not shadow.end:
+                self._pass_on(shadow.number, int(number))
+
+    def _pass_on(self, step: int, number: int) -> None:
+        if number == signal.SIGTERM:
+            # Slurm sends it to the steps of a job that ends, or that it requeues: that is the wrapper's own business.
+            self._judge(step, number)
+        else:
+            self._send(step, number)
+
+    def _bury(self, shadow: _Shadow) -> None:
+        self._ready.unregister(shadow.watch)
+        os.close(shadow.watch)
+        os.close(shadow.speaks)
+        if shadow.said >= 0:
+            self._ready.unregister(shadow.said)
+            os.close(shadow.said)
+        _, status = os.waitpid(shadow.pid, 0)
+        self._shadows = {key: each for key, each in self._shadows.items() if each is not shadow}
+        if not shadow.up:
+            self._paused_until = time.monotonic() + _PAUSE_S
+        elif not shadow.end and shadow.number >= 0 and os.waitstatus_to_exitcode(status) == _KILLED:
+            self._judge(shadow.number, signal.SIGKILL)
+
+    def _judge(self, step: int, number: int) -> None:
+        """Send a signal if the job runs and goes on running, which another thread finds out."""
+        with self._lock:
+            self._unjudged.append((step, number))
+            if self._judging:
+                return
+            self._judging = True
+        _thread.start_new_thread(self._judge_all, ())
+
+    def _judge_all(self) -> None:
+        while True:
+            with self._lock:
+                signals, self._unjudged = self._unjudged, []
+                self._judging = bool(signals)
+            if not signals:
+                return
+            if self._known_fate() is Fate.RUNNING:
+                for step, number in signals:
+                    self._send(step, number)
+
+    def _known_fate(self) -> Fate:
+        for _ in range(_ASK_TIMES):
+            if (fate := self._fate()) is not Fate.UNKNOWN:
+                return fate
+            time.sleep(_ASK_AGAIN_S)
+        return Fate.UNKNOWN
+
+
+def _find(search_path: str) -> str:
+    """The site's srun; empty if there is none, or nothing that it could run."""
+    if os.access(_TOOLS, os.X_OK):
+        for directory in search_path.split(":"):
+            if directory.startswith("/") and os.access(path := os.path.join(directory, "srun"), os.X_OK):
+                return path
+    return ""
+
+
+def _command(program: str, job_id: str, shadow: _Shadow) -> list[str]:
+    """Words that make a step which asks for nothing: it waits for no CPU and no memory."""
+    return [
+        program,
+        f"--jobid={job_id}",
+        *("--overlap", "--overcommit", "--nodes=1", "--cpus-per-task=1", "--mem=0"),
+        *("--quiet", "--mpi=none", "--prolog=none", "--epilog=none", "--chdir=/"),
+        *("--kill-on-bad-exit=0", "--wait=0"),
+        f"--ntasks={shadow.ntasks}",
+        f"--job-name={shadow.name}",
+        _TOOLS,
+        "shadow",
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the user's: variables set what srun does."""
+    there = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    if "SLURM_CONF" in os.environ:
+        there["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    return there
+
+
+def _number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= 9

@@ -1,0 +1,70 @@
+"""Steps in VMs are steps of Slurm's, and a suspend or a requeue loses none (issue 12, 3)."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.cluster import Cluster
+
+pytestmark = pytest.mark.e2e
+
+ENDS = """#!/bin/bash
+srun -n 1 true
+srun -J 'a name' -n 2 sh -c 'exit 5'
+srun -n 1 sh -c 'kill -9 $$'
+"""
+COUNTS = """#!/bin/bash
+srun -n 1 bash -c 'trap "got=1" USR1; for i in {1..40}; do echo "count $i"; sleep 0.5; done; echo "got <$got>"'
+"""
+
+
+def steps(cluster: Cluster, job: int) -> list[list[str]]:
+    """Of each step that Slurm knows of, but for the script: number, name, state, exit code, tasks."""
+    lines = cluster.ok("sacct", "-nPj", str(job), "-o", "JobID,JobName,State,ExitCode,NTasks").splitlines()
+    return [line.split("|") for line in lines if "." in line.split("|")[0] and ".batch" not in line]
+
+
+def wait_shown(cluster: Cluster, job: int) -> None:
+    """Wait until Slurm shows the only step of a job."""
+    cluster.wait("a step", lambda: f"{job}.0" in cluster.ok("squeue", "-hs", "-j", str(job), "-o", "%i"), 60)
+
+
+def test_the_accounting_has_the_steps_with_their_names_and_ends(cluster: Cluster) -> None:
+    job = cluster.sbatch(ENDS, "-N", "1", "-n", "2", "--mem=128")
+    assert cluster.wait_job(job, timeout_s=240)["JobState"] == "FAILED"
+    cluster.wait("the accounting", lambda: len(steps(cluster, job)) == 3, 20)
+    assert steps(cluster, job) == [
+        [f"{job}.0", "true", "COMPLETED", "0:0", "1"],
+        [f"{job}.1", "a name", "FAILED", "5:0", "2"],
+        [f"{job}.2", "sh", "CANCELLED", "0:9", "1"],
+    ]
+
+
+@pytest.mark.parametrize("course", ["suspend", "requeue"])
+def test_a_step_goes_on_after_a_suspend_and_a_requeue_and_slurms_signals_reach_it(
+    cluster: Cluster, course: str
+) -> None:
+    job = cluster.sbatch(COUNTS, "-N", "1", "-n", "1", "--mem=128")
+    cluster.wait_output(job, "count 2", timeout_s=240)
+    wait_shown(cluster, job)
+    if course == "suspend":
+        assert cluster.plugin("suspend", str(job)).code == 0
+        assert cluster.plugin("resume", str(job)).code == 0
+    else:
+        cluster.ok("scontrol", "requeue", str(job))
+    cluster.wait_job(job, "RUNNING", timeout_s=120)
+    wait_shown(cluster, job)
+    cluster.ok("scancel", "-s", "USR1", str(job), user="alice")
+    assert cluster.wait_job(job, timeout_s=240)["JobState"] == "COMPLETED"
+    counted = [line for line in cluster.lines(job) if line.startswith("count ")]
+    assert counted == [f"count {number}" for number in range(1, 41)]
+    assert "got <1>" in cluster.lines(job)
+    cluster.wait("the accounting", lambda: [each[2] for each in steps(cluster, job)] == ["COMPLETED"], 20)
+
+
+def test_scancel_of_a_step_ends_it_and_not_the_script(cluster: Cluster) -> None:
+    job = cluster.sbatch("#!/bin/bash\nsrun -n 1 sleep 300\necho code $?\n", "-N", "1", "-n", "1", "--mem=128")
+    cluster.wait_job(job, "RUNNING", timeout_s=240)
+    wait_shown(cluster, job)
+    cluster.ok("scancel", f"{job}.0", user="alice")
+    assert cluster.wait_job(job, timeout_s=60)["JobState"] == "COMPLETED"
+    assert "code 137" in cluster.lines(job)
