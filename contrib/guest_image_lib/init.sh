@@ -45,7 +45,8 @@ await_identity() {
 
 # KEY=VALUE lines, never evaluated. They are copied first: each read of the original begins at its first byte.
 config=/run/config
-address='' gateway='' mac='' name=guest
+address='' gateway='' mac='' name=guest host_key='' dropbear_host_key=''
+dropbear_key=/etc/dropbear/dropbear_ed25519_host_key
 if [ -r "$fw_cfg" ]; then
     await_identity
     umask 077
@@ -72,17 +73,21 @@ if [ -r "$config" ]; then
             printf '%s\n' "$value" >>/root/.ssh/authorized_keys
             umask 022
             ;;
-        host_key=*)
-            umask 077
-            printf '%s\n' "$value" | base64 -d >/run/host_key
-            dropbearconvert openssh dropbear /run/host_key /etc/dropbear/dropbear_ed25519_host_key 2>/dev/null
-            rm -f /run/host_key
-            umask 022
-            ;;
+        host_key=*) host_key=$value ;;
+        dropbear_host_key=*) dropbear_host_key=$value ;;
         esac
     done <"$config"
     rm -f "$config"
 fi
+umask 077
+if [ -n "$dropbear_host_key" ]; then
+    printf '%s\n' "$dropbear_host_key" | base64 -d >"$dropbear_key"
+elif [ -n "$host_key" ]; then # an engine of before: an emulated guest takes 0.2 s for this
+    printf '%s\n' "$host_key" | base64 -d >/run/host_key
+    dropbearconvert openssh dropbear /run/host_key "$dropbear_key" 2>/dev/null
+    rm -f /run/host_key
+fi
+umask 022
 hostname "$name"
 printf '%s\n' "$name" >/etc/hostname
 printf '127.0.0.1 localhost\n%s %s\n' "${address%%/*}" "$name" >/etc/hosts

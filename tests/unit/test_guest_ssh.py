@@ -60,3 +60,23 @@ def test_a_guest_that_is_slow_to_answer_gets_a_second_for_it_in_the_end(monkeypa
     monkeypatch.setattr(socket, "create_connection", create_connection)
     with here, there:
         assert ssh._connect("192.0.2.1", 22, 10.0, lambda: None) is here
+
+
+def test_a_guest_is_asked_again_at_once_at_first_and_less_often_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def create_connection(_: tuple[str, int], timeout: float) -> socket.socket:
+        raise ConnectionRefusedError
+
+    def check() -> None:
+        if len(pauses) == 12:
+            raise PointlessError
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with pytest.raises(PointlessError):
+        SshGuests(generate_keypair().private_openssh).wait_ready(
+            "192.0.2.1", generate_keypair().public, timeout_s=60.0, check=check
+        )
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= 0.1 and pauses[-1] == 0.3

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from rmsplugin.accounts import Account, Group
-from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.adapters.guests.keys import KeyPair, dropbear_key
 from rmsplugin.adapters.guests.site_files import SiteFiles
 from rmsplugin.errors import RefusedError
 
@@ -20,6 +20,9 @@ _GROUP = re.compile(r"[^\s:,\x00-\x1f\x7f][^:,\x00-\x1f\x7f]{0,255}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
+
+#: The user's own, which nobody else may read.
+_SECRETS = frozenset({"id_dropbear", "id_ed25519"})
 
 NATIVE_FILE = "vjob-tools"
 NATIVE_PROGRAMS = ("configure", "relay", "rmsplugin-guest", "srun", "stepd")
@@ -136,6 +139,7 @@ class GuestConfig:
             "hostfile": _lines(vm.name for vm in self.vms),
             "known_hosts": _lines(known_hosts),
             "id_ed25519": self.key.private_openssh.strip() + "\n",
+            "id_dropbear": dropbear_key(self.key.private_openssh),
             "id_ed25519.pub": self.key.public.strip() + "\n",
             "mounts": _lines(f"{m.source} {m.target} {m.type} {m.options}" for m in self.mounts),
             "group": _lines(group_lines(account)),
@@ -162,7 +166,7 @@ class GuestConfig:
             for name in NATIVE_PROGRAMS:
                 _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in self.files().items():
-                secret = name == "id_ed25519"
+                secret = name in _SECRETS
                 owner = (self.account.uid, self.account.gid) if secret else (0, 0)
                 data = content if isinstance(content, bytes) else content.encode()
                 _add(archive, f"etc/{name}", data, mode=0o600 if secret else 0o644, owner=owner)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from rmsplugin.errors import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +28,26 @@ def generate_keypair() -> KeyPair:
     )
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     return KeyPair(private.decode(), public.decode())
+
+
+def dropbear_key(private_openssh: str) -> bytes:
+    """The same private ed25519 key in Dropbear's form, which an emulated guest takes 0.2 s to make from OpenSSH's.
+
+    Raises:
+        RefusedError: it is not an ed25519 key in OpenSSH's form.
+    """
+    try:
+        key = serialization.load_ssh_private_key(private_openssh.encode(), None)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise RefusedError(f"a key that Dropbear is to get cannot be read: {error}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise RefusedError("a key that Dropbear is to get is not an ed25519 key")
+    private = key.private_bytes(
+        serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return _string(b"ssh-ed25519") + _string(private + public)
+
+
+def _string(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content

@@ -22,7 +22,9 @@ _SSH_PORT = 22
 # or a command, where Python writes what no handler takes; the engine's log does take it.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-_RETRY_S = 0.1
+#: Pauses between attempts to be let in: a guest whose network is up mostly has its ssh server a moment later; one that
+#: boots slowly is asked less and less often, since each attempt costs it time.
+_FIRST_RETRY_S, _RETRY_GROWTH, _RETRY_S = 0.05, 1.3, 0.3
 #: How long anything in a guest goes on after it has become pointless.
 _CHECK_S = 0.5
 #: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel
@@ -87,6 +89,7 @@ class SshGuests:
     ) -> None:
         """See Guests."""
         deadline = time.monotonic() + timeout_s
+        pause_s = _FIRST_RETRY_S
         while True:
             check()
             left = max(deadline - time.monotonic(), 0.1)
@@ -94,9 +97,10 @@ class SshGuests:
                 self._keep(address, host_key, self._enter(address, host_key, timeout_s=left, check=check))
                 return
             except (UnavailableError, TimedOutError) as error:
-                if time.monotonic() + _RETRY_S >= deadline:
+                if time.monotonic() + pause_s >= deadline:
                     raise UnavailableError(f"guest {address} is not up after {timeout_s:.0f} s: {error}") from None
-            time.sleep(_RETRY_S)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * _RETRY_GROWTH, _RETRY_S)
 
     def configure(
         self,

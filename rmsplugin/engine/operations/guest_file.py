@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 
+from rmsplugin.adapters.guests.keys import dropbear_key
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import OperationFailedError
@@ -32,6 +33,7 @@ def put_config(task: Task, vm: VMRow, node: str) -> None:
         "seed": base64.b64encode(os.urandom(_SEED_BYTES)).decode(),
         "root_authorized_key": context.root_public_key,
         "host_key": base64.b64encode(vm.host_key.encode()).decode(),
+        "dropbear_host_key": base64.b64encode(dropbear_key(vm.host_key)).decode(),
     }
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     _put(task, vm, node, _padded(text) if waits(task) else text)
