@@ -301,8 +301,10 @@ static void take(struct client *client, const struct frame *frame)
 {
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
-    if (frame->type == CANCELLED)
-        client_end(client, client->vjob.kill_wait, ""); /* the hub kills the tasks */
+    if (frame->type == CANCELLED) { /* the hub kills the tasks */
+        client_say_aborted(client);
+        client_end(client, client->vjob.kill_wait, "");
+    }
     if (node == NULL || frame->type == CANCELLED)
         return;
     switch (frame->type) {
