@@ -302,8 +302,9 @@ static void take(struct client *client, const struct frame *frame)
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
     if (frame->type == CANCELLED) { /* the hub kills the tasks */
-        client_say_aborted(client);
+        client->ended_by_slurm = true;
         client_end(client, client->vjob.kill_wait, "");
+        client_say_aborted(client);
     }
     if (node == NULL || frame->type == CANCELLED)
         return;
@@ -509,7 +510,7 @@ int srun_main(int argc, char **argv)
     while (client.running_nodes > 0 && !client.broken)
         turn(&client, signals);
     write_the_rest(&client);
-    if (client.terminated && !client.forced)
+    if (client.terminated && !client.forced && !client.ended_by_slurm)
         message("Force Terminated StepId=%s", client.id);
     return client.highest;
 }

@@ -45,6 +45,7 @@ struct client {
     bool aborted;             /* Slurm's line for a step that srun ends has been said */
     bool cancelled;           /* by Ctrl-C: how tasks die is said to who asked for more words */
     bool forced;              /* tasks were killed at once, which Slurm says no more about */
+    bool ended_by_slurm;      /* `scancel JOB.STEP`: likewise */
     int64_t started_ms, first_end_ms, interrupted_ms, kill_ms; /* 0: not yet */
 };
 
