@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 import pytest
 from e2e.cluster import Cluster
 
@@ -12,6 +16,25 @@ echo started >> started.$SLURM_JOB_ID
 i=0
 while [ $i -lt 25 ]; do i=$((i + 1)); echo $i; sleep 1; done
 """
+
+
+@contextlib.contextmanager
+def saving_raw(cluster: Cluster, node: str) -> Iterator[None]:
+    """A node whose libvirtd does not compress states: Debian 12's may crash when a compressed save fails (0016)."""
+    path = cluster.host_path(node, "/etc/libvirt/qemu.conf")
+    before = path.read_text()
+
+    def use(text: str) -> None:
+        path.write_text(text)
+        cluster.kill(node, "libvirtd")
+        cluster.start(node, "libvirtd")
+        cluster.wait("libvirtd", lambda: cluster.run("virsh", "-c", "qemu:///system", "list", host=node).code == 0, 60)
+
+    use(re.sub("^save_image_format = .*$", 'save_image_format = "raw"', before, flags=re.MULTILINE))
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> None:

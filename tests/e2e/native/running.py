@@ -96,16 +96,27 @@ def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> set[str]:
 
 
 def _accounting(cluster: Cluster, partition: str, user: str, since: str) -> list[dict[str, str]]:
-    """The rows of all jobs, in the order of their submission; waits until it has the end of each."""
+    """The rows of all jobs, in the order of their submission; waits until each is there, with its end."""
     fields = ["JobIDRaw", "JobID", "WorkDir", "NodeList", "End", *SACCT]
+    submitted = _submitted(cluster, partition, user, since)
     command = ("sacct", "-XPD", "-u", user, "-r", partition, "-S", since, "-o", ",".join(fields))
 
     def read() -> list[dict[str, str]]:
         header, *lines = cluster.ok(*command).splitlines()
         return [dict(zip(header.split("|"), line.split("|"), strict=False)) for line in lines]
 
-    cluster.wait("the accounting", lambda: all(row["End"] != "Unknown" for row in read()), 60)
+    def whole() -> bool:
+        rows = read()
+        return submitted <= {row["JobIDRaw"] for row in rows} and all(row["End"] != "Unknown" for row in rows)
+
+    cluster.wait("the accounting", whole, 60)
     return sorted(read(), key=_order)
+
+
+def _submitted(cluster: Cluster, partition: str, user: str, since: str) -> set[str]:
+    """The jobs that slurmctld remembers since then: slurmdbd may be told of the last ones later than they ended."""
+    lines = cluster.ok("squeue", "-h", "-t", "all", "-p", partition, "-u", user, "-o", "%V %A").splitlines()
+    return {job for time, job in map(str.split, lines) if time >= since}
 
 
 def _order(row: Mapping[str, str]) -> tuple[int, int]:
