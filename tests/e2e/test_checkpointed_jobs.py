@@ -9,8 +9,8 @@ from e2e.cluster import Cluster
 
 pytestmark = pytest.mark.e2e
 
-INTERVAL_S = 5
-NUMBERS = 100
+INTERVAL_S = 20  # a checkpoint takes up to ten on a loaded machine, and there has to be a pause before the next
+NUMBERS = 120
 SCRIPT = """#!/bin/sh
 echo started >> started.$SLURM_JOB_ID
 i=0
@@ -20,7 +20,7 @@ while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 0.5; done
 
 @pytest.fixture
 def checkpoints(cluster: Cluster) -> Iterator[None]:
-    """Vjobs of partition urgent are checkpointed every few seconds."""
+    """Vjobs of partition urgent are checkpointed now and then."""
     settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = settings.read_text()
     section = "[partition.urgent]\n"
