@@ -37,6 +37,16 @@ def saving_raw(cluster: Cluster, node: str) -> Iterator[None]:
         use(before)
 
 
+@contextlib.contextmanager
+def small_store(cluster: Cluster, node: str, store: str) -> Iterator[None]:
+    """A node on whose store a state has no room, and which lacks the store's marker."""
+    cluster.ok("mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", store, host=node)
+    try:
+        yield
+    finally:
+        cluster.ok("umount", store, host=node)
+
+
 def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> None:
     job = cluster.sbatch(COUNT)
     cluster.wait_output(job, "^3$")
@@ -46,8 +56,7 @@ def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> 
         assert cluster.plugin(action, str(job)).code == 0
     node = cluster.vjob(job)["nodes"][0]
     marker = cluster.ok("cat", f"{store}/.rmsplugin-store", host=node)
-    cluster.ok("mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", store, host=node)
-    try:
+    with saving_raw(cluster, node), small_store(cluster, node, store):
         result = cluster.plugin("suspend", str(job))
         assert (result.code, "is it mounted?" in result.err) == (1, True)
         cluster.ok("sh", "-c", f"umask 077; echo {marker.strip()} >{store}/.rmsplugin-store", host=node)
@@ -59,8 +68,6 @@ def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> 
         assert cluster.job(job)["JobState"] == "RUNNING"
         assert cluster.qemus(job) == [node]
         assert cluster.ok("ls", store, host=node) == ""
-    finally:
-        cluster.ok("umount", store, host=node)
     cluster.wait_job(job)
     assert [line for line in cluster.output(job).splitlines() if line.isdecimal()] == [str(i) for i in range(1, 26)]
     assert "space" in cluster.plugin("events", "--vjob", str(job)).out
