@@ -206,6 +206,8 @@ class _Assessor:
             return "its script has ended"
         if job is None or job.state is not JobState.RUNNING or job.completing:
             return f"its job is {job.detail if job else 'not in the list'} in Slurm"
+        if vjob.job_id in seen.changed:
+            return "its job was requeued a moment ago"
         if any(vm.destination for vm in vms):
             return "a migration of it has not ended"
         if leaves := sorted({vm.host for vm in vms} & self._leaving.keys()):

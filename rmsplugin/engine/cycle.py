@@ -231,7 +231,7 @@ class Cycle:
             return
         try:
             if isinstance(kind, RmsAct):
-                self._follow_rms(vjob, job, directive)
+                self._follow_rms(seen, vjob, job, directive)
                 if failed is not None:
                     failures.vjob_done(vjob.job_id, kind)
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
@@ -254,8 +254,10 @@ class Cycle:
             self._context.rms.suspend(vjob.job_id)
             raise
 
-    def _follow_rms(self, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
+    def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
         context, job_id = self._context, vjob.job_id
+        if directive.what in (RmsAct.GATE, RmsAct.REQUEUE):
+            seen.changed.add(job_id)
         if directive.what is RmsAct.GATE:
             context.rms.close_gate(job_id)
         elif directive.what is RmsAct.REQUEUE:
@@ -349,11 +351,17 @@ class Cycle:
                 if row is not None:
                     kind = OperationKind.RESUME if row.state is VJobState.SLEEPING else OperationKind.START
                     failed = failures.get((row.job_id, kind))
-                    if row.state_since >= seen.taken or self._limits.rests(row, failed, seen.taken):
+                    if self._moved(seen, row) or self._limits.rests(row, failed, seen.taken):
                         continue
                 if each := self._waits(job, row):
                     waiting.append(each)
         return waiting
+
+    def _moved(self, seen: Observation, row: VJobRow) -> bool:
+        """Whether it may be other than it was seen; a job that became a vjob by this look is as it was seen."""
+        if row.job_id in self._first_sight.newcomers:
+            return row.job_id in seen.changed
+        return row.state_since >= seen.taken
 
     def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
         """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""

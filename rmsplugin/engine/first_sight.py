@@ -16,10 +16,15 @@ log = logging.getLogger(__name__)
 
 
 class FirstSight:
-    """Remembers what it read of jobs, so that each script is fetched once."""
+    """Remembers what it read of jobs, so that each script is fetched once.
+
+    Attributes:
+        newcomers: ids of the jobs that became vjobs when jobs were last met.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.newcomers: frozenset[int] = frozenset()
         self._geometries: dict[int, Geometry | None] = {}  # None: no vjob, and that was said
 
     def geometry(self, job: RmsJob) -> Geometry | None:
@@ -57,6 +62,7 @@ class FirstSight:
             with ledger.transaction():  # one for all: thousands may come at once
                 for vjob in new:
                     ledger.add_vjob(vjob)
+        self.newcomers = frozenset(vjob.job_id for vjob in new)
         self._gate_arrays(jobs, report)
 
     def _gate_arrays(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:

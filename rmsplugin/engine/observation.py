@@ -46,6 +46,8 @@ class Observation:
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict, repr=False, compare=False)
     #: By partition, the most memory that a VM can have on one of its nodes.
     most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    #: Ids of jobs that the engine itself has requeued or gated since: they are not as they were seen any more.
+    changed: set[int] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
     def jobs(self) -> dict[int, RmsJob]:

@@ -76,6 +76,25 @@ def test_one_of_a_higher_tier_takes_the_room_of_the_last_in_the_queue_which_go_o
     assert {plan.state for plan in world.context.ledger.plans.plans(10)} == {PlanState.DONE}
 
 
+def test_a_job_is_started_by_the_first_cycle_that_sees_it(world: World) -> None:
+    running(world, 1)
+    job = world.submit(vms=1, cpus=2, memory_mib=256)
+    world.tick()
+    assert world.state(job) is S.RUNNING
+    assert world.rms.job(job).state.value == "RUNNING"
+
+
+def test_a_vjob_whose_job_is_requeued_by_a_cycle_is_not_suspended_by_that_cycle(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)  # nor have their wrappers been heard of
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    world.tick()
+    assert [world.rms.job(job).state.value for job in low] == ["PENDING"] * 3
+    assert states(world, low) == [S.RUNNING] * 3
+    world.until(high, S.RUNNING)
+    assert world.rms.job(low[2]).state.value == "SUSPENDED"
+
+
 def test_what_was_started_or_resumed_a_moment_ago_is_exempt_for_as_long_as_the_policy_says(world: World) -> None:
     running(world, 3)
     high = world.submit(vms=1, cpus=2, partition="urgent")

@@ -42,7 +42,7 @@ def test_jobs_that_come_together_and_their_reasons_are_recorded_together(directo
     for _ in range(WAITING):
         world.submit(vms=1)
     world.tick()
-    assert told == [WAITING]
+    assert told == [WAITING, WAITING], "all become vjobs, and all are told why they wait"
     world.tick()
     assert world.cycle.report.waiting == 2 * WAITING
     assert told == [WAITING, WAITING]
