@@ -21,6 +21,7 @@ from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.session import Access, Ending, Mailbox, NoRoomError, Session
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
+from rmsplugin.wrapper.telltale import Telltale
 
 _RECONNECT_S = 0.5
 # The guest's tools fail for good only if something is badly wrong there; a VM that is just going down fails too. With
@@ -100,9 +101,9 @@ class Wrapper:
             signals.die_by(number)
         self._mailbox.put(number, everything=True)
 
-    def send(self, number: int) -> None:
-        """Pass a signal on to the script as soon as there is one to get it."""
-        self._mailbox.put(number, everything=False)
+    def send(self, number: int, everything: bool) -> None:
+        """Pass a signal on to the script, or to all of its session, as soon as there is one to get it."""
+        self._mailbox.put(number, everything=everything)
 
     def _last(self, error: RmspluginError) -> RmspluginError:
         if not self._taken_over:
@@ -189,7 +190,8 @@ def run_job(argv: list[str]) -> Ending:
 
     wrapper = Wrapper(job_words, engine, Commands(clients), steps)
 
-    signals.SignalThread(fate, wrapper.send, wrapper.end, detach, time.sleep).start()
+    meant_all = Telltale().meant_all
+    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, detach, time.sleep).start()
     engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 

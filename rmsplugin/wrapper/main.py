@@ -19,8 +19,6 @@ from rmsplugin.wrapper import process, signals
 DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
 DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
 DEFAULT_USER = "slurm"
-# Not the user's PATH: nothing of his runs here.
-SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
@@ -54,7 +52,7 @@ def settings_words(environ: Mapping[str, str]) -> list[str]:
             sections = tomllib.load(file)
         clients = ""
         if sections.get("guest", {}).get("commands", True):
-            clients = sections.get("slurm", {}).get("bin_dir", "") or SYSTEM_PATH
+            clients = sections.get("slurm", {}).get("bin_dir", "") or process.SYSTEM_PATH
         settings = sections.get("engine", {})
         url = settings.get("url", "")
         if not url:

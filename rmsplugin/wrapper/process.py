@@ -13,6 +13,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _M_ARENA_MAX = -8
 CANNOT_RUN = 1
+# Not the user's PATH: nothing of theirs runs here.
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
 
 

@@ -92,7 +92,8 @@ class SignalThread:
     def __init__(
         self,
         fate: Callable[[], Fate],
-        send: Callable[[int], None],
+        meant_all: Callable[[int], bool],
+        send: Callable[[int, bool], None],
         end: Callable[[int], None],
         detach: Callable[[], None],
         pause: Callable[[float], object],
@@ -101,12 +102,14 @@ class SignalThread:
 
         Args:
             fate: what Slurm is doing to the job.
-            send: passes a signal on to the script; waits until that is possible.
+            meant_all: whether a signal was sent to all processes of the job, not to the script alone.
+            send: passes a signal on to the script, or to all of its session; waits until that is possible.
             end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
             detach: ends the wrapper and nothing else.
             pause: waits between two questions.
         """
-        self._fate, self._send, self._end, self._detach, self._pause = fate, send, end, detach, pause
+        self._fate, self._meant_all, self._send = fate, meant_all, send
+        self._end, self._detach, self._pause = end, detach, pause
 
     def start(self) -> None:
         """Begin to take signals, for ever. Not by ``threading``, for its memory."""
@@ -122,7 +125,7 @@ class SignalThread:
         if number in _NOT_PASSED_ON:
             return
         if number != signal.SIGTERM:
-            self._send(number)
+            self._send(number, self._meant_all(number))
             return
         for _ in range(_ASK_TIMES):
             match self._fate():
@@ -130,7 +133,7 @@ class SignalThread:
                     self._end(number)
                     return
                 case Fate.RUNNING:
-                    self._send(number)
+                    self._send(number, self._meant_all(number))
                     return
                 case Fate.REQUEUED:
                     self._detach()

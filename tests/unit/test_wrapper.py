@@ -561,6 +561,45 @@ def test_signals_reach_the_script_and_those_of_a_suspend_do_not(bench: Bench) ->
     assert bench.out.read_text() == "ready\nusr1\nint\nterm\n"
 
 
+#: A script and a child of it, of which each says so when it gets SIGUSR1.
+FAMILY = """#!/bin/sh
+trap 'echo script' USR1
+(trap 'echo child' USR1; echo ready; while :; do sleep 0.1; done) 2>/dev/null &
+while :; do wait; done
+"""
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    files = Path(f"/proc/{process.pid}/task").glob("*/children")  # each thread has its own
+    return [int(pid) for file in files for pid in file.read_text().split()]
+
+
+def test_signals_for_all_processes_reach_the_scripts_children_and_those_for_the_script_do_not(small: Bench) -> None:
+    process = _ready(small, FAMILY)
+
+    def heard() -> tuple[int, int]:
+        words = small.out.read_text().split()
+        return words.count("script"), words.count("child")
+
+    for for_all, expected in ((False, (1, 0)), (True, (2, 1)), (False, (3, 1)), (True, (4, 2))):
+        for pid in (process.pid, *(children(process) if for_all else ())):
+            os.kill(pid, signal.SIGUSR1)
+        guestbox.wait_until(lambda expected=expected: heard() == expected, what=f"script and child hear of {expected}")
+    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == -signal.SIGTERM
+    assert heard() == (4, 2)
+
+
+def test_a_wrapper_that_is_killed_leaves_no_process_behind(small: Bench) -> None:
+    process = _ready(small, "#!/bin/sh\necho ready\nsleep 60\n")
+    left = children(process)
+    assert left
+    process.kill()
+    process.wait()
+    guestbox.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 5)
+
+
 def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
     small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
     process = _ready(
