@@ -114,9 +114,13 @@ def _accounting(cluster: Cluster, partition: str, user: str, since: str) -> list
 
 
 def _submitted(cluster: Cluster, partition: str, user: str, since: str) -> set[str]:
-    """The jobs that slurmctld remembers since then: slurmdbd may be told of the last ones later than they ended."""
-    lines = cluster.ok("squeue", "-h", "-t", "all", "-p", partition, "-u", user, "-o", "%V %A").splitlines()
-    return {job for time, job in map(str.split, lines) if time >= since}
+    """The jobs that slurmctld remembers since then: slurmdbd may be told of the last ones later than they ended.
+
+    Without jobs that were held until they were cancelled: sacct lists nothing that was never eligible.
+    """
+    columns = "SubmitTime:30,EligibleTime:30,JobID:30"
+    lines = cluster.ok("squeue", "-h", "-t", "all", "-p", partition, "-u", user, "-O", columns).splitlines()
+    return {job for time, eligible, job in map(str.split, lines) if time >= since and eligible != "N/A"}
 
 
 def _order(row: Mapping[str, str]) -> tuple[int, int]:
