@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from minicluster_lib import hosts, requirements, teardown
+from minicluster_lib import guardian, hosts, requirements, teardown
 from minicluster_lib.bringup import Progress, bring_up, refresh
 from minicluster_lib.layout import MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
 from minicluster_lib.state import daemon_states, describe
@@ -125,6 +125,12 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with a partition `shared`, whose VMs take the memory that they are seen to need",
     )
+    up.add_argument(
+        "--owner",
+        type=int,
+        metavar="PID",
+        help="take the cluster down as soon as this process has ended, however that ended",
+    )
     up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
 
@@ -186,6 +192,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             observed_memory=arguments.observed_memory,
             engine=not arguments.no_engine,
         )
+        if arguments.owner is not None:
+            guardian.start(directory, arguments.owner)
         # Inherited by every process that is started from here on, so that `down` finds it.
         os.environ[MEMBER_VARIABLE] = str(directory)
         bring_up(cluster, progress)

@@ -21,7 +21,17 @@ def minicluster() -> Iterator[Path]:
     if os.getuid() != 0:
         pytest.skip("needs root, to bring up a minicluster")
     directory = Path("/var/tmp") / f"rmsplugin-contract-{os.getpid()}"
-    options = ["--no-engine", "--nodes", "2", "--grace-s", str(GRACE_S), "--dir", str(directory)]
+    options = [
+        "--no-engine",
+        "--nodes",
+        "2",
+        "--grace-s",
+        str(GRACE_S),
+        "--dir",
+        str(directory),
+        "--owner",
+        str(os.getpid()),
+    ]
     try:
         subprocess.run([MINICLUSTER, "up", *options], check=True)
         yield directory

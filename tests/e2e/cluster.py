@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sqlite3
@@ -49,8 +50,9 @@ class Cluster:
     # -- commands ------------------------------------------------------------------------------------------------
 
     def manage(self, *words: str, timeout_s: float = 300) -> Result:
-        """Run ``contrib/minicluster WORDS --dir DIR``."""
-        return self._run([str(MINICLUSTER), words[0], "--dir", str(self.directory), *words[1:]], timeout_s)
+        """Run ``contrib/minicluster WORDS --dir DIR``; what is brought up goes down with this process at the latest."""
+        owner = ("--owner", str(os.getpid())) if words[0] == "up" else ()
+        return self._run([str(MINICLUSTER), words[0], "--dir", str(self.directory), *owner, *words[1:]], timeout_s)
 
     @staticmethod
     def _run(argv: list[str], timeout_s: float) -> Result:

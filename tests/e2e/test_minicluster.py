@@ -257,6 +257,25 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(tmp_path: Path, stage: str
 
 
 @needs_root
+def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    before = traces_on_the_machine()
+    owner = subprocess.Popen(["sleep", "infinity"])
+    try:
+        minicluster(directory, "up", "--nodes", "1", "--no-engine", "--owner", str(owner.pid))
+        namespaces = namespaces_of_hosts(directory)
+        assert status_of(directory)["up"]
+    finally:
+        owner.kill()
+        owner.wait()
+        wait_for(lambda: not directory.exists(), 60)
+    assert processes_in(namespaces) == []
+    assert not teardown.members(directory)
+    assert not control_groups.of(directory)
+    assert traces_on_the_machine() == before
+
+
+@needs_root
 def test_the_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     for command in ("up", "down"):
