@@ -22,6 +22,7 @@ OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.process",
     "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps", "rmsplugin.wrapper.streams",
+    "rmsplugin.wrapper.telltale",
 }  # fmt: skip
 
 
