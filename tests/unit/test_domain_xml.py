@@ -72,7 +72,7 @@ def test_what_the_vm_is() -> None:
     assert (domain.findtext("memory"), domain.findtext("vcpu")) == ("512", "2")
     vjob = domain.find(f"metadata/{{{NAMESPACE}}}vjob")
     assert vjob is not None and dict(vjob.attrib) == {"job": "12", "index": "1"}
-    assert domain.findtext("os/cmdline") == "console=ttyS0 panic=-1 quiet"
+    assert domain.findtext("os/cmdline") == "console=ttyS0 panic=-1 no_timer_check quiet"
     assert {domain.findtext(event) for event in ("on_poweroff", "on_reboot", "on_crash")} == {"destroy"}
     # No second way in, and nothing that could not be migrated.
     assert not domain.findall("devices/graphics") and not domain.findall("devices/channel")
@@ -152,7 +152,7 @@ def test_hostile_values_are_escaped() -> None:
     cmdline = """a="<&>'" </cmdline><kernel>/evil</kernel>"""
     path = "/images/<&'\"> kernel"
     domain = parse(domain_xml(replace(SPEC, image=KernelImage(path, "/images/i", cmdline)), TCG))
-    assert domain.findtext("os/cmdline") == f"console=ttyS0 panic=-1 {cmdline}"
+    assert domain.findtext("os/cmdline") == f"console=ttyS0 panic=-1 no_timer_check {cmdline}"
     assert [element.text for element in domain.iter("kernel")] == [path]
 
 
