@@ -24,8 +24,8 @@ _BALLOON_PERIOD_S = 5
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 #: A kernel that panics resets the machine at once, which ends the VM (on_reboot): it would stand still for ever. A disk
-#: image has its own command line, and is told by its seed. An emulated timer on a busy node is taken for a broken one by
-#: the kernel's check of it, which ends in a panic; under KVM the kernel makes no such check.
+#: image has its own command line, and is told by its seed. On a busy node an emulated timer looks broken to the kernel,
+#: whose check of it ends in a panic; under KVM the kernel makes no such check.
 _CMDLINE = "console=ttyS0 panic=-1 no_timer_check"
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
