@@ -94,6 +94,14 @@ class Failures(Chapter):
             for row in self._rows("select * from vjob_failures")
         }
 
+    def any_of_user(self, user: str, kind: str, beginning: str) -> bool:
+        """Whether a vjob of this user, which has not ended, last failed at this kind with such an error."""
+        sql = (
+            "select 1 from vjob_failures join vjobs using (job_id) "
+            "where user = ? and state <> 'terminated' and kind = ? and substr(error, 1, ?) = ? limit 1"
+        )
+        return bool(self._rows(sql, [user, kind, len(beginning), beginning]))
+
     # -- of nodes ------------------------------------------------------------------------------------------------
 
     def node_failed(self, node: str, kind: str, user: str, error: str, *, once: bool = False) -> NodeRest | None:

@@ -216,7 +216,7 @@ def test_a_job_that_slurm_does_not_start_goes_back_to_waiting_with_slurms_reason
         world.tick()
     vjob = world.context.ledger.vjob(job)
     assert (vjob.state, "AssocGrpCpuLimit" in vjob.reason) == (S.WAITING, True)
-    assert calls(world, "boot") == []
+    assert world.leftovers() == []
     world.rms.limit(job, "")
     world.until(job, S.RUNNING, ticks=200)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.task import CancelledError, Task
-from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
 #: Slurm mostly starts a job within half a second of the opening; one that it does not is asked for less and less often.
 _FIRST_POLL_S, _POLL_GROWTH, _POLL_S = 0.1, 1.3, 0.5
@@ -33,8 +35,37 @@ class NotStartedError(OperationFailedError):
     most_s = 60.0
 
 
-def await_allocation(task: Task, timeout_s: float) -> RmsJob:
-    """Open the gate, and wait until the job has its allocation. A failure leaves the gate open.
+class Opening:
+    """Opens the gate of a job as soon as its VMs are nearly there: the last of them comes up while Slurm starts it."""
+
+    def __init__(self, task: Task, vms: Iterable[str]) -> None:
+        self._task = task
+        self._lock = threading.Lock()
+        self._far = set(vms)
+        #: When that was; infinitely long ago as long as it was not.
+        self.at = -math.inf
+
+    def near(self, vm: str) -> None:
+        """The VM needs no more than a moment, but for an accident. Any thread may call, and more than once."""
+        with self._lock:
+            if vm not in self._far:
+                return
+            self._far.discard(vm)
+            if self._far:
+                return
+        self._task.check_cancelled()
+        with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
+            self._task.context.rms.open_gate(self._task.job_id)
+            self.at = self._task.context.clock.now()
+
+
+def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf) -> RmsJob:
+    """Open the gate, unless that was done, and wait until the job has its allocation. A failure leaves the gate open.
+
+    Args:
+        task: the start (or resume) of the job.
+        timeout_s: how long.
+        opened: when the gate was opened.
 
     Raises:
         NotStartedError: the RMS keeps it pending.
@@ -42,7 +73,7 @@ def await_allocation(task: Task, timeout_s: float) -> RmsJob:
     """
     context = task.context
     deadline = context.clock.now() + timeout_s
-    opened, first_opened = -math.inf, math.inf
+    first_opened = math.inf if opened == -math.inf else opened
     clean_since = math.inf
     poll_s = _FIRST_POLL_S
     while True:

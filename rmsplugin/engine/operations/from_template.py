@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
-from rmsplugin.engine.operations.allocation import end_with_job
+from rmsplugin.engine.operations.allocation import Opening, end_with_job
 from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed, told_by_seed
 from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
 from rmsplugin.engine.rows import VMRow
@@ -21,8 +21,8 @@ from rmsplugin.errors import OperationFailedError, RmspluginError
 _LOOK_S = 2.0
 
 
-def started_from_template(task: Task, vm: VMRow) -> Template | None:
-    """Try it, and have the guest answer.
+def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template | None:
+    """Try it, and have the guest answer; the gate is opened as soon as it runs.
 
     Returns:
         What it came from; None if the VM is to be booted: then there is nothing of it on its node.
@@ -46,7 +46,7 @@ def started_from_template(task: Task, vm: VMRow) -> Template | None:
             _save_waiting(task, vm, template)
         else:
             put_waiting_seed(task, vm)
-        _restore(task, vm)
+        _restore(task, vm, opening)
     except CancelledError:
         raise
     except RmspluginError as error:
@@ -89,13 +89,14 @@ def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -
     raise OperationFailedError(f"its guest does not say within {within_s:g} s that it waits")
 
 
-def _restore(task: Task, vm: VMRow) -> None:
+def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
     context = task.context
     answer_s = context.settings.start.template_answer_s
     put_config(task, vm, vm.host)
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    opening.near(vm.name)
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
 
 

@@ -1,22 +1,34 @@
-"""Start (action *run*): the job gets its allocation, its VMs start from a template, or boot, and are configured."""
+"""Start (action *run*): VMs start from a template, or boot, and are configured; the job gets its allocation for them.
+
+Slurm counts a job's time from its allocation. So the gate is opened once the VMs are nearly there, and no earlier: the
+time that they take to come up is waiting for the user, and is not in Elapsed (decision 0049).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from rmsplugin.accounts import Account
 from rmsplugin.adapters.nodes.base import Template
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.identity import account_of, guest_config
-from rmsplugin.engine.operations.allocation import NotStartedError, await_allocation, end_with_job
+from rmsplugin.engine.operations.allocation import (
+    NOT_STARTED,
+    NotStartedError,
+    Opening,
+    await_allocation,
+    current_job,
+    end_with_job,
+)
 from rmsplugin.engine.operations.from_template import settle, started_from_template
 from rmsplugin.engine.operations.guest_disks import put_disks
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
-from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
-from rmsplugin.errors import GuestFailedError, RmspluginError
+from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 
@@ -26,35 +38,79 @@ def start(task: Task) -> None:
     Should a node on which it may have left something not answer meanwhile, the vjob stays *stopping*: it is cleaned up
     once the node answers, and starts nowhere before that (I1).
     """
-    context = task.context
-    vms = task.vms()
-    templates: dict[str, Template | None] = {}
-
-    def bring_up(vm: VMRow) -> None:
-        templates[vm.name] = _bring_up(task, vm, account)
-
+    patience_s = task.context.settings.slurm.start_timeout_s
+    job, vms = current_job(task), task.vms()
     try:
-        gid = await_allocation(task, context.settings.slurm.start_timeout_s).gid
-        account = account_of(task.vjob(), gid)
-        errors = task.each(vms, bring_up)
+        if job.restarts or _is_kept_out(task):
+            job = await_allocation(task, patience_s)
+        account = _known_account(task.vjob(), job.gid)
+        opening = Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING])
+        templates = _bring_up_all(task, vms, account, opening)
+        job = await_allocation(task, patience_s, opened=opening.at)
+        _run(task, vms, job.gid, account, from_template=all(templates.values()))
+    except _NoStartError as error:
+        _back_to_waiting(task, sentence_of(error.errors))
+        raise combined(error.errors) from None
     except NotStartedError as error:
         _back_to_waiting(task, str(error))
         raise
-    task.check_cancelled()
-    if errors:
-        _back_to_waiting(task, sentence_of(errors))
-        raise combined(errors)
-    how = "all VMs answer, from a template" if all(templates.values()) else "all VMs answer"
-    while not _now_running(task, how, gid, account):
-        # The front told of another account while the VMs booted.
-        account = account_of(task.vjob(), gid)
-        errors = task.each(vms, partial(_configure, task, account=account))
-        if errors:
-            _back_to_waiting(task, sentence_of(errors))
-            raise combined(errors)
     for vm in vms:
         if template := templates[vm.name]:
             settle(task, vm, template)
+
+
+class _NoStartError(Exception):
+    """VMs of the vjob did not come up: their errors, by name."""
+
+    def __init__(self, errors: dict[str, RmspluginError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+
+def _is_kept_out(task: Task) -> bool:
+    """Whether Slurm did not start one of this user's vjobs at its last try: no VM is to start in vain again."""
+    return task.context.ledger.failures.any_of_user(task.vjob().user, OperationKind.START, NOT_STARTED)
+
+
+def _known_account(vjob: VJobRow, gid: int | None) -> Account | None:
+    """As whom its script will run; None if only the front knows, whose prolog tells after the allocation."""
+    try:
+        return account_of(vjob, gid)
+    except RefusedError:
+        return None
+
+
+def _bring_up_all(
+    task: Task, vms: list[VMRow], account: Account | None, opening: Opening
+) -> dict[str, Template | None]:
+    """Let all VMs start. Returns what each came from. Raises _NoStartError."""
+    templates: dict[str, Template | None] = {}
+
+    def bring_up(vm: VMRow) -> None:
+        templates[vm.name] = _bring_up(task, vm, account, opening)
+
+    _each(task, vms, bring_up)
+    return templates
+
+
+def _each(task: Task, vms: list[VMRow], act: Callable[[VMRow], None]) -> None:
+    errors = task.each(vms, act)
+    task.check_cancelled()
+    if errors:
+        raise _NoStartError(errors)
+
+
+def _run(task: Task, vms: list[VMRow], gid: int | None, configured: Account | None, *, from_template: bool) -> None:
+    """Enter *running*, once the VMs have the account that the job's user has on its front. Raises _NoStartError."""
+    how = "all VMs answer, from a template" if from_template else "all VMs answer"
+    while True:
+        # The front may have told of another account while the VMs came up.
+        account = account_of(task.vjob(), gid)
+        if account != configured:
+            _each(task, vms, partial(_configure, task, account=account))
+            configured = account
+        if _now_running(task, how, gid, account):
+            return
 
 
 def _now_running(task: Task, how: str, gid: int | None, account: Account) -> bool:
@@ -69,13 +125,15 @@ def _now_running(task: Task, how: str, gid: int | None, account: Account) -> boo
     return True
 
 
-def _bring_up(task: Task, vm: VMRow, account: Account) -> Template | None:
+def _bring_up(task: Task, vm: VMRow, account: Account | None, opening: Opening) -> Template | None:
     """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
     with task.action("run", vm, destination=vm.host):
-        template = started_from_template(task, vm)
+        template = started_from_template(task, vm, opening)
         if template is None:
             _boot(task, vm)
-        _configure(task, vm, account)
+            opening.near(vm.name)
+        if account is not None:
+            _configure(task, vm, account)
     return template
 
 

@@ -1,0 +1,153 @@
+"""VMs come up while their job waits, and Slurm starts it when they are nearly there; what Slurm refuses, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios.world import World
+
+from rmsplugin.accounts import Account, look_up
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine import identity
+from rmsplugin.engine.identity import take_account
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import VJobState
+
+S = VJobState
+
+
+@pytest.fixture
+def template_world(directory: Path) -> Iterator[World]:
+    world = World(directory, templates=True)
+    yield world
+    world.close()
+
+
+def story(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of Slurm, hypervisors and guests from now on, as far as it is about starts."""
+    told: list[str] = []
+
+    def tell(neighbour: object, name: str) -> None:
+        method = getattr(neighbour, name)
+
+        def telling(*arguments: Any, **options: Any) -> Any:
+            told.append(name)
+            return method(*arguments, **options)
+
+        monkeypatch.setattr(neighbour, name, telling)
+
+    for name in ("boot", "unpause"):
+        tell(world.hypervisor, name)
+    for name in ("wait_ready", "configure"):
+        tell(world.guests, name)
+    tell(world.rms, "open_gate")
+    return told
+
+
+def test_the_gate_is_opened_once_the_vm_has_booted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = story(world, monkeypatch)
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    assert told == ["boot", "wait_ready", "open_gate", "configure"]
+
+
+def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    told = story(template_world, monkeypatch)
+    job = template_world.submit(vms=1)
+    template_world.until(job, S.RUNNING)
+    assert told == ["unpause", "open_gate", "wait_ready", "configure"]
+
+
+def test_the_gate_is_opened_once_when_the_last_vm_is_nearly_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = story(world, monkeypatch)
+    job = world.submit(vms=3)
+    world.until(job, S.RUNNING)
+    assert told.count("open_gate") == 1
+    assert told[: told.index("open_gate")].count("wait_ready") == 3
+
+
+def test_while_its_vms_boot_its_job_is_in_the_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[JobState, bool]] = []
+
+    def boot(*arguments: Any, **options: Any) -> None:
+        seen.append((world.rms.job(job).state, world.rms.job(job).gated))
+        type(world.hypervisor).boot(world.hypervisor, *arguments, **options)
+
+    monkeypatch.setattr(world.hypervisor, "boot", boot)
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    assert seen == [(JobState.PENDING, True)]
+
+
+def test_for_who_was_refused_by_a_limit_no_vm_starts_in_vain_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = story(world, monkeypatch)
+    first, second = world.submit(vms=1), world.submit(vms=1, held=True)
+    world.rms.limit(first, "AssocGrpCpuLimit")
+    world.rms.limit(second, "AssocGrpCpuLimit")
+    for _ in range(5):
+        world.tick()
+    assert told.count("boot") == 1, "Slurm's answer is not known beforehand"
+    world.rms.release(second)
+    for _ in range(20):
+        world.tick()
+    assert told.count("boot") == 1
+    assert (world.state(first), world.state(second), world.leftovers()) == (S.WAITING, S.WAITING, [])
+    told.clear()
+    world.rms.limit(second, "")
+    world.until(second, S.RUNNING, ticks=100)
+    assert told[-3:] == ["boot", "wait_ready", "configure"], "it had its allocation before"
+
+
+def test_a_limit_that_kept_out_an_ended_vjob_says_nothing_of_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = world.submit(vms=1)
+    world.rms.limit(job, "AssocGrpCpuLimit")
+    for _ in range(5):
+        world.tick()
+    world.rms.cancel(job)
+    world.until(job, S.TERMINATED)
+    told = story(world, monkeypatch)
+    world.until(world.submit(vms=1), S.RUNNING)
+    assert told == ["boot", "wait_ready", "open_gate", "configure"]
+
+
+def test_an_opening_that_slurm_refuses_is_repeated_when_the_vms_are_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = story(world, monkeypatch)
+    job = world.submit(vms=1)
+    world.rms.fail_next("open_gate", RefusedError("not now"))
+    world.until(job, S.RUNNING)
+    assert told == ["boot", "wait_ready", "open_gate", "configure", "open_gate"]
+
+
+def test_who_only_the_front_knows_is_configured_after_the_allocation(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = look_up(65534)
+
+    def unknown(uid: int) -> Account:
+        raise RefusedError(f"there is no user {uid}")
+
+    monkeypatch.setattr(identity, "look_up", unknown)
+    told = story(world, monkeypatch)
+    job = world.submit(vms=1)
+    for _ in range(3):
+        world.tick()
+    assert (world.rms.job(job).state, world.state(job)) == (JobState.RUNNING, S.STARTING)
+    assert "configure" not in told
+    assert take_account(world.context, job, account)
+    world.until(job, S.RUNNING)
+    assert told[:3] == ["boot", "wait_ready", "open_gate"]
+    assert told.count("configure") == 1
