@@ -3,8 +3,8 @@
 On a minicluster of its own (root needed), whose nodes have as many CPUs and as much memory in Slurm as all jobs want at
 once; the machine has what it has. The phases of a vjob, by the clock of this machine:
 
-- to Slurm's start: sbatch has returned, until its prolog tells the engine (the job is CONFIGURING);
-- to the running VM: until all its VMs answer;
+- to the VM's start: sbatch has returned, until the engine has its VM begin to start;
+- to the running VM: until all its VMs answer and Slurm has started the job;
 - to the first line: until the first byte is in the job's output file;
 - to the end: from the script's last line, until Slurm shows the job as ended.
 
@@ -40,8 +40,8 @@ _SCRIPT = "#!/bin/sh\necho begun\nsleep 3\necho over\n"
 _MEMORY_MIB = 96
 _POLL_S = 0.02
 _PATIENCE_S = 900.0
-_FIELDS = ("slurm_start", "running_vm", "first_line", "end")
-_PHASES = ("to Slurm's start", "to the running VM", "to the first line", "to the end")
+_FIELDS = ("vm_start", "running_vm", "first_line", "end")
+_PHASES = ("to the VM's start", "to the running VM", "to the first line", "to the end")
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Job:
 
     def phases(self) -> list[float | None]:
         """Seconds of each phase; None where a native job has none."""
-        started, running = self.events.get("slurm"), self.events.get("vjob-running")
+        started, running = self.events.get("vm"), self.events.get("vjob-running")
         if started is None or running is None:
             return [None, None, self.begun - self.submitted, self.ended - self.over]
         return [
@@ -147,7 +147,7 @@ def _at_once(cluster: Cluster, partition: str, count: int) -> list[_Job]:
 
 
 def _read_events(cluster: Cluster, jobs: Mapping[int, _Job]) -> None:
-    """When the engine saw each vjob's steps, and slurmctld started its job."""
+    """When the engine saw each vjob's steps, and began to start its VM."""
     path = cluster.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
     ledger = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
     try:
@@ -157,7 +157,7 @@ def _read_events(cluster: Cluster, jobs: Mapping[int, _Job]) -> None:
             (booted,) = ledger.execute(
                 "select min(created) from actions where kind = 'run' and vm like ?", [f"vjob{job_id}-%"]
             ).fetchone()
-            job.events["slurm"] = booted  # boots begin as soon as the engine has seen Slurm's start
+            job.events["vm"] = booted
     finally:
         ledger.close()
 

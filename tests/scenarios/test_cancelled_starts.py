@@ -40,7 +40,7 @@ def test_a_cancelled_job_ends_the_boot_of_its_vms_within_two_seconds(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = world.submit(vms=1)
-    checks = boots_for_ever(world, monkeypatch, lambda: world.rms.finish(job, "CANCELLED"))
+    checks = boots_for_ever(world, monkeypatch, lambda: world.rms.cancel(job))
     begin_to_boot(world, checks)
     assert checks[-1] - checks[0] <= 2.0
     assert any("its job has ended" in event.message for event in world.context.ledger.events(vjob=str(job)))
