@@ -80,7 +80,7 @@ def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | Non
 
 
 def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
-    """Keep the job in CONFIGURING until its VMs are up, so that this time is not taken from its time limit.
+    """Keep the job in CONFIGURING until its VMs are (nearly) up, so that this time is not taken from its time limit.
 
     When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
     that the engine sends back is not waited for: Slurm would not clean it up before this has ended.
@@ -102,7 +102,7 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
             problem = str(error)
         else:
             starts = answer.get("starts") if starts is None else starts
-            if state not in _COMING or answer.get("starts") != starts:
+            if state not in _COMING or answer.get("nearly_up") or answer.get("starts") != starts:
                 return
             problem = f"its VMs are not up yet (vjob {state})"
         time.sleep(max(0.0, min(_RETRY_S, deadline - time.monotonic())))

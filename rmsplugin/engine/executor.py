@@ -187,6 +187,12 @@ class Executor:
         if task is not None:
             task.poke()
 
+    def nearly_up(self, job_id: int) -> bool:
+        """Whether the vjob is about to run, but for an accident."""
+        with self._lock:
+            task = self._tasks.get(job_id)
+        return task is not None and task.nearly_up
+
     @property
     def pools(self) -> tuple[ThreadPoolExecutor, ...]:
         """All threads."""

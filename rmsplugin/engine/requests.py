@@ -127,8 +127,13 @@ class Requests:
         try:
             vjob = self._context.ledger.vjob(job_id)
         except NotFoundError:
-            return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0}
-        return {"state": str(vjob.state), "reason": vjob.reason, "starts": self._context.ledger.starts(job_id)}
+            return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0, "nearly_up": False}
+        return {
+            "state": str(vjob.state),
+            "reason": vjob.reason,
+            "starts": self._context.ledger.starts(job_id),
+            "nearly_up": self._executor.nearly_up(job_id),
+        }
 
     def vjob(self, display_id: str) -> dict[str, Any]:
         """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""

@@ -127,7 +127,7 @@ class Routes:
         def enough(answer: Reply) -> bool:
             # A start that was given up may be followed by another at once, for which Slurm runs a prolog of its own.
             first[:] = first or [answer["starts"]]
-            return answer["state"] not in _COMING or answer["starts"] != first[0]
+            return answer["state"] not in _COMING or answer["nearly_up"] or answer["starts"] != first[0]
 
         return await self._waits.until(
             ("vjob", job_id),

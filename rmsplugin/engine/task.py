@@ -51,6 +51,8 @@ class Task:
     def __init__(self, context: Context, operation: Operation) -> None:
         self.context = context
         self.operation = operation
+        #: A start: its VMs need no more than a moment, so that its job may begin.
+        self.nearly_up = False
         self._cancelled = threading.Event()
         self._why_cancelled = ""
         self._poked = threading.Event()

@@ -87,6 +87,34 @@ def test_while_its_vms_boot_its_job_is_in_the_queue(world: World, monkeypatch: p
     assert seen == [(JobState.PENDING, True)]
 
 
+@pytest.mark.parametrize("restarts", [0, 1], ids=["new", "requeued"])
+def test_whose_vms_are_nearly_up_is_known_as_soon_as_slurm_may_start_the_job(
+    world: World, monkeypatch: pytest.MonkeyPatch, restarts: int
+) -> None:
+    job = world.submit(vms=1)
+    known: dict[str, bool] = {}
+
+    def look(neighbour: object, name: str) -> None:
+        method = getattr(neighbour, name)
+
+        def looking(*arguments: Any, **options: Any) -> Any:
+            known[name] = world.executor.nearly_up(job)
+            return method(*arguments, **options)
+
+        monkeypatch.setattr(neighbour, name, looking)
+
+    look(world.hypervisor, "boot")
+    look(world.rms, "open_gate")
+    if restarts:
+        world.tick()
+        world.until(job, S.RUNNING)
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+        world.until(job, S.WAITING, S.STARTING)
+        known.clear()
+    world.until(job, S.RUNNING)
+    assert known == {"boot": False, "open_gate": not restarts}
+
+
 def test_for_who_was_refused_by_a_limit_no_vm_starts_in_vain_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,15 @@ def test_prolog_does_not_wait_for_a_later_start_of_the_job(config: Path, engine:
     assert len(engine.seen) == 2
 
 
+def test_prolog_does_not_wait_for_vms_that_are_nearly_up(config: Path, engine: FakeEngine) -> None:
+    engine.answers = [
+        (200, {"state": "starting", "starts": 1, "nearly_up": True}),
+        (200, {"state": "running", "starts": 1, "nearly_up": True}),
+    ]
+    hook.run("prolog_slurmctld", job(config))
+    assert len(engine.seen) == 1
+
+
 @pytest.mark.parametrize("state", ["waiting", "stopping", "terminated"])
 def test_prolog_does_not_wait_for_what_will_not_come(config: Path, engine: FakeEngine, state: str) -> None:
     engine.answers = [(200, {"state": state})]

@@ -21,6 +21,7 @@ from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.connections import Limits
+from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import observe
 from rmsplugin.engine.reconcile import Directive
 from rmsplugin.engine.rows import OperationKind
@@ -294,23 +295,34 @@ def test_a_poll_is_answered_when_its_time_is_over(served: Served) -> None:
     assert served.ask("GET", "/v1/jobs/12/access?wait=0.1") == (200, {"state": "waiting", "reason": "for a test"})
 
 
+#: What a prolog is told of a vjob that was never started.
+NOT_NEARLY = {"starts": 0, "nearly_up": False}
+
+
+def test_a_prolog_does_not_wait_for_vms_that_are_nearly_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.add_vjob(12, ME, S.STARTING)
+    monkeypatch.setattr(Executor, "nearly_up", lambda _, job_id: job_id == 12)
+    status, answer = served.ask("POST", "/v1/jobs/12/prolog?wait=60")
+    assert (status, answer["state"], answer["nearly_up"]) == (200, "starting", True)
+
+
 @as_root
 def test_a_prolog_waits_for_the_vms_that_boot(served: Served) -> None:
     served.add_vjob(12, ME, S.STARTING)
     with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
         until(lambda: served.waiting == 1, "the request waits")
         start_of(served, 12)
-        assert answer_of(connection) == (200, {"state": "running", "reason": "all VMs answer", "starts": 0})
+        assert answer_of(connection) == (200, NOT_NEARLY | {"state": "running", "reason": "all VMs answer"})
 
 
 def test_a_prolog_does_not_wait_for_a_job_that_was_not_met_yet_or_that_was_sent_back(served: Served) -> None:
-    answer = {"state": "waiting", "reason": "not met yet", "starts": 0}
+    answer = NOT_NEARLY | {"state": "waiting", "reason": "not met yet"}
     assert served.ask("POST", "/v1/jobs/12/prolog?wait=60") == (200, answer)
     served.add_vjob(12, ME, S.STARTING)
     with served.send("POST", "/v1/jobs/12/prolog?wait=60") as connection:
         until(lambda: served.waiting == 1, "the request waits")
         served.ledger.transition(12, S.WAITING, "it starts again")
-        answer = {"state": "waiting", "reason": "it starts again", "starts": 0}
+        answer = NOT_NEARLY | {"state": "waiting", "reason": "it starts again"}
         assert answer_of(connection) == (200, answer)
 
 

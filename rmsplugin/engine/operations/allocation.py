@@ -54,6 +54,7 @@ class Opening:
             if self._far:
                 return
         self._task.check_cancelled()
+        self._task.nearly_up = True
         with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
             self._task.context.rms.open_gate(self._task.job_id)
             self.at = self._task.context.clock.now()
