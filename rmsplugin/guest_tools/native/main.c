@@ -17,6 +17,8 @@ static const struct {
 int main(int argc, char **argv)
 {
     const char *name = argc > 0 ? basename(argv[0]) : "";
+    if (*name == '-') /* of a login shell */
+        name++;
     /* On a front, which has no links: the name is the first word. */
     if (strcmp(name, "vjob-tools") == 0 && argc > 1)
         name = *++argv, argc--;
