@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 LARGE_MIB, GROWN_MIB, SMALL_MIB = 480, 540, 60
 #: None is seen to need more before one has grown.
 CALM_MIB = 900
+#: The grown one needs more than this, without its hypervisor process, once it has all that it asks for. On a loaded machine
+#: it is seen on its way there, and may find a place yet.
+WHOLE_MIB = 780
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +100,7 @@ class Blocking:
     def _has_grown(self) -> bool:
         vms = (self.cluster.ask("/v1/vms") or {"vms": []})["vms"]
         needs = {each["name"]: each["memory_demand_mib"] or 0 for each in vms}
-        return needs.get(f"vjob{self.gang}-0", 0) > GROWN_MIB + 100
+        return needs.get(f"vjob{self.gang}-0", 0) > WHOLE_MIB
 
     def finish(self) -> None:
         """Have all end, and see that none has lost anything."""
