@@ -61,7 +61,7 @@ def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
     told = story(template_world, monkeypatch)
     job = template_world.submit(vms=1)
     template_world.until(job, S.RUNNING)
-    assert told == ["unpause", "open_gate", "wait_ready", "configure"]
+    assert told == ["open_gate", "unpause", "wait_ready", "configure"]
 
 
 def test_the_gate_is_opened_once_when_the_last_vm_is_nearly_there(

@@ -22,7 +22,7 @@ _LOOK_S = 2.0
 
 
 def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template | None:
-    """Try it, and have the guest answer; the gate is opened as soon as it runs.
+    """Try it, and have the guest answer; the gate is opened when it is about to be restored.
 
     Returns:
         What it came from; None if the VM is to be booted: then there is nothing of it on its node.
@@ -94,9 +94,9 @@ def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
     answer_s = context.settings.start.template_answer_s
     put_config(task, vm, vm.host)
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
+    opening.near(vm.name)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    opening.near(vm.name)
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
 
 
