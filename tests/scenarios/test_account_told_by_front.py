@@ -32,6 +32,21 @@ def groups(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
     return given
 
 
+def test_vms_are_told_where_the_front_has_the_script(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def configure(_address: str, _host_key: str, config: Any, **_: Any) -> None:
+        told.extend(line for line in str(config.files()["vjob"]).splitlines() if line.startswith("script="))
+
+    monkeypatch.setattr(world.guests, "configure", configure)
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    assert take_account(world.context, job, as_on_front(world, job))
+    front = world.rms.job(job).batch_host
+    assert front
+    assert told == [f"script=/var/spool/slurmd.{front}/job{job:05}/slurm_script"] * 2
+
+
 def test_vms_that_run_follow_the_front_once(world: World, groups: list[tuple[str, ...]]) -> None:
     job = world.submit(vms=2)
     world.until(job, VJobState.RUNNING)

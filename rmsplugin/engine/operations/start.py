@@ -31,10 +31,11 @@ def start(task: Task) -> None:
     templates: dict[str, Template | None] = {}
 
     def bring_up(vm: VMRow) -> None:
-        templates[vm.name] = _bring_up(task, vm, account)
+        templates[vm.name] = _bring_up(task, vm, account, front)
 
     try:
-        gid = await_allocation(task, context.settings.slurm.start_timeout_s).gid
+        job = await_allocation(task, context.settings.slurm.start_timeout_s)
+        gid, front = job.gid, job.batch_host
         account = account_of(task.vjob(), gid)
         errors = task.each(vms, bring_up)
     except NotStartedError as error:
@@ -48,7 +49,7 @@ def start(task: Task) -> None:
     while not _now_running(task, how, gid, account):
         # The front told of another account while the VMs booted.
         account = account_of(task.vjob(), gid)
-        errors = task.each(vms, partial(_configure, task, account=account))
+        errors = task.each(vms, partial(_configure, task, account=account, front=front))
         if errors:
             _back_to_waiting(task, sentence_of(errors))
             raise combined(errors)
@@ -69,13 +70,13 @@ def _now_running(task: Task, how: str, gid: int | None, account: Account) -> boo
     return True
 
 
-def _bring_up(task: Task, vm: VMRow, account: Account) -> Template | None:
+def _bring_up(task: Task, vm: VMRow, account: Account, front: str) -> Template | None:
     """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
     with task.action("run", vm, destination=vm.host):
         template = started_from_template(task, vm)
         if template is None:
             _boot(task, vm)
-        _configure(task, vm, account)
+        _configure(task, vm, account, front)
     return template
 
 
@@ -92,8 +93,8 @@ def _boot(task: Task, vm: VMRow) -> None:
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
 
-def _configure(task: Task, vm: VMRow, account: Account) -> None:
-    config = guest_config(task.context, task.vjob(), vm, account)
+def _configure(task: Task, vm: VMRow, account: Account, front: str) -> None:
+    config = guest_config(task.context, task.vjob(), vm, account, front)
     with _failures_of_guest():
         task.context.guests.configure(
             vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)
