@@ -116,7 +116,8 @@ def test_a_path_that_the_engine_did_not_tell_is_not_used(box: guestbox.Guestbox,
 )
 def test_a_path_that_cannot_be_made_is_left_alone(box: guestbox.Guestbox, before: str, spool_dir: str) -> None:
     guest = anew(box, before)
-    look = "find /var /run/spool /etc/kept 2>/dev/null | sort; cat /var/spool/slurm/d/*/* 2>/dev/null || :"
+    look = "find /var/spool /run/spool /etc/kept 2>/dev/null | sort | xargs -r stat -c '%n %a %u %g'"
+    look += f"; cat {PLACE} 2>/dev/null || :"
     there = guest.run(look)
     configured(box, spool_dir)
     assert ran(guest, f"{spool_dir}/job00012/slurm_script")[0] == OURS
