@@ -42,8 +42,8 @@ def account_of(vjob: VJobRow, gid: int | None) -> Account:
     return account if gid is None else account.in_group(gid)
 
 
-def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account) -> GuestConfig:
-    """What makes a booted image this VM of the vjob."""
+def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, front: str) -> GuestConfig:
+    """What makes a booted image this VM of the vjob, whose job Slurm runs on that front."""
     geometry, guest = vjob.geometry, context.settings.guest
     return GuestConfig(
         job_id=vjob.job_id,
@@ -59,6 +59,7 @@ def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account) -
         site=read_site_files(guest),
         commands=guest.commands,
         slurm=context.slurm.facts,
+        front=front,
     )
 
 
@@ -72,7 +73,8 @@ def take_account(context: Context, job_id: int, told: Account) -> bool:
         RefusedError: it is another user's.
         RmspluginError: a VM could not be configured.
     """
-    gid = context.jobs.read(job_id).gid
+    job = context.jobs.read(job_id)
+    gid = job.gid
     vjob = context.ledger.vjob(job_id)
     if told.uid != vjob.uid:
         raise RefusedError(f"vjob {vjob.display_id} belongs to uid {vjob.uid}")
@@ -87,7 +89,7 @@ def take_account(context: Context, job_id: int, told: Account) -> bool:
     if vjob.state is not VJobState.RUNNING:
         return False
     for vm in context.ledger.vms(job_id):
-        config = guest_config(context, vjob, vm, account)
+        config = guest_config(context, vjob, vm, account, job.batch_host)
         context.guests.configure(vm.address, vm.host_key_public, config, timeout_s=_CONFIGURE_S)
     with context.ledger.transaction():
         context.ledger.update_vjob(job_id, account=text)

@@ -5,6 +5,8 @@ An engine that has just been restarted, and goes on with a start before its firs
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rmsplugin.adapters.guests.config import SlurmFacts
 from rmsplugin.adapters.rms.base import RmsSnapshot
 
@@ -17,5 +19,5 @@ class SeenSlurm:
 
     def seen(self, rms: RmsSnapshot) -> None:
         """This was read."""
-        wait_s = rms.kill_wait_s
-        self.facts = SlurmFacts(rms.version) if wait_s is None else SlurmFacts(rms.version, wait_s)
+        facts = SlurmFacts(rms.version, spool_dir=rms.spool_dir)
+        self.facts = facts if rms.kill_wait_s is None else replace(facts, kill_wait_s=rms.kill_wait_s)

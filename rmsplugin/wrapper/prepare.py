@@ -34,6 +34,7 @@ def start_files(argv: list[str]) -> dict[str, bytes]:
     umask = os.umask(0o077)
     return {
         "slurm_script": without_first_line(script),
+        "path": os.fsencode(script) + b"\n",
         "env": environment.environment_file(words),
         "args": environment.arguments_file(arguments),
         "limits": environment.limits_file(),

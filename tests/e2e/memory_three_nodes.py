@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 LARGE_MIB, GROWN_MIB, SMALL_MIB = 480, 540, 60
 #: None is seen to need more before one has grown.
 CALM_MIB = 900
-#: The grown one needs more than this, without its hypervisor process, once it has all that it asks for. On a loaded machine
-#: it is seen on its way there, and may find a place yet.
+#: The grown one needs more than this, without its hypervisor process, once it has all that it asks for. On a loaded
+#: machine it is seen on its way there, and may find a place yet.
 WHOLE_MIB = 780
 
 

@@ -31,6 +31,7 @@ SCRIPT = r"""#!/bin/bash
 awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
 . /etc/os-release
 echo "$ID $(hostname) $(id -un) $PWD $(cat /proc/1/comm)"
+readlink -f "$0"
 echo "$(id -gn): $(id -Gn | tr ' ' '\n' | sort | paste -sd ' ')"
 touch ../proj/made-in-debian && stat -c %G ../proj/made-in-debian
 echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE $SLURM_MEM_PER_NODE"
@@ -113,6 +114,7 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     assert int(available) >= 512
     assert lines == [
         f"debian {vms[0]} alice /home/alice systemd",
+        f"/var/spool/slurm/d/job{job:05}/slurm_script",
         "physics: lab physics proj",
         "proj",
         f"vjob{job}-[0-1] 2 1(x2) 512",

@@ -32,6 +32,35 @@ def groups(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
     return given
 
 
+@pytest.fixture
+def places(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where guests were told that the front has the script, at each configuration."""
+    told: list[str] = []
+
+    def configure(_address: str, _host_key: str, config: Any, **_: Any) -> None:
+        lines = str(config.files()["vjob"]).splitlines()
+        told.extend(line.removeprefix("script=") for line in lines if line.startswith("script="))
+
+    monkeypatch.setattr(world.guests, "configure", configure)
+    return told
+
+
+def test_vms_are_told_where_the_front_has_the_script(world: World, places: list[str]) -> None:
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    assert take_account(world.context, job, as_on_front(world, job))
+    assert places == [f"/var/spool/slurmd/job{job:05}/slurm_script"] * 2
+
+
+def test_a_place_with_the_fronts_name_is_told_after_the_allocation(world: World, places: list[str]) -> None:
+    world.rms.spool_dir = "/var/spool/slurmd.%n"
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    front = world.rms.job(job).batch_host
+    assert front
+    assert places == ["", f"/var/spool/slurmd.{front}/job{job:05}/slurm_script"]
+
+
 def test_vms_that_run_follow_the_front_once(world: World, groups: list[tuple[str, ...]]) -> None:
     job = world.submit(vms=2)
     world.until(job, VJobState.RUNNING)

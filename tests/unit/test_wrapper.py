@@ -265,6 +265,19 @@ def test_the_script_finds_what_it_would_find_on_a_node(bench: Bench) -> None:
     assert os.fsdecode(bench.out.read_bytes()) == expected
 
 
+def test_the_script_has_the_path_of_the_front_where_its_vm_has_it(small: Bench) -> None:
+    """As configure makes it (test_script_place.py)."""
+    path = small.directory / "script"
+    small.guest.run(f"mkdir -p {path.parent} && : >{path} && chown {guestbox.UID} {path} && chmod 600 {path}")
+    small.guest.run(f"ln -s {path} /run/rmsplugin/script")
+    try:
+        assert small.run('#!/bin/sh\necho "$0 $#"\nno-such-command\n', "one") == 127
+    finally:
+        small.guest.run(f"rm -rf {path} /run/rmsplugin/script")
+    assert small.out.read_text() == f"{path} 1\n"
+    assert small.err.read_text().startswith(f"{path}: ")
+
+
 def test_a_missing_directory_is_told_and_replaced(small: Bench) -> None:
     with contextlib.ExitStack() as stack:
         place = small.directory / "only here 'x'"

@@ -19,6 +19,7 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _GROUP = re.compile(r"[^\s:,\x00-\x1f\x7f][^:,\x00-\x1f\x7f]{0,255}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
+_PLAIN_DIRECTORY = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 #: The user's own, which nobody else may read.
@@ -50,17 +51,26 @@ class GuestMount:
 
 @dataclass(frozen=True, slots=True)
 class SlurmFacts:
-    """What srun in a guest has to know of the site's Slurm, to end steps as that does, and in its words."""
+    """What a guest has to know of the site's Slurm: to end steps as that does, in its words, and where scripts lie."""
 
     release: str = ""  # such as 22.05.8; empty: not known
     kill_wait_s: int = 30  # KillWait
+    spool_dir: str = ""  # SlurmdSpoolDir
+
+    def script_path(self, job_id: int, front: str) -> str:
+        """Where the front's slurmd has a job's script; empty: not known, or no path that a guest is to make.
+
+        Where no ``front`` is known yet, that is so if the path has its name.
+        """
+        directory = self.spool_dir.replace("%n", front).replace("%h", front) if front else self.spool_dir
+        return f"{directory}/job{job_id:05}/slurm_script" if _PLAIN_DIRECTORY.fullmatch(directory) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestConfig:
     """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
 
-    ``commands``: Slurm's clients work in it, through the wrapper.
+    ``commands``: Slurm's clients work in it, through the wrapper. ``front``: where Slurm runs the job.
     """
 
     job_id: int
@@ -76,6 +86,7 @@ class GuestConfig:
     site: SiteFiles = field(default_factory=SiteFiles)
     commands: bool = True
     slurm: SlurmFacts = field(default_factory=SlurmFacts)
+    front: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what would not survive the files below, or must not be.
@@ -130,6 +141,7 @@ class GuestConfig:
             "commands": int(self.commands),
             "slurm_release": self.slurm.release,
             "kill_wait": self.slurm.kill_wait_s,
+            "script": self.slurm.script_path(self.job_id, self.front),
         }
         # One name a line: dropbear's client does not read lists of names.
         known_hosts = [f"{name} {vm.host_key.strip()}" for vm in self.vms for name in (vm.name, vm.address)]

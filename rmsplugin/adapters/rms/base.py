@@ -126,6 +126,8 @@ class RmsSnapshot:
     preempt_exempt_s: float | None = None
     #: KillWait of slurm.conf: from SIGTERM to SIGKILL; None where it cannot be read.
     kill_wait_s: int | None = None
+    #: SlurmdSpoolDir of slurm.conf, with its %n and %h.
+    spool_dir: str = ""
     version: str = ""
 
 

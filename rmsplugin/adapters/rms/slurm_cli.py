@@ -72,6 +72,7 @@ class SlurmCli:
             preempt_mode=configuration["PreemptMode"],
             preempt_exempt_s=slurm_records.preempt_exempt_s(configuration),
             kill_wait_s=slurm_records.kill_wait_s(configuration),
+            spool_dir=configuration.get("SlurmdSpoolDir", ""),
             version=configuration["SLURM_VERSION"],
         )
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from rmsplugin.accounts import Account
 from rmsplugin.adapters.nodes.base import Template
-from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.identity import account_of, guest_config
 from rmsplugin.engine.operations.allocation import (
     NOT_STARTED,
@@ -43,11 +44,11 @@ def start(task: Task) -> None:
     try:
         if job.restarts or _is_kept_out(task):
             job = await_allocation(task, patience_s)
-        account = _known_account(task.vjob(), job.gid)
+        told = _Told(_known_account(task.vjob(), job.gid), job.batch_host)
         opening = Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING])
-        templates = _bring_up_all(task, vms, account, opening)
+        templates = _bring_up_all(task, vms, told, opening)
         job = await_allocation(task, patience_s, opened=opening.at)
-        _run(task, vms, job.gid, account, from_template=all(templates.values()))
+        _run(task, vms, job, told, from_template=all(templates.values()))
     except _NoStartError as error:
         _back_to_waiting(task, sentence_of(error.errors))
         raise combined(error.errors) from None
@@ -57,6 +58,14 @@ def start(task: Task) -> None:
     for vm in vms:
         if template := templates[vm.name]:
             settle(task, vm, template)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What VMs are configured with that may be another after the allocation."""
+
+    account: Account | None  # None: nobody's yet
+    front: str  # empty: there is none yet
 
 
 class _NoStartError(Exception):
@@ -80,14 +89,12 @@ def _known_account(vjob: VJobRow, gid: int | None) -> Account | None:
         return None
 
 
-def _bring_up_all(
-    task: Task, vms: list[VMRow], account: Account | None, opening: Opening
-) -> dict[str, Template | None]:
+def _bring_up_all(task: Task, vms: list[VMRow], told: _Told, opening: Opening) -> dict[str, Template | None]:
     """Let all VMs start. Returns what each came from. Raises _NoStartError."""
     templates: dict[str, Template | None] = {}
 
     def bring_up(vm: VMRow) -> None:
-        templates[vm.name] = _bring_up(task, vm, account, opening)
+        templates[vm.name] = _bring_up(task, vm, told, opening)
 
     _each(task, vms, bring_up)
     return templates
@@ -100,16 +107,17 @@ def _each(task: Task, vms: list[VMRow], act: Callable[[VMRow], None]) -> None:
         raise _NoStartError(errors)
 
 
-def _run(task: Task, vms: list[VMRow], gid: int | None, configured: Account | None, *, from_template: bool) -> None:
-    """Enter *running*, once the VMs have the account that the job's user has on its front. Raises _NoStartError."""
+def _run(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, from_template: bool) -> None:
+    """Enter *running*, once the VMs know user and script's place as the front does. Raises _NoStartError."""
     how = "all VMs answer, from a template" if from_template else "all VMs answer"
+    place = partial(task.context.slurm.facts.script_path, task.job_id)
     while True:
         # The front may have told of another account while the VMs came up.
-        account = account_of(task.vjob(), gid)
-        if account != configured:
-            _each(task, vms, partial(_configure, task, account=account))
-            configured = account
-        if _now_running(task, how, gid, account):
+        account = account_of(task.vjob(), job.gid)
+        if account != told.account or place(job.batch_host) != place(told.front):
+            told = _Told(account, job.batch_host)
+            _each(task, vms, partial(_configure, task, account=account, front=told.front))
+        if _now_running(task, how, job.gid, account):
             return
 
 
@@ -125,15 +133,15 @@ def _now_running(task: Task, how: str, gid: int | None, account: Account) -> boo
     return True
 
 
-def _bring_up(task: Task, vm: VMRow, account: Account | None, opening: Opening) -> Template | None:
+def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template | None:
     """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
     with task.action("run", vm, destination=vm.host):
         template = started_from_template(task, vm, opening)
         if template is None:
             _boot(task, vm)
             opening.near(vm.name)
-        if account is not None:
-            _configure(task, vm, account)
+        if told.account is not None:
+            _configure(task, vm, told.account, told.front)
     return template
 
 
@@ -150,8 +158,8 @@ def _boot(task: Task, vm: VMRow) -> None:
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
 
-def _configure(task: Task, vm: VMRow, account: Account) -> None:
-    config = guest_config(task.context, task.vjob(), vm, account)
+def _configure(task: Task, vm: VMRow, account: Account, front: str) -> None:
+    config = guest_config(task.context, task.vjob(), vm, account, front)
     with _failures_of_guest():
         task.context.guests.configure(
             vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)

@@ -57,6 +57,7 @@ static struct facts read_facts(void)
         .timezone = value_of(vjob, "timezone"),
         .tmp_size = value_of(vjob, "tmp_size"),
         .shm_size = value_of(vjob, "shm_size"),
+        .script = value_of(vjob, "script"),
         .commands = strcmp(value_of(vjob, "commands"), "1") == 0,
     };
 }
@@ -161,6 +162,7 @@ int configure_main(int argc, char **argv)
     mount_all();
     make_home(&facts);
     make_job_directory(&facts);
+    make_script_file(&facts);
     begin_account(&facts);
     link_commands(&facts);
     start_relays(&facts);

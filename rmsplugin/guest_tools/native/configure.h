@@ -15,7 +15,7 @@ struct facts {
     unsigned index;
     uid_t uid;
     gid_t gid;
-    const char *user, *gecos, *home, *timezone, *tmp_size, *shm_size;
+    const char *user, *gecos, *home, *timezone, *tmp_size, *shm_size, *script;
     bool commands; /* Slurm's can be asked from inside */
 };
 
@@ -32,6 +32,7 @@ void mount_all(void);
 void make_home(const struct facts *facts);
 
 void make_job_directory(const struct facts *facts);
+void make_script_file(const struct facts *facts);
 void begin_account(const struct facts *facts);
 void link_commands(const struct facts *facts);
 void start_relays(const struct facts *facts);

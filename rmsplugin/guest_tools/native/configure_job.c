@@ -51,6 +51,31 @@ void make_job_directory(const struct facts *facts)
     give_to(JOB "/.", facts);
 }
 
+/* A new directory, as slurmd makes one for a job, with an empty file in it that the user fills with the script (put.c).
+ * Nothing that is there is changed, no link is followed, and nothing is made outside the image's own file system, for
+ * another may be the site's. Where that leaves no way, the script lies in JOB alone. */
+void make_script_file(const struct facts *facts)
+{
+    struct stat root, status;
+    bool made = false;
+    char target[8];
+    char *rest = NULL, *name = strtok_r(strdup(facts->script), "/", &rest), *next;
+    int place = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (facts->index != 0 || name == NULL || readlink(SCRIPT, target, sizeof target) > 0 || fstat(place, &root) != 0)
+        return;
+    for (; (next = strtok_r(NULL, "/", &rest)) != NULL; name = next) {
+        made = mkdirat(place, name, 0755) == 0;
+        place = openat(place, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (place < 0 || fstat(place, &status) != 0 || status.st_dev != root.st_dev)
+            return;
+    }
+    if (!made || fchown(place, (uid_t)-1, facts->gid) != 0 || fchmod(place, 0750) != 0)
+        return;
+    int file = openat(place, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0 && fchown(file, facts->uid, (gid_t)-1) == 0)
+        link_to(facts->script, SCRIPT);
+}
+
 /* Where the hierarchy of control groups of version 2 is; mounted where nobody has. */
 static const char *hierarchy(bool mount_it)
 {

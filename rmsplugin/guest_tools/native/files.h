@@ -12,6 +12,7 @@
 #define ETC "/run/rmsplugin/etc"
 #define JOB "/run/rmsplugin/job"
 #define OUTPUT "/run/rmsplugin/output"
+#define SCRIPT "/run/rmsplugin/script" /* a link to the path that the script has on the front, if configure could make it */
 
 enum { PATH_BYTES = 128, LINE_BYTES = 128 };
 
