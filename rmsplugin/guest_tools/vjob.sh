@@ -30,8 +30,3 @@ process_state() {
     set -- ${stat##*) }
     state=$1
 }
-
-# enter_job: this process and all that it starts are processes of the job, whose use is counted (`account`).
-enter_job() {
-    [ ! -w "$group/cgroup.procs" ] || { printf '%s\n' "$$" >"$group/cgroup.procs"; } 2>/dev/null || :
-}

@@ -6,10 +6,10 @@
 
 #include "files.h"
 #include "memory.h"
+#include "processes.h"
 #include "programs.h"
 #include "texts.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,18 +34,6 @@ static const char *vjob_value(char *facts, const char *key)
 static char *facts(void)
 {
     return text_of_file(ETC "/vjob").bytes;
-}
-
-/* This process and all that it starts are processes of the job, whose use is counted (`account`). */
-static void enter_job(void)
-{
-    char pid[32];
-    int procs = open("/run/rmsplugin/group/cgroup.procs", O_WRONLY | O_CLOEXEC);
-    if (procs < 0)
-        return;
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    write_all(procs, pid, strlen(pid));
-    close(procs);
 }
 
 static const char *set_environment(void)

@@ -1,5 +1,7 @@
 #include "processes.h"
 
+#include "files.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -55,4 +57,15 @@ void session_each(pid_t session, bool (*act)(const struct process *process, void
 int process_open(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+void enter_job(void)
+{
+    char pid[32];
+    int procs = open("/run/rmsplugin/group/cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (procs < 0)
+        return;
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    write_all(procs, pid, strlen(pid));
+    close(procs);
 }

@@ -20,4 +20,7 @@ void session_each(pid_t session, bool (*act)(const struct process *process, void
 /* A descriptor that is readable once the process has ended; -1 with errno, ENOSYS before Linux 5.3. */
 int process_open(pid_t pid);
 
+/* This process and all that it starts are processes of the job from now on, whose use is counted (`account`). */
+void enter_job(void);
+
 #endif
