@@ -3,14 +3,16 @@
 The guest has booted without being told who it is. Here it says so on its console, is saved, and, restored as whatever
 VM, finds the configuration of that one in the same place and becomes it. The program stands in the seed, runs on the
 image's own Python (3.7 or newer) as root, and knows nothing of the rest of this package. It is started before the state
-is saved, so that a start from it costs no start of Python.
+is saved, and so is the ssh server, for an emulated guest takes its time for each program.
 """
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -21,6 +23,10 @@ _WAITING = "rmsplugin-guest: waiting"
 _POLL_S = 0.05
 _RNDRESEEDCRNG = 0x5207
 _CARDS = "/sys/class/net"
+_HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+_SERVERS = ("ssh.service", "sshd.service")
+_MS_BIND = 4096
+_LIBC = ctypes.CDLL(None)
 
 
 def main() -> None:
@@ -29,10 +35,28 @@ def main() -> None:
     subprocess.call(["systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
     for module in ("qemu_fw_cfg", "nfsv3"):
         subprocess.call(["modprobe", "--quiet", module])
-    card = _card()
+    card, server = _card(), _start_server()
     with open("/dev/console", "w") as console:
         console.write(_WAITING + "\n")
-    become(_await_configuration(), card)
+    become(_await_configuration(), card, server)
+
+
+def _start_server() -> int:
+    """Have the ssh server run, with a key that is good for nothing: nobody reaches it. Returns its process id, or 0."""
+    subprocess.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", _HOST_KEY])
+    words = ["systemctl", "show", "--property=MainPID", "--value", _restart_server()]
+    answer = subprocess.run(words, stdout=subprocess.PIPE).stdout.strip()
+    return int(answer) if answer.isdigit() else 0
+
+
+def _restart_server() -> str:
+    """Return the name of its unit."""
+    subprocess.call(["systemctl", "reset-failed", *_SERVERS], stderr=subprocess.DEVNULL)
+    first, second = _SERVERS
+    if subprocess.call(["systemctl", "restart", first], stderr=subprocess.DEVNULL) == 0:
+        return first
+    subprocess.call(["systemctl", "restart", second])
+    return second
 
 
 def _await_configuration() -> dict[str, str]:
@@ -50,7 +74,7 @@ def _configuration() -> str:
         return file.read()
 
 
-def become(identity: dict[str, str], card: str) -> None:
+def become(identity: dict[str, str], card: str, server: int) -> None:
     """Be the VM of this configuration; the network comes last, when there is nothing left that two VMs share."""
     with open("/sys/class/rtc/rtc0/since_epoch") as clock:
         time.clock_settime(time.CLOCK_REALTIME, int(clock.read()))
@@ -61,10 +85,11 @@ def become(identity: dict[str, str], card: str) -> None:
     _hide_boot_id()
     os.makedirs("/root/.ssh", mode=0o700, exist_ok=True)
     _write("/root/.ssh/authorized_keys", identity["root_authorized_key"] + "\n", 0o600)
-    _write("/etc/ssh/ssh_host_ed25519_key", base64.b64decode(identity["host_key"]).decode(), 0o600)
-    subprocess.call(["systemctl", "reset-failed", "ssh.service", "sshd.service"], stderr=subprocess.DEVNULL)
-    if subprocess.call(["systemctl", "restart", "ssh.service"], stderr=subprocess.DEVNULL) != 0:
-        subprocess.call(["systemctl", "restart", "sshd.service"])
+    _write(_HOST_KEY, base64.b64decode(identity["host_key"]).decode(), 0o600)
+    if server:
+        os.kill(server, signal.SIGHUP)  # it begins anew, with this key
+    else:
+        _restart_server()
     _set_network(identity, card)
 
 
@@ -78,7 +103,7 @@ def _reseed(seed: bytes) -> None:
 def _hide_boot_id() -> None:
     """The kernel has given its boot id out already, and there is no way to have it choose another one."""
     _write("/run/rmsplugin-boot-id", str(uuid.uuid4()) + "\n")
-    subprocess.call(["mount", "--bind", "/run/rmsplugin-boot-id", "/proc/sys/kernel/random/boot_id"])
+    _LIBC.mount(b"/run/rmsplugin-boot-id", b"/proc/sys/kernel/random/boot_id", None, _MS_BIND, None)
 
 
 def _card() -> str:
