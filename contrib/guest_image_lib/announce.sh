@@ -2,7 +2,7 @@
 # Say on the console that the guest takes connections; then load what is wanted soon but not at once.
 if [ -s /etc/dropbear/dropbear_ed25519_host_key ]; then
     until grep -q ':0016 00000000:0000 0A' /proc/net/tcp; do
-        usleep 20000
+        usleep 200000
     done
     echo 'rmsplugin-guest: ready' >/dev/console
 else

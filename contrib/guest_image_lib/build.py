@@ -51,7 +51,7 @@ _FILES = {
     "etc/shells": "/bin/sh\n/bin/bash\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
-    "etc/inittab": "::once:/etc/rmsplugin/announce\n::respawn:/etc/rmsplugin/sshd\n::ctrlaltdel:/sbin/poweroff -f\n",
+    "etc/inittab": "::respawn:/etc/rmsplugin/sshd\n::once:/etc/rmsplugin/announce\n::ctrlaltdel:/sbin/poweroff -f\n",
 }
 _DIRECTORIES = (
     "dev", "etc/dropbear", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin", "usr/lib",

@@ -5,7 +5,8 @@ export PATH=/usr/bin
 mount -t proc -o nosuid,nodev,noexec proc /proc
 mount -t sysfs -o nosuid,nodev,noexec sys /sys
 mount -t devtmpfs -o nosuid,mode=755 dev /dev
-mkdir -p /dev/pts /dev/shm
+mkdir -p /dev/pts /dev/shm /root/.ssh /etc/dropbear
+chmod 700 /root/.ssh /etc/dropbear
 mount -t devpts -o nosuid,noexec,mode=620,gid=5,ptmxmode=666 devpts /dev/pts
 mount -t tmpfs -o nosuid,nodev,mode=1777 shm /dev/shm
 mount -t tmpfs -o nosuid,nodev,mode=1777 tmp /tmp
@@ -43,6 +44,7 @@ await_identity() {
     hwclock -s -u
 }
 
+# From here on a guest that starts from a template is waited for, and, emulated, takes its time for each program.
 # KEY=VALUE lines, never evaluated. They are copied first: each read of the original begins at its first byte.
 config=/run/config
 address='' gateway='' mac='' name=guest host_key='' dropbear_host_key=''
@@ -53,8 +55,6 @@ if [ -r "$fw_cfg" ]; then
     cat "$fw_cfg" >"$config"
     umask 022
 fi
-mkdir -p /root/.ssh /etc/dropbear
-chmod 700 /root/.ssh /etc/dropbear
 if [ -r "$config" ]; then
     while IFS= read -r line || [ -n "$line" ]; do
         value=${line#*=}
@@ -77,7 +77,7 @@ if [ -r "$config" ]; then
         dropbear_host_key=*) dropbear_host_key=$value ;;
         esac
     done <"$config"
-    rm -f "$config"
+    : >"$config" # it has keys
 fi
 umask 077
 if [ -n "$dropbear_host_key" ]; then
@@ -88,7 +88,7 @@ elif [ -n "$host_key" ]; then # an engine of before: an emulated guest takes 0.2
     rm -f /run/host_key
 fi
 umask 022
-hostname "$name"
+echo "$name" >/proc/sys/kernel/hostname
 printf '%s\n' "$name" >/etc/hostname
 printf '127.0.0.1 localhost\n%s %s\n' "${address%%/*}" "$name" >/etc/hosts
 if [ -n "$address" ]; then
