@@ -29,6 +29,7 @@ from rmsplugin.engine.ledger_file import LEDGER_NAME
 from rmsplugin.engine.parameters import proposer_limits
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.service import Service
 from rmsplugin.engine.steady_clock import SteadyClock
@@ -41,8 +42,8 @@ from rmsplugin.settings import Settings
 log = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-#: Share of the time in which Slurm's queue is looked at: a busy slurmctld is asked less often.
-_MOST_WATCHING = 0.1
+#: How often the engine looks whether a batch job was submitted.
+_SUBMISSIONS_S = 0.1
 #: How often an engine that ends looks whether all operations have ended.
 _LOOK_S = 0.1
 
@@ -80,14 +81,15 @@ class Daemon:
 
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
-        self._pulse = ""
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
+        self.context = open_context(settings, state_dir)
+        queue = QueueWatch(self.context, (*settings.slurm.partitions, *settings.hosts_partitions), self.wake)
         self._others = (
-            Periodic("watch", self._watch, settings.engine.watch_s, most=_MOST_WATCHING),
+            Periodic("watch", queue.look, settings.engine.watch_s, most=MOST),
+            Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s)),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("prune", self._prune, _DAY_S),
         )
-        self.context = open_context(settings, state_dir)
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         placing = Placing(self.context, self.executor)
         self.switch = Switch(self.context, self.executor, placing)
@@ -143,16 +145,6 @@ class Daemon:
             await asyncio.sleep(_LOOK_S)
         left = len(self.executor.busy())
         log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
-
-    def _watch(self) -> None:
-        """Nobody tells of jobs that users submit, hold or cancel: Slurm's queue is looked at."""
-        try:
-            pulse = self.context.rms.pulse((*self._settings.slurm.partitions, *self._settings.hosts_partitions))
-        except RmspluginError:
-            return  # the cycle says so
-        if pulse != self._pulse:
-            self._pulse = pulse
-            self.wake()
 
     def _watch_memory(self) -> None:
         """Observed VMs that grow get their shares of what is left; one that has to wait is helped at once."""

@@ -69,6 +69,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert snapshot.preempt_exempt_s == 10.0
     assert snapshot.version.count(".") >= 1
     assert snapshot.spool_dir.startswith("/var/spool/slurm")
+    assert snapshot.state_dir.startswith("/var/spool/slurm")
 
 
 def test_times_of_a_job(world: World) -> None:

@@ -128,6 +128,8 @@ class RmsSnapshot:
     kill_wait_s: int | None = None
     #: SlurmdSpoolDir of slurm.conf, with its %n and %h.
     spool_dir: str = ""
+    #: StateSaveLocation of slurm.conf, on the controller.
+    state_dir: str = ""
     version: str = ""
 
 

@@ -41,6 +41,7 @@ class SimulatedRms(SimulatedCluster):
                 preempt_exempt_s=self.preempt_exempt_s,
                 kill_wait_s=self.kill_wait_s,
                 spool_dir=self.spool_dir,
+                state_dir=self.state_dir,
                 version="22.05.8",
             )
 

@@ -73,6 +73,7 @@ class SlurmCli:
             preempt_exempt_s=slurm_records.preempt_exempt_s(configuration),
             kill_wait_s=slurm_records.kill_wait_s(configuration),
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
+            state_dir=configuration.get("StateSaveLocation", ""),
             version=configuration["SLURM_VERSION"],
         )
 
