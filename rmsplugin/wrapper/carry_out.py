@@ -1,8 +1,10 @@
 """Carry out: run the client of Slurm's that was asked for in the VM, once, on this host, and print its answer.
 
-A process of its own that ends, started by ``commands``: standard input is the request, standard output the answer:
-``EXIT_CODE SIZE SIZE``, a line, and what the client printed on standard output and standard error. The client runs with
-the rights of the job's user, as this process does, without a shell, and dies with the wrapper.
+A process of its own that ends, started by ``commands``: standard input is the request, standard output a file for the
+answer: ``EXIT_CODE SIZE SIZE``, a line, and what the client printed on standard output and standard error. While the
+client runs the file has a part of it at a time, with ``-`` for the exit code: this process says so over the socket at
+descriptor 3, and goes on when it is answered there. The client runs with the rights of the job's user, as this process
+does, without a shell, and dies with the wrapper.
 """
 
 from __future__ import annotations
@@ -14,13 +16,19 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.asked import Asked, read, sbatch_words
 
-_OUTPUT_BYTES = 16 << 20
+# A part is sent when there is so much of it, or its beginning is so old: a client that has ended by then is answered
+# in one piece, which costs the guest least.
+_PART_BYTES = 1 << 20
+_LINGER_S = 0.25
+_WHOLE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
+_LINE = 3
 #: What Slurm calls a job's script on its node; so it is called in the VM, too, and `sbatch $0` finds it.
 _SCRIPT = "slurm_script"
 _LIBRARIES = "LD_LIBRARY_PATH"
@@ -32,25 +40,66 @@ _PT_INTERP = 3
 _NO_PLACE = "/tmp"  # Where Slurm sends a job whose directory is not there.
 
 
-class Answer:
-    """What a client said, and how it ended."""
+class Output:
+    """What a client prints, on its way to the guest."""
 
-    __slots__ = ("code", "err", "out")
+    def __init__(self, *, in_parts: bool) -> None:
+        """``in_parts``: while the client runs; else whole, as older guests want it, as far as it fits there."""
+        self._in_parts = in_parts
+        self._out, self._err = bytearray(), bytearray()
+        self._due = 0.0
 
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code, self.out, self.err = code, out, err
+    def _size(self) -> int:
+        return len(self._out) + len(self._err)
 
-    def encoded(self) -> bytes:
-        """As the guest reads it."""
-        return b"%d %d %d\n" % (self.code, len(self.out), len(self.err)) + self.out + self.err
+    def print(self, data: bytes) -> None:
+        """Take what came on standard output."""
+        self._take(self._out, data)
+
+    def complain(self, data: bytes) -> None:
+        """Take what came on standard error."""
+        self._take(self._err, data)
+
+    def _take(self, stream: bytearray, data: bytes) -> None:
+        if self._size() == 0:
+            self._due = time.monotonic() + _LINGER_S
+        stream += data
+
+    def too_large(self) -> bool:
+        """Whether the guest cannot take this."""
+        return not self._in_parts and self._size() > _WHOLE_BYTES
+
+    def due_s(self) -> float | None:
+        """In how many seconds a part is to be sent; None: not before there is more."""
+        if not self._in_parts or self._size() == 0:
+            return None
+        return 0.0 if self._size() >= _PART_BYTES else max(self._due - time.monotonic(), 0.0)
+
+    def send(self) -> None:
+        """Send a part, and return when the guest has printed it."""
+        self._write(b"-")
+        os.write(_LINE, b".")
+        os.read(_LINE, 1)
+
+    def end(self, code: int) -> None:
+        """Leave the last part."""
+        self._write(b"%d" % code)
+
+    def _write(self, code: bytes) -> None:
+        os.lseek(1, 0, os.SEEK_SET)
+        with open(1, "wb", closefd=False) as file:
+            file.write(b"%b %d %d\n" % (code, len(self._out), len(self._err)) + self._out + self._err)
+        self._out.clear()
+        self._err.clear()
 
 
-def carry_out(asked: Asked, search_path: str) -> Answer:
-    """Run the client.
+def carry_out(asked: Asked, search_path: str, output: Output) -> int:
+    """Run the client; returns its exit code.
 
     Args:
         asked: the request.
         search_path: directories that clients are looked for in.
+        output: takes what it prints.
 
     Raises:
         RefusedError: it is not installed here.
@@ -58,6 +107,7 @@ def carry_out(asked: Asked, search_path: str) -> Answer:
     program = _program(asked.client, search_path)
     os.umask(asked.umask)
     directory, note = _enter(asked)
+    output.complain(note)
     environment = asked.safe_environment()
     if "SLURM_CONF" in os.environ:
         environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
@@ -70,9 +120,7 @@ def carry_out(asked: Asked, search_path: str) -> Answer:
                 # The job is to have it; sbatch itself must not load what lies there.
                 environment[_LIBRARIES] = asked.environment[_LIBRARIES]
                 program, command = loader, [loader, "--library-path", _NO_LIBRARIES, program, *words]
-        answer = run(program, command, environment, feed)
-    answer.err = note + answer.err
-    return answer
+        return run(program, command, environment, feed, output)
 
 
 def _program(client: str, search_path: str) -> str:
@@ -141,8 +189,8 @@ def elf_interpreter(path: str) -> str:
     return ""
 
 
-def run(program: str, command: list[str], environment: dict[str, str], feed: bytes) -> Answer:
-    """Run a program, and return what it said; it is ended when that is more than the guest can be given."""
+def run(program: str, command: list[str], environment: dict[str, str], feed: bytes, output: Output) -> int:
+    """Run a program, and return its exit code; it is ended when it prints more than the guest can be given."""
     with open(os.memfd_create("input"), "w+b") as source:
         source.write(feed)
         source.seek(0)
@@ -160,47 +208,44 @@ def run(program: str, command: list[str], environment: dict[str, str], feed: byt
             raise RefusedError(f"{program} cannot be started: {error}") from None
     # Asked to end, as when nobody waits for the answer, it passes that on and has its say.
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    out, err, too_much = _collect(child)
+    _pass_on(child, output)
     code = child.wait()
-    if too_much:
-        err += f"rmsplugin: error: the output was cut off after {_OUTPUT_BYTES >> 20} MiB\n".encode()
-    return Answer(1 if too_much else 128 - code if code < 0 else code, out, err)
+    if output.too_large():
+        raise RefusedError(f"the output was cut off after {_WHOLE_BYTES >> 20} MiB")
+    return 128 - code if code < 0 else code
 
 
-def _collect(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes, bool]:
-    """What a program prints on both streams, and whether it was ended for printing too much."""
+def _pass_on(child: subprocess.Popen[bytes], output: Output) -> None:
+    """Send what a program prints on both streams, until it has ended, or is ended for printing too much."""
     assert child.stdout and child.stderr
-    streams = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
-    room = _OUTPUT_BYTES
     with selectors.DefaultSelector() as selector:
-        for fd in streams:
-            selector.register(fd, selectors.EVENT_READ)
+        selector.register(child.stdout, selectors.EVENT_READ, output.print)
+        selector.register(child.stderr, selectors.EVENT_READ, output.complain)
         while selector.get_map():
-            for key, _ in selector.select():
-                data = os.read(key.fd, min(_CHUNK_BYTES, room + 1))
-                if not data:
-                    selector.unregister(key.fd)
-                    continue
-                streams[key.fd] += data[:room]
-                if len(data) > room:
-                    child.kill()
-                    return bytes(streams[child.stdout.fileno()]), bytes(streams[child.stderr.fileno()]), True
-                room -= len(data)
-    return bytes(streams[child.stdout.fileno()]), bytes(streams[child.stderr.fileno()]), False
+            for key, _ in selector.select(output.due_s()):
+                if data := os.read(key.fd, _CHUNK_BYTES):
+                    key.data(data)
+                else:
+                    selector.unregister(key.fileobj)
+            if output.too_large():
+                child.kill()
+                return
+            if output.due_s() == 0.0:
+                output.send()
 
 
 def main(argv: list[str]) -> None:
     """Print the answer: the client's, or why it was not started."""
     process.die_with_parent()
     client = ""
+    output = Output(in_parts=argv[2] == "parts")
     try:
         with open(0, "rb") as source:
             asked = read(source)
         client = asked.client
-        answer = carry_out(asked, argv[1])
+        code = carry_out(asked, argv[1], output)
     except (RmspluginError, OSError) as error:
-        text = f"{client or 'rmsplugin'}: error: {error}\n"
-        answer = Answer(1, b"", text.encode("utf-8", "surrogateescape"))
-    with open(1, "wb") as output:
-        output.write(answer.encoded())
+        output.complain(f"{client or 'rmsplugin'}: error: {error}\n".encode("utf-8", "surrogateescape"))
+        code = 1
+    output.end(code)
     sys.exit(0)

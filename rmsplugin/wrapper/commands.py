@@ -1,16 +1,19 @@
 """Commands: Slurm's clients that were called in the VM, carried out by the site's own on this host.
 
 The guest tells of requests; one is taken, by the guest, once and for all, when there is room for it here, and given
-to a process that ends (``carry_out``). Its answer is kept until the guest has it, over whichever connection. Nothing is
-done twice: a request that was taken, and that nobody here knows any more, gets no answer, and the guest says so.
+to a process that ends (``carry_out``). Its answer is kept until the guest has it, over whichever connection: a part at
+a time while the process runs, which makes the next one when the guest has printed this one. Nothing is done twice: a
+request that was taken, and that nobody here knows any more, gets no answer, and the guest says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import signal
+import socket
 
 from rmsplugin.wrapper import TOOLS, process
 from rmsplugin.wrapper.libssh2 import Channel, Connection
@@ -28,13 +31,87 @@ _LOST = "its process ended on the front: it may have been carried out, or not; l
 _SWITCHED_OFF = "commands inside the VMs are switched off at this site (guest.commands)"
 
 
-class _Running:
-    """A request that is carried out: its process, and the file that the answer comes in."""
+# What becomes of a part of an answer.
+_MAKING, _READY, _SENDING, _SENT = range(4)
 
-    __slots__ = ("answer", "pid", "watch")
 
-    def __init__(self, pid: int, watch: int, answer: int) -> None:
-        self.pid, self.watch, self.answer = pid, watch, answer
+class _Answer:
+    """The part of an answer that the guest is to have next, and the process that makes the answer."""
+
+    __slots__ = ("_given_up", "_pid", "_printed", "file", "last", "line", "number", "state")
+
+    def __init__(self, file: int, *, number: int = 0, pid: int = 0, line: socket.socket | None = None) -> None:
+        """Take a file with an answer, or one that a process writes, which is at the other end of ``line``."""
+        self.file = file
+        #: Which part it is, from 1 on; 0: the whole answer.
+        self.number = number
+        #: Tells of a part, and is answered when the next one may be made; None: the process has ended.
+        self.line = line
+        self._pid = pid
+        self._printed = self._given_up = False
+        #: Whether it is the part with the exit code.
+        self.last = line is None
+        self.state = _MAKING if line else _READY
+
+    def made(self) -> None:
+        """The process has made a part."""
+        self.state = _READY
+        if self._given_up:
+            self._go_on()
+
+    def ended(self) -> None:
+        """The process has ended, or is about to."""
+        self.line = None
+        _, status = os.waitpid(self._pid, 0)
+        if self.state != _MAKING:
+            return  # It was killed; the guest has not printed yet what came before.
+        if status == 0:
+            self.last, self.state = True, _READY
+        else:
+            self._lose()
+
+    def sent(self) -> None:
+        """The guest has the part."""
+        self.state = _SENT
+        if self._printed or self._given_up:
+            self._go_on()
+
+    def break_off(self) -> None:
+        """The connection has ended: what was sent may not have come."""
+        if self.state in (_SENDING, _SENT):
+            self.state = _READY
+
+    def printed(self, number: int) -> None:
+        """The guest has printed a part, of which it may tell before it has told that it has it."""
+        if number == self.number:
+            self._printed = True
+            if self.state == _SENT:
+                self._go_on()
+
+    def give_up(self) -> None:
+        """Nobody waits for the rest: end the process, and keep its last part only."""
+        if self.line:
+            os.kill(self._pid, signal.SIGTERM)
+        self._given_up = True
+        if not self.last and self.state in (_READY, _SENT):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the next part made."""
+        os.ftruncate(self.file, 0)
+        self.number += 1
+        self._printed = False
+        if self.line is None:
+            self._lose()
+            return
+        self.state = _MAKING
+        with contextlib.suppress(OSError):  # It was killed, as will be heard.
+            self.line.send(b".", socket.MSG_NOSIGNAL)
+
+    def _lose(self) -> None:
+        os.close(self.file)
+        self.file, self.number = _error(_LOST), 0
+        self.last, self.state = True, _READY
 
 
 class Commands:
@@ -43,10 +120,9 @@ class Commands:
     def __init__(self, search_path: str) -> None:
         """``search_path``: directories of Slurm's clients, with colons; empty: all is refused."""
         self._search_path = search_path
-        self._ends = select.epoll()
-        self._running: dict[str, _Running] = {}
-        # Files with answers that the guest has not confirmed yet.
-        self._answers: dict[str, int] = {}
+        self._lines = select.epoll()
+        # Of requests that were taken; whose part went to the guest last is last.
+        self._answers: dict[str, _Answer] = {}
         # A VM that went back to a checkpoint asks again for what was done.
         self._done: dict[str, None] = {}
         self._forget_connection()
@@ -58,16 +134,20 @@ class Commands:
         self._waiting: dict[str, None] = {}
         self._overlooked = False
         self._taking = ""
-        self._lines = b""
+        self._heard = b""
         self._incoming: _Incoming | None = None
+        # Whether the guest has said that answers may come in parts; a VM of an older release wants them whole.
+        self._in_parts = False
 
     def fileno(self) -> int:
-        """Readable when a process has ended."""
-        return self._ends.fileno()
+        """Readable when a process has made a part, or has ended."""
+        return self._lines.fileno()
 
     def connect(self, connection: Connection) -> None:
         """Hear of requests over this connection from now on, and over no other. Raises UnavailableError."""
-        known = [*self._running, *self._answers]
+        for answer in self._answers.values():
+            answer.break_off()
+        known = [*self._answers]
         if self._taking:
             known.append(f"{self._taking}:again")
         if self._incoming:
@@ -84,7 +164,7 @@ class Commands:
     def turn(self) -> bool:
         """Do what can be done without waiting; whether there may be more. Raises UnavailableError."""
         came = self._hear()
-        self._reap()
+        self._hear_processes()
         self._take_next()
         return self._deliver() or came
 
@@ -103,8 +183,8 @@ class Commands:
                     self._carry_out(*self._incoming.whole())
                     self._incoming = None
             else:
-                line, end, data = (self._lines + data).partition(b"\n")
-                self._lines = b"" if end else line
+                line, end, data = (self._heard + data).partition(b"\n")
+                self._heard = b"" if end else line
                 if len(line) > _LINE_BYTES:
                     return self._hear_nothing_more()
                 if end:
@@ -120,6 +200,8 @@ class Commands:
 
     def _obey(self, words: list[str]) -> None:
         match words:
+            case ["parts"]:
+                self._in_parts = True
             case [_, identifier, *_] if not _IDENTIFIER.fullmatch(identifier):
                 return
             case ["new", identifier]:
@@ -132,23 +214,25 @@ class Commands:
                     self._hear_nothing_more()
                 else:
                     self._incoming = _Incoming(identifier, int(size))
-            case ["cancel", identifier] if identifier in self._running:
-                os.kill(self._running[identifier].pid, signal.SIGTERM)
+            case ["more", identifier, number] if identifier in self._answers and number.isdecimal():
+                self._answers[identifier].printed(int(number))
+            case ["cancel", identifier] if identifier in self._answers:
+                self._answers[identifier].give_up()
 
     def _note(self, identifier: str) -> None:
-        if identifier in self._running or identifier in self._answers:
+        if identifier in self._answers:
             return
         if identifier in self._done:
-            self._answers[identifier] = _error(_LOST)
+            self._answers[identifier] = _Answer(_error(_LOST))
         elif not self._search_path:
-            self._answers[identifier] = _error(_SWITCHED_OFF)
+            self._answers[identifier] = _Answer(_error(_SWITCHED_OFF))
         elif len(self._waiting) < _WAITING:
             self._waiting[identifier] = None
         else:
             self._overlooked = True
 
     def _take_next(self) -> None:
-        if self._requests is None or self._taking or self._incoming or len(self._running) >= _AT_ONCE:
+        if self._requests is None or self._taking or self._incoming or len(self._with_process()) >= _AT_ONCE:
             return
         if self._waiting:
             self._taking = next(iter(self._waiting))
@@ -158,12 +242,17 @@ class Commands:
             self._overlooked = False
             self._requests.write(b"again\n")
 
+    def _with_process(self) -> list[tuple[_Answer, socket.socket]]:
+        return [(answer, answer.line) for answer in self._answers.values() if answer.line]
+
     def _carry_out(self, identifier: str, request: int) -> None:
         answer = os.memfd_create("answer")
-        words = process.command("carry_out", self._search_path)
+        line, its_line = socket.socketpair()
+        words = process.command("carry_out", self._search_path, "parts" if self._in_parts else "whole")
         actions = [
             (os.POSIX_SPAWN_DUP2, request, 0),
             (os.POSIX_SPAWN_DUP2, answer, 1),
+            (os.POSIX_SPAWN_DUP2, its_line.fileno(), 3),
             # What it has to say is in the answer: the job's error output is not for it.
             (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
         ]
@@ -171,42 +260,60 @@ class Commands:
             pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsigmask=[])
         finally:
             os.close(request)
-        watch = os.pidfd_open(pid)
-        self._ends.register(watch, select.EPOLLIN)
-        self._running[identifier] = _Running(pid, watch, answer)
+            its_line.close()
+        self._lines.register(line, select.EPOLLIN)
+        self._answers[identifier] = _Answer(answer, number=int(self._in_parts), pid=pid, line=line)
 
-    def _reap(self) -> None:
-        if not self._running:
-            return
-        ended = {fd for fd, _ in self._ends.poll(0)}
-        for identifier in [name for name, running in self._running.items() if running.watch in ended]:
-            running = self._running.pop(identifier)
-            self._ends.unregister(running.watch)
-            os.close(running.watch)
-            os.waitpid(running.pid, 0)
-            if os.fstat(running.answer).st_size == 0:
-                os.close(running.answer)
-                running.answer = _error(_LOST)
-            self._answers[identifier] = running.answer
+    def _hear_processes(self) -> None:
+        running = self._with_process()
+        told = {fd for fd, _ in self._lines.poll(0)} if running else ()
+        for answer, line in running:
+            if line.fileno() not in told:
+                continue
+            if _read(line):
+                answer.made()
+            else:
+                self._lines.unregister(line)
+                line.close()
+                answer.ended()
 
     def _deliver(self) -> bool:
         """Give the guest the next piece of an answer; whether something happened."""
         if self._connection is None:
             return False
         if self._delivery is None:
-            if not self._answers:
+            identifier = self._next_ready()
+            if not identifier:
                 return False
-            identifier, answer = next(iter(self._answers.items()))
-            self._delivery = _Delivery(identifier, answer, self._connection.open(f"{_GUEST} answer {identifier}"))
+            answer = self._answers[identifier] = self._answers.pop(identifier)
+            words = f"{_GUEST} answer {identifier} {answer.number or ''}"
+            self._delivery = _Delivery(identifier, answer, self._connection.open(words))
         if not self._delivery.advance():
             return False
         if self._delivery.ended:
-            self._forget(self._delivery.identifier)
+            self._confirm(self._delivery.identifier)
             self._delivery = None
         return True
 
+    def _next_ready(self) -> str:
+        """Whose turn it is to have a part delivered; nobody's: empty.
+
+        That a part was printed is told to the guest's tool for requests: not before that one listens.
+        """
+        for identifier, answer in self._answers.items():
+            if answer.state == _READY and (self._in_parts or answer.number == 0):
+                return identifier
+        return ""
+
+    def _confirm(self, identifier: str) -> None:
+        """The guest has what was delivered."""
+        if self._answers[identifier].last:
+            self._forget(identifier)
+        else:
+            self._answers[identifier].sent()
+
     def _forget(self, identifier: str) -> None:
-        os.close(self._answers.pop(identifier))
+        os.close(self._answers.pop(identifier).file)
         self._done[identifier] = None
         if len(self._done) > _REMEMBERED:
             del self._done[next(iter(self._done))]
@@ -239,12 +346,13 @@ class _Incoming:
 
 
 class _Delivery:
-    """An answer on its way to the guest, in pieces: the job's output goes on meanwhile."""
+    """A part of an answer on its way to the guest, in pieces: the job's output goes on meanwhile."""
 
-    def __init__(self, identifier: str, answer: int, channel: Channel) -> None:
+    def __init__(self, identifier: str, answer: _Answer, channel: Channel) -> None:
         self.identifier, self.channel = identifier, channel
         self.ended = False
-        self._answer, self._offset, self._sent = answer, 0, False
+        self._answer, self._offset, self._sent = answer.file, 0, False
+        answer.state = _SENDING
 
     def advance(self) -> bool:
         """Send the next piece, or look whether the guest has it all; whether something happened."""
@@ -260,6 +368,13 @@ class _Delivery:
             self.channel.end_input()
             self._sent = True
         return True
+
+
+def _read(line: socket.socket) -> bytes:
+    """What a process tells; nothing at its end, however that came."""
+    with contextlib.suppress(OSError):
+        return line.recv(1)
+    return b""
 
 
 def _error(text: str) -> int:

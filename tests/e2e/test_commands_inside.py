@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from e2e.cluster import Cluster
 
@@ -42,3 +44,41 @@ def test_a_job_looks_at_itself_changes_itself_submits_the_next_and_cancels_itsel
     assert (fields["JobState"], fields["JobName"]) == ("COMPLETED", "next.sh")
     assert (cluster.home() / "next.out").read_text() == f"next in vjob{following}-0: a  b /l,m\n"
     cluster.wait("the accounting", lambda: cluster.sacct(job, "State")[0]["State"].startswith("CANCELLED"), 20)
+
+
+# Slurm's client prints into a pipe, and keeps back less than a line of this length.
+WATCH = """#!/bin/sh
+squeue -j "$SLURM_JOB_ID" -i 1 -o '%i %4096u' &
+until [ -e stop ]; do sleep 0.5; done
+kill $!; echo; sleep 3; ls /run/rmsplugin/job/commands
+"""
+DATE = re.compile(r"\w{3} \w{3} [ \d]\d (\d\d:\d\d:\d\d) \d{4}")
+
+
+@pytest.mark.long
+def test_what_a_command_prints_while_it_runs_comes_once_across_a_suspend_and_a_migration(cluster: Cluster) -> None:
+    stop = cluster.home() / "stop"
+    stop.unlink(missing_ok=True)
+    job = cluster.sbatch(WATCH, "-n", "1", "-t", "10")
+
+    def times() -> list[str]:
+        """When squeue has looked, by the lines that it begins with, of which no part may be missing."""
+        lines = [line.rstrip() for line in cluster.lines(job)]
+        looks = [DATE.fullmatch(line) for line in lines if line not in ("", "JOBID USER", f"{job} alice", "wake")]
+        return [look[1] if look else "no date" for look in looks[:-1]]
+
+    def more() -> None:
+        number = len(times())
+        cluster.wait("more lines", lambda: len(times()) > number + 2, 120)
+
+    more()
+    for word in ("suspend", "resume", "migrate"):
+        done = cluster.plugin(word, str(job))
+        assert done.code == 0, done.err
+        if word != "suspend":
+            more()
+    stop.touch()
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED"
+    assert times() == sorted(set(times())), "each came once"
+    assert "no date" not in times()
+    assert cluster.lines(job)[-1] == "wake", "it ended with its reader"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import time
 from collections.abc import Iterator
@@ -169,11 +170,196 @@ def test_a_client_that_the_site_lacks_is_named(small: Site) -> None:
     assert small.err.read_text() == "sprio: error: sprio is not installed on this front\n"
 
 
-def test_more_output_than_a_vm_can_take_is_cut_off_and_told(small: Site) -> None:
-    small.client("sacct", "yes")
-    assert small.run("#!/bin/sh\nsacct | wc -c; sacct >/dev/null\n") == 1
-    assert small.out.read_text() == f"{16 << 20}\n"
-    assert small.err.read_text().count("was cut off after 16 MiB\n") == 2
+@pytest.fixture
+def older(small: Site) -> Iterator[Site]:
+    """A site whose VM has tools that know answers as a whole only."""
+    small.guest.run(f"cp {BIN}/commands {BIN}/newer; sed -i '/^ *echo parts$/d' {BIN}/commands")
+    yield small
+    small.guest.run(f"mv {BIN}/newer {BIN}/commands")
+
+
+def test_a_vm_of_an_older_release_has_answers_whole(older: Site) -> None:
+    older.client("squeue", "echo one; sleep 1; echo two; echo to stderr >&2; exit 3")
+    assert older.run("#!/bin/sh\nsqueue; echo $?\n") == 0
+    assert (older.out.read_text(), older.err.read_text()) == ("one\ntwo\n3\n", "to stderr\n")
+
+
+def test_more_output_than_a_vm_of_an_older_release_can_take_is_cut_off_and_told(older: Site) -> None:
+    older.client("sacct", "yes")
+    assert older.run("#!/bin/sh\nsacct | wc -c; sacct >/dev/null\n") == 1
+    assert 16 << 20 <= int(older.out.read_text()) < 17 << 20
+    assert older.err.read_text().count("sacct: error: the output was cut off after 16 MiB\n") == 2
+
+
+def test_output_of_any_size_comes_whole(small: Site) -> None:
+    small.client("sacct", "seq 4000000; seq 300000 >&2")
+    assert small.run("#!/bin/sh\n{ sacct | md5sum; } 2>&1 >/tmp/sum | md5sum; cat /tmp/sum\n") == 0
+    sums = [hashlib.md5(b"".join(b"%d\n" % n for n in range(1, last + 1))).hexdigest() for last in (300000, 4000000)]
+    assert [line.split()[0] for line in small.out.read_text().splitlines()] == sums
+
+
+def talking(site: Site) -> None:
+    """A client that prints on both streams, and the rest once the file `go` is there."""
+    (site.directory / "go").unlink(missing_ok=True)
+    site.client(
+        "sbatch",
+        f"echo Submitted; echo waits >&2; until test -e {site.directory}/go; do sleep 0.1; done; echo ended; exit 5",
+    )
+
+
+def test_what_a_client_prints_is_there_while_it_runs(site: Site) -> None:
+    site.fresh()
+    talking(site)
+    site.script("#!/bin/sh\nsbatch --wait; echo $?\n")
+    process = site.start()
+    guestbox.wait_until(lambda: site.out.read_text() == "Submitted\n", what="the first line")
+    guestbox.wait_until(lambda: site.err.read_text() == "waits\n", what="standard error")
+    (site.directory / "go").touch()
+    assert process.wait(60) == 0
+    assert (site.out.read_text(), site.err.read_text()) == ("Submitted\nended\n5\n", "waits\n")
+    assert site.guest.run(f"ls -A {DESK}").split() == ["wake"]
+
+
+def test_in_another_vm_too(site: Site) -> None:
+    site.fresh()
+    talking(site)
+    # As what there is: a VM that is not the first, though the first is itself.
+    site.guest.run("sed -i 's/^index=.*/index=1/' /run/rmsplugin/etc/vjob")
+    try:
+        site.script("#!/bin/sh\nsbatch --wait; echo $?\n")
+        process = site.start()
+        guestbox.wait_until(lambda: site.out.read_text() == "Submitted\n", what="the first line")
+        (site.directory / "go").touch()
+        assert process.wait(60) == 0
+    finally:
+        site.guest.run("sed -i 's/^index=.*/index=0/' /run/rmsplugin/etc/vjob")
+    assert (site.out.read_text(), site.err.read_text()) == ("Submitted\nended\n5\n", "waits\n")
+    assert site.guest.run(f"ls -A {DESK}").split() == ["wake"]
+
+
+def counting(site: Site, pause_s: str) -> Path:
+    """A client that prints numbers; the file has how far it is."""
+    count = site.directory / "count"
+    count.write_text("0")
+    count.chmod(0o666)
+    site.client("squeue", f"i=0; while :; do i=$((i + 1)); echo $i; echo $i >{count}; sleep {pause_s}; done")
+    return count
+
+
+def running(word: str) -> bool:
+    """Whether a client of a site runs on this machine."""
+    return any(
+        word.encode() in path.read_bytes().split(b"\0")
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.parent.exists()
+    )
+
+
+def test_a_client_whose_reader_is_gone_ends(site: Site) -> None:
+    counting(site, "0.2")
+    program = str(site.directory / "bin" / "squeue")
+    assert (
+        site.run(f"#!/bin/sh\n{{ squeue; echo $? >/tmp/code; }} | head -n 2; cat /tmp/code\nsleep 2; ls -A {DESK}\n")
+        == 0
+    )
+    assert site.out.read_text() == "1\n2\n141\nwake\n"
+    assert not running(program)
+
+
+def test_a_client_whose_asker_was_killed_ends(site: Site) -> None:
+    counting(site, "0.2")
+    program = str(site.directory / "bin" / "squeue")
+    text = f"squeue >/tmp/numbers & sleep 1; kill -9 $!; sleep 2; ls -A {DESK}; test -s /tmp/numbers; echo $?"
+    assert site.run(f"#!/bin/sh\n{text}\n") == 0
+    assert site.out.read_text() == "wake\n0\n"
+    assert not running(program)
+
+
+def test_a_reader_that_stands_still_holds_up_its_client_and_nothing_else(site: Site) -> None:
+    site.fresh()
+    site.guest.run("rm -f /tmp/go")
+    large = site.directory / "large"
+    site.client("sacct", f"head -c 30000000 /dev/zero; echo done >{large}")
+    site.client("squeue", "echo others")
+    large.write_text("")
+    large.chmod(0o666)
+    site.script(
+        "#!/bin/sh\nsacct | (until test -e /tmp/go; do sleep 0.1; done; wc -c) &\n"
+        "sleep 2; squeue; timeout 2 sacct | (sleep 3; wc -c >/dev/null; echo still); kill -0 $! && echo reads; wait\n"
+    )
+    process = site.start()
+    guestbox.wait_until(lambda: site.out.read_text() == "others\nstill\nreads\n", what="what others print")
+    assert large.read_text() == ""
+    held = site.guest.run(f"cat {DESK}/*.taken/answer.* | wc -c")
+    assert int(held) < 2 << 20
+    site.guest.run("touch /tmp/go")
+    assert process.wait(60) == 0
+    assert site.out.read_text() == "others\nstill\nreads\n30000000\n"
+    assert large.read_text() == "done\n"
+
+
+def test_parts_come_once_and_in_order_over_connections_that_break(site: Site) -> None:
+    site.fresh()
+    site.client("squeue", "for i in $(seq 100); do echo $i; sleep 0.05; done")
+    site.script("#!/bin/sh\nsqueue; echo $?\n")
+    process = site.start()
+    for lines in (5, 40, 70):
+        guestbox.wait_until(lambda lines=lines: site.out.read_text().count("\n") >= lines)  # type: ignore[misc]
+        for pid in site.guest.server_children():
+            guestbox.os.kill(pid, guestbox.signal.SIGKILL)
+    assert process.wait(60) == 0
+    assert site.out.read_text().split() == [*(str(i) for i in range(1, 101)), "0"]
+
+
+def test_a_wrapper_that_dies_leaves_what_came_and_says_that_the_rest_is_lost(site: Site) -> None:
+    site.fresh()
+    talking(site)
+    site.script("#!/bin/sh\nsbatch --wait; echo $?\n")
+    first = site.start()
+    guestbox.wait_until(lambda: site.out.read_text() == "Submitted\n", what="the first line")
+    first.kill()
+    first.wait()
+    assert site.start().wait(60) == 0
+    assert site.out.read_text() == "Submitted\n1\n"
+    assert "it may have been carried out, or not" in site.err.read_text()
+
+
+def asked(then: str) -> str:
+    """Lines of a script in the guest: squeue is asked for, `wrapper NUMBER` answers as a wrapper would."""
+    return f"""
+        : >/tmp/said
+        ({BIN}/squeue >>/tmp/said 2>&1; echo $? >>/tmp/said) &
+        until test -e {DESK}/*.new/client; do sleep 0.1; done
+        id=$(basename {DESK}/*.new .new)
+        mkfifo {DESK}/wake; exec 3<>{DESK}/wake
+        mv {DESK}/$id.new {DESK}/$id.taken
+        part() {{ printf '%s 2 0\n%s\n' "$2" "$1" | {BIN}/commands answer $id $1; }}
+        {then}
+        wait; cat /tmp/said
+    """
+
+
+def test_a_part_that_comes_again_is_not_printed_again_and_told_again(site: Site) -> None:
+    site.fresh()
+    told = "read -r verb _ number <&3; echo $verb $number"
+    text = asked(f"part 1 -; {told}; part 1 -; {told}; part 2 -; {told}; part 1 -; {told}; part 3 7")
+    assert site.guest.run(text, user=True).splitlines() == ["more 1", "more 1", "more 2", "more 2", "1", "2", "3", "7"]
+
+
+def test_a_vm_that_went_back_says_so_where_a_part_does_not_follow(site: Site) -> None:
+    site.fresh()
+    text = asked("part 1 -; read -r verb _ <&3; part 3 -; read -r verb _ <&3; echo $verb")
+    said = site.guest.run(text, user=True).splitlines()
+    assert said[:2] == ["cancel", "1"]
+    assert "it may have been carried out, or not" in said[2]
+    assert said[3:] == ["1"]
+
+
+def test_who_went_while_the_connection_was_broken_is_told_of(site: Site) -> None:
+    site.fresh()
+    text = asked(f"kill -9 $(cat {DESK}/$id.taken/client); echo same $id; {BIN}/commands serve $id </dev/null")
+    lines = site.guest.run(text, user=True).splitlines()
+    assert lines[1:3] == ["parts", lines[0].replace("same", "cancel")]
 
 
 def slow(site: Site) -> None:
@@ -292,7 +478,7 @@ def test_what_was_taken_but_did_not_reach_the_wrapper_is_told_again_and_what_nob
         echo "take $id" | {serve} $id | grep -a -c "$id"
         echo "take $id" | {serve} $id:again | grep -a -o "^new $id\\|^request $id"
         echo same:$id
-        {serve} </dev/null; wait; cat /tmp/said
+        {serve} </dev/null >/dev/null; wait; cat /tmp/said
     """
     said = site.guest.run(script, user=True).splitlines()
     identifier = said[4].removeprefix("same:")
