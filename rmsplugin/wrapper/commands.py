@@ -286,7 +286,7 @@ class Commands:
             if not identifier:
                 return False
             answer = self._answers[identifier] = self._answers.pop(identifier)
-            words = f"{_GUEST} answer {identifier} {answer.number or ''}"
+            words = f"{_GUEST} answer {identifier} {answer.number or ''}".rstrip()
             self._delivery = _Delivery(identifier, answer, self._connection.open(words))
         if not self._delivery.advance():
             return False
