@@ -223,7 +223,8 @@ def test_constraints_choose_the_host_of_the_vm(cluster: Cluster) -> None:
     for job, host in zip(jobs, wanted.values(), strict=True):
         cluster.wait(f"a VM of {job}", lambda job=job: cluster.qemus(job), 120, lambda job=job: cluster.describe(job))
         assert (cluster.qemus(job), cluster.vjob(job)["nodes"]) == ([host], [host])
-        assert cluster.job(job)["NodeList"].startswith("front"), "a VM's host is none of its job"
+        fields = cluster.wait_job(job, "RUNNING")
+        assert fields["NodeList"].startswith("front"), "a VM's host is none of its job"
     cluster.ok("scancel", *map(str, jobs))
     for options, host in wanted.items():
         job = native(cluster, *SMALL, *options)
