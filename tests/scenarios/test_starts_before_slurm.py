@@ -13,7 +13,7 @@ from rmsplugin.accounts import Account, look_up
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine import identity
 from rmsplugin.engine.identity import take_account
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
@@ -62,6 +62,29 @@ def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
     job = template_world.submit(vms=1)
     template_world.until(job, S.RUNNING)
     assert told == ["open_gate", "unpause", "wait_ready", "configure"]
+
+
+def test_a_restore_that_took_long_is_waited_for_before_the_gate_is_opened(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*arguments: Any, **options: Any) -> None:
+        template_world.pass_time(3.0)
+        type(template_world.guests).wait_ready(template_world.guests, *arguments, **options)
+
+    monkeypatch.setattr(template_world.guests, "wait_ready", slowly)
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    told = story(template_world, monkeypatch)
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    assert told == ["unpause", "wait_ready", "open_gate", "configure"]
+
+
+def test_after_a_restore_that_failed_the_next_one_is_waited_for(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    template_world.hypervisor.fail_next("restore", OperationFailedError("QEMU will not load it"))
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    assert template_world.context.restored_s == {}
 
 
 def test_the_gate_is_opened_once_when_the_last_vm_is_nearly_there(

@@ -33,8 +33,12 @@ ended() {
     until_so _gone "$1"
 }
 
-# accounted JOB: wait until the accounting has the job's end, its steps' included.
-_counted() { sacct -nP -j "$1" -o state | grep -q . && ! sacct -nP -j "$1" -o end | grep -q Unknown; }
+# accounted JOB: wait until the accounting has the job's end, its steps' included, and its beginning: a slurmdbd that was
+# just started may have that later.
+_counted() {
+    sacct -nP -j "$1" -o state | grep -q . && ! sacct -nP -j "$1" -o end | grep -q Unknown &&
+        sacct -nPX -j "$1" -o workdir | grep -q .
+}
 accounted() {
     ended "$1"
     until_so _counted "$1"
