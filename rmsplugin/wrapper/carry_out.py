@@ -15,7 +15,6 @@ import selectors
 import signal
 import struct
 import subprocess
-import sys
 import time
 
 from rmsplugin.errors import RefusedError, RmspluginError
@@ -247,5 +246,7 @@ def main(argv: list[str]) -> None:
     except (RmspluginError, OSError) as error:
         output.complain(f"{client or 'rmsplugin'}: error: {error}\n".encode("utf-8", "surrogateescape"))
         code = 1
+    # From here on the answer stands, also where it was `scancel` of this job, by which Slurm ends all processes here.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     output.end(code)
-    sys.exit(0)
+    os._exit(0)
