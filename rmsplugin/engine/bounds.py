@@ -86,9 +86,9 @@ class Bounds:
         """
         agent = self._agents[node]
         with agent.lock:
-            if agent.lowered == lowered:
+            # Where the old bound stays, what is kept back of it does, too: both together are never more than there is.
+            if agent.lowered == lowered and self._quietly(node, room_mib - kept_mib):
                 agent.kept_mib = kept_mib
-                self._quietly(node, room_mib - kept_mib)
 
     def lower(self, node: str, mib: int) -> None:
         """Lower a bound before a VM comes that is not observed.
@@ -115,9 +115,8 @@ class Bounds:
         """Give observed VMs what was kept back, until the next cycle: one that may wait is asked something now."""
         agent = self._agents[node]
         with agent.lock:
-            if agent.bound_mib is not None:
-                more_mib, agent.kept_mib = agent.kept_mib, 0
-                self._quietly(node, agent.bound_mib + more_mib)
+            if agent.bound_mib is not None and self._quietly(node, agent.bound_mib + agent.kept_mib):
+                agent.kept_mib = 0
 
     def watch(self, nodes: Collection[str]) -> bool:
         """Have the agents of these nodes share out what is left; whether a VM waits that did not before."""
@@ -126,11 +125,14 @@ class Bounds:
             list(pool.map(self.keep, nodes))
         return not self.waiting <= before
 
-    def _quietly(self, node: str, mib: int) -> None:
+    def _quietly(self, node: str, mib: int) -> bool:
+        """Ask for a bound; returns whether it is set."""
         try:
             self._ask(node, mib)
         except RmspluginError as error:  # the old bound holds; where more is used than that, balloons come first
             log.info("the bound of observed VMs on %s: %s", node, error)
+            return False
+        return True
 
     def _ask(self, node: str, mib: int) -> None:
         """Ask a node agent, unless it rests from failures; its lock is held."""
