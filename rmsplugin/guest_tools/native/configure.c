@@ -17,17 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *value_of(const char *vjob, const char *key)
-{
-    size_t length = strlen(key);
-    for (const char *line = vjob; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == '=')
-            return strndup(line + length + 1, strcspn(line + length + 1, "\n"));
-    }
-    return "";
-}
-
 static const char *needed(const char *vjob, const char *key)
 {
     const char *value = value_of(vjob, key);

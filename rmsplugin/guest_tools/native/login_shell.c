@@ -22,23 +22,10 @@ static bool begins(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-static const char *vjob_value(char *facts, const char *key)
-{
-    size_t length = strlen(key);
-    for (char *line; (line = next_line(&facts)) != NULL;)
-        if (strncmp(line, key, length) == 0 && line[length] == '=')
-            return line + length + 1;
-    return "";
-}
-
-static char *facts(void)
-{
-    return text_of_file(ETC "/vjob").bytes;
-}
-
 static const char *set_environment(void)
 {
-    const char *home = vjob_value(facts(), "home"), *shell = vjob_value(facts(), "shell");
+    const char *vjob = text_of_file(ETC "/vjob").bytes;
+    const char *home = value_of(vjob, "home"), *shell = value_of(vjob, "shell");
     const char *locale = getenv("LANG");
     if (access(shell, X_OK) != 0)
         shell = "/bin/sh";
@@ -46,7 +33,7 @@ static const char *set_environment(void)
     setenv("SHELL", shell, 1);
     setenv("PATH", BIN ":/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", 1);
     if (locale == NULL || *locale == '\0') {
-        locale = vjob_value(facts(), "locale");
+        locale = value_of(vjob, "locale");
         if (*locale == '\0')
             unsetenv("LANG");
         else

@@ -112,3 +112,14 @@ void copy_file(const char *source, const char *path)
     struct text text = text_of_file(source);
     replace_file(path, &text);
 }
+
+const char *value_of(const char *lines, const char *key)
+{
+    size_t length = strlen(key);
+    for (const char *line = lines; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && line[length] == '=')
+            return strndup(line + length + 1, strcspn(line + length + 1, "\n"));
+    }
+    return "";
+}

@@ -24,6 +24,9 @@ const char *field_of(const char *line, char separator, int number);
 /* Whether one of the lines has that field. */
 bool has_field(const char *lines, char separator, int number, const char *wanted);
 
+/* The value of a KEY=VALUE line; "" if there is none. It is never evaluated. */
+const char *value_of(const char *lines, const char *key);
+
 /* FILE gets the text, in place, for it may be a mount of its own; nothing is written if it has it. Ends the program if
  * that cannot be. */
 void replace_file(const char *path, const struct text *text);
