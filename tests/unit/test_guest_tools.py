@@ -228,7 +228,7 @@ def test_of_many_starts_at_once_one_starts(box: guestbox.Guestbox) -> None:
     for _ in range(3):
         box.guests[0].run("rm -rf /run/rmsplugin/job/* /tmp/runs /tmp/many; mkdir -m 777 /tmp/many")
         output = box.guests[0].run(
-            f"cd /tmp/many; {files}; {script}; tar -cf - . | {guest} put; "
+            f"cd /tmp/many; {files}; {script}; tar -cf - * | {guest} put; "
             f"for i in 1 2 3 4 5 6; do {guest} start & done; wait; sleep 1 | {guest} wait; cat /tmp/runs",
             user=True,
         )

@@ -15,7 +15,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { RUN_S = 60 };
 
 static const char *needed(const char *vjob, const char *key)
 {
@@ -86,19 +89,41 @@ bool has_program(const char *name)
     return false;
 }
 
+/* Whether the child ended in time. Where it does not, all that it has started is killed; who survives that hangs in the
+ * kernel, on a server that is silent. */
+static bool wait_for(pid_t child, const sigset_t *child_ends, int *status)
+{
+    static const struct timespec limit = {.tv_sec = RUN_S};
+    pid_t ended;
+    while ((ended = waitpid(child, status, WNOHANG)) == 0)
+        if (sigtimedwait(child_ends, NULL, &limit) < 0 && errno == EAGAIN) {
+            kill(-child, SIGKILL);
+            return false;
+        }
+    return ended == child;
+}
+
 bool run(const char *const words[], bool silent)
 {
     int status = 0;
+    sigset_t child_ends, before;
+    sigemptyset(&child_ends);
+    sigaddset(&child_ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_ends, &before);
     pid_t child = fork();
     if (child == 0) {
         int nothing = open("/dev/null", O_RDWR);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        setpgid(0, 0);
         dup2(nothing, 0);
         for (int fd = 1; silent && fd < 3; fd++)
             dup2(nothing, fd);
         execvp(words[0], (char *const *)words);
         _exit(127);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    bool ended = child > 0 && wait_for(child, &child_ends, &status);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return ended && status == 0;
 }
 
 pid_t run_apart(const char *const words[])
@@ -116,17 +141,13 @@ pid_t run_apart(const char *const words[])
     return child;
 }
 
-bool is_mounted(const char *target, char type[64])
+const char *mount_at(const char *target)
 {
-    bool found = false;
+    const char *found = NULL;
     char *rest = text_of_file("/proc/mounts").bytes;
-    for (char *line; (line = next_line(&rest)) != NULL;) {
-        if (strcmp(field_of(line, ' ', 2), target) != 0)
-            continue;
-        found = true;
-        if (type != NULL)
-            snprintf(type, 64, "%s", field_of(line, ' ', 3));
-    }
+    for (char *line; (line = next_line(&rest)) != NULL;)
+        if (strcmp(field_of(line, ' ', 2), target) == 0)
+            found = line;
     return found;
 }
 

@@ -42,8 +42,8 @@ void make_directories(const char *path); /* as mkdir -p */
 void give_to(const char *path, const struct facts *facts);
 void link_to(const char *target, const char *path); /* in the place of whatever is there */
 bool has_program(const char *name);
-bool run(const char *const words[], bool silent); /* a program of the image; whether it ended with 0 */
+bool run(const char *const words[], bool silent); /* a program of the image; whether it ended with 0 within a minute */
 pid_t run_apart(const char *const words[]); /* one that goes on, in a session of its own */
-bool is_mounted(const char *target, char type[64]); /* the type of the last mount there; it may be NULL */
+const char *mount_at(const char *target); /* the line of /proc/mounts of the last mount there; NULL if there is none */
 
 #endif

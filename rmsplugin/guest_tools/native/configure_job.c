@@ -22,8 +22,7 @@
 static bool has_disk(void)
 {
     static const char *const of_disks[] = {"xfs", "btrfs", "f2fs"};
-    char type[64] = "";
-    is_mounted("/", type);
+    const char *root = mount_at("/"), *type = root != NULL ? field_of(root, ' ', 3) : "";
     for (size_t i = 0; i < sizeof of_disks / sizeof *of_disks; i++)
         if (strcmp(type, of_disks[i]) == 0)
             return true;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,15 +87,36 @@ void set_name_servers(void)
     copy_file(ETC "/resolv.conf", "/etc/resolv.conf");
 }
 
+/* As the mount has them: what a change of its size does not name would be taken back. */
+static unsigned long flags_of(const char *options)
+{
+    static const struct {
+        const char *name;
+        unsigned long flag;
+    } known[] = {
+        {"ro", MS_RDONLY},         {"nosuid", MS_NOSUID},         {"nodev", MS_NODEV},       {"noexec", MS_NOEXEC},
+        {"noatime", MS_NOATIME},   {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME}, {"sync", MS_SYNCHRONOUS},
+        {"dirsync", MS_DIRSYNC},   {"mand", MS_MANDLOCK},
+    };
+    unsigned long flags = 0;
+    const char *option;
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            if (strcmp(option, known[i].name) == 0)
+                flags |= known[i].flag;
+    return flags;
+}
+
 /* Of a directory in memory; without a size, it is as the image has it. */
 void bound_size(const char *directory, const char *size)
 {
-    char option[256], type[64];
-    if (*size == '\0' || !is_mounted(directory, type) || strcmp(type, "tmpfs") != 0)
+    char option[256];
+    const char *line = *size == '\0' ? NULL : mount_at(directory);
+    if (line == NULL || strcmp(field_of(line, ' ', 3), "tmpfs") != 0)
         return;
-    snprintf(option, sizeof option, "remount,size=%s", size);
-    if (!run((const char *const[]){"mount", "-o", option, directory, NULL}, false))
-        fail(1, "cannot give %s the size %s", directory, size);
+    snprintf(option, sizeof option, "size=%s", size);
+    if (mount(NULL, directory, NULL, MS_REMOUNT | flags_of(field_of(line, ' ', 4)), option) != 0)
+        fail(1, "cannot give %s the size %s: %s", directory, size, strerror(errno));
 }
 
 /* Small images load nothing by themselves. */
@@ -105,16 +127,25 @@ static void load_nfs(void)
         run((const char *const[]){"modprobe", "nfs", NULL}, true);
 }
 
+/* By the type's own program where the image has one, which is what `mount` would call. */
+static bool mount_by_program(const char *type, const char *source, const char *target, const char *options)
+{
+    char program[64];
+    snprintf(program, sizeof program, "mount.%s", type);
+    if (strncmp(type, "nfs", 3) == 0 && has_program(program))
+        return run((const char *const[]){program, source, target, "-o", options, NULL}, false);
+    return run((const char *const[]){"mount", "-t", type, "-o", options, source, target, NULL}, false);
+}
+
 static void mount_line(const char *line)
 {
     const char *source = field_of(line, ' ', 1), *target = field_of(line, ' ', 2), *type = field_of(line, ' ', 3);
-    if (is_mounted(target, NULL))
+    if (mount_at(target) != NULL)
         return;
     make_directories(target);
     if (strncmp(type, "nfs", 3) == 0)
         load_nfs();
-    if (!run((const char *const[]){"timeout", "60", "mount", "-t", type, "-o", field_of(line, ' ', 4), source, target, NULL},
-             false))
+    if (!mount_by_program(type, source, target, field_of(line, ' ', 4)))
         fail(1, "cannot mount %s on %s", source, target);
 }
 

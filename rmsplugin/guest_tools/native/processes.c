@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -68,4 +69,18 @@ void enter_job(void)
     snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     write_all(procs, pid, strlen(pid));
     close(procs);
+}
+
+void be_kept(const char *oom_score_adj)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, oom_score_adj, strlen(oom_score_adj));
+    close(fd);
+}
+
+void be_ordinary(void)
+{
+    if (getpriority(PRIO_PROCESS, 0) < 0)
+        setpriority(PRIO_PROCESS, 0, 0);
 }

@@ -3,6 +3,7 @@
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 
+int account_main(int argc, char **argv);
 int configure_main(int argc, char **argv);
 int guest_main(int argc, char **argv);
 int login_shell_main(int argc, char **argv);
@@ -12,7 +13,7 @@ int srun_main(int argc, char **argv);
 int stepd_main(int argc, char **argv);
 
 #define PROGRAMS \
-    {"configure", configure_main}, {"login-shell", login_shell_main}, {"relay", relay_main}, \
+    {"account", account_main}, {"configure", configure_main}, {"login-shell", login_shell_main}, {"relay", relay_main}, \
     {"rmsplugin-guest", guest_main}, {"shadow", shadow_main}, {"srun", srun_main}, {"stepd", stepd_main},
 
 #endif

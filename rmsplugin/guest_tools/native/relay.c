@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 
 #include "files.h"
+#include "processes.h"
 #include "programs.h"
 
 #include <errno.h>
@@ -107,15 +108,6 @@ static void carry(struct relay *relay)
     trim(relay);
 }
 
-/* The kernel is not to end this rather than a program of the user's when memory is short. */
-static void be_kept(void)
-{
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)!write(fd, "-900", 4);
-    close(fd);
-}
-
 static void set_limits(struct relay *relay)
 {
     struct stat place;
@@ -148,7 +140,7 @@ int relay_main(int argc, char **argv)
 {
     struct relay relay = {.stream = argc > 1 ? argv[1] : ""};
     umask(022);
-    be_kept();
+    be_kept("-900");
     set_limits(&relay);
     if (!open_all(&relay)) {
         fprintf(stderr, "relay: there is no stream '%s'\n", relay.stream);

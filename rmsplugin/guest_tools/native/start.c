@@ -4,6 +4,7 @@
 
 #include "files.h"
 #include "processes.h"
+#include "script.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -62,8 +63,7 @@ static void become_script(pid_t supervisor)
     enter_job();
     snprintf(text, sizeof text, "%d\n", (int)getpid());
     keep_or_die("pid", text);
-    execl(BIN "/run-script", BIN "/run-script", (char *)NULL);
-    _exit(127);
+    run_script();
 }
 
 /* The parent of the script, in a session of its own. */
