@@ -29,6 +29,18 @@ await_card() {
     done
 }
 
+# Each start from the template reads all of its memory that is not zero, be it in use or not.
+clear_free_memory() {
+    while read -r key free _; do
+        [ "$key" != MemFree: ] || break
+    done </proc/meminfo
+    mkdir /run/zero
+    mount -t tmpfs -o size=100% zero /run/zero
+    dd if=/dev/zero of=/run/zero/all bs=1M count=$(((free - 16384) / 1024)) 2>/dev/null
+    umount /run/zero
+    rmdir /run/zero
+}
+
 # A guest that is told to wait is going to be saved as a template here, where it has nothing of its own yet. Restored as
 # whatever VM, it finds the configuration of that one in the same place.
 await_identity() {
@@ -36,6 +48,7 @@ await_identity() {
     [ "$first" = wait ] || return 0
     modprobe nfsv3
     await_card
+    clear_free_memory
     echo 'rmsplugin-guest: waiting' >/dev/console
     while [ "$first" = wait ]; do
         usleep 50000

@@ -29,8 +29,8 @@ _FIRST_RETRY_S, _RETRY_GROWTH, _RETRY_S = 0.05, 1.3, 0.3
 _CHECK_S = 0.5
 #: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel
 #: itself repeats a first packet that got lost only after 1 s, and many are sent before a guest's card is up.
-_CONNECT_S = 0.2
-_CONNECT_GROWTH = 1.25
+_CONNECT_S = 0.05
+_CONNECT_GROWTH = 1.15
 _LONGEST_CONNECT_S = 1.0
 _OUTPUT_LIMIT = 4096
 
