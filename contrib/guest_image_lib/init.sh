@@ -51,7 +51,7 @@ await_identity() {
     clear_free_memory
     echo 'rmsplugin-guest: waiting' >/dev/console
     while [ "$first" = wait ]; do
-        usleep 50000
+        usleep 20000
         read -r first <"$fw_cfg"
     done
     hwclock -s -u

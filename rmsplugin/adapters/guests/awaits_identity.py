@@ -22,14 +22,16 @@ import uuid
 
 _CONFIG = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw"
 _WAITING = "rmsplugin-guest: waiting"
-_POLL_S = 0.05
+_PLACE = "/run/rmsplugin"
+_POLL_S = 0.02
 _RNDRESEEDCRNG = 0x5207
 _CARDS = "/sys/class/net"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _SERVERS = ("ssh.service", "sshd.service")
 _MS_BIND = 4096
 _MAP_POPULATE = 0x8000  # Python knows it since 3.10
-_NICE = -20
+_LAST = 19
+_START_S = 5
 _NOTHING = subprocess.DEVNULL
 _LEFT_KIB = 16 << 10
 #: What a start runs, and most scripts: not to be read from the disk then.
@@ -46,12 +48,21 @@ def main() -> None:
     subprocess.call(["systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
     for module in ("qemu_fw_cfg", "nfsv3"):
         subprocess.call(["modprobe", "--quiet", module])
+    _make_place()
     card, server = _card(), _start_server()
-    _go_first(server)
     _forget_boot()
+    held = _hold_back(server)
     with open("/dev/console", "w") as console:
         console.write(_WAITING + "\n")
     become(_await_configuration(), card, server)
+    time.sleep(_START_S)
+    _let_go(held)
+
+
+def _make_place() -> None:
+    """Where the engine puts the vjob's tools; it makes one itself where /run lets no program run and there is none."""
+    os.makedirs(_PLACE, exist_ok=True)
+    subprocess.call(["mount", "-t", "tmpfs", "-o", "mode=0755,nosuid,nodev", "rmsplugin", _PLACE])
 
 
 def _start_server() -> int:
@@ -72,13 +83,35 @@ def _restart_server() -> str:
     return second
 
 
-def _go_first(server: int) -> None:
-    """Have this program and the ssh server go before the guest's daemons, whose day changes with the clock and the network.
+def _hold_back(server: int) -> list[int]:
+    """Have all but this program and the ssh server step back; returns who does, for ``_let_go``.
 
-    The vjob's tools give it up before they start anything of the user's.
+    The clock, the network and the mounts of the VM that this will be give the guest's daemons much to do, and each of
+    them would do it before the job's script starts.
     """
-    for process in (0, server) if server else (0,):
-        os.setpriority(os.PRIO_PROCESS, process, _NICE)
+    held = [process for process in _processes() if process not in (os.getpid(), server)]
+    return [process for process in held if _change_priority(process, 0, _LAST)]
+
+
+def _let_go(held: list[int]) -> None:
+    """Undo it, also for what they have started meanwhile: that is root's, and the job's processes are not."""
+    for process in _processes():
+        with contextlib.suppress(OSError):
+            if process in held or os.stat(f"/proc/{process}").st_uid == 0:
+                _change_priority(process, _LAST, 0)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _change_priority(process: int, before: int, after: int) -> bool:
+    """Whether it was changed; the kernel's own threads have no program, and stay as they are."""
+    with contextlib.suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, process) == before and os.readlink(f"/proc/{process}/exe"):
+            os.setpriority(os.PRIO_PROCESS, process, after)
+            return True
+    return False
 
 
 def _forget_boot() -> None:

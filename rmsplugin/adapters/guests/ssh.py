@@ -24,7 +24,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 #: Pauses between attempts to be let in: a guest whose network is up mostly has its ssh server a moment later; one that
 #: boots slowly is asked less and less often, since each attempt costs it time.
-_FIRST_RETRY_S, _RETRY_GROWTH, _RETRY_S = 0.05, 1.3, 0.3
+_FIRST_RETRY_S, _RETRY_GROWTH, _RETRY_S = 0.02, 1.3, 0.3
 #: How long anything in a guest goes on after it has become pointless.
 _CHECK_S = 0.5
 #: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel

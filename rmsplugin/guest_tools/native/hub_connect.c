@@ -2,7 +2,6 @@
 
 #include "hub.h"
 #include "names.h"
-#include "processes.h"
 #include "wire.h"
 
 #include <fcntl.h>
@@ -37,7 +36,6 @@ static int try_connect(void)
 /* Of a session of its own, with nothing of the caller's: it has to outlive it, and holds none of its pipes. */
 static void become_hub(void)
 {
-    be_ordinary();
     static char *const environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", NULL};
     setsid();
     if (fork() != 0)

@@ -68,8 +68,6 @@ int login_shell_main(int argc, char **argv)
 {
     const char *shell = set_environment();
     char *command = argc > 2 && strcmp(argv[1], "-c") == 0 ? argv[2] : NULL;
-    if (command == NULL || !begins(command, BIN "/rmsplugin-guest "))
-        be_ordinary();
     if (command == NULL || !begins(command, BIN "/") || begins(command, BIN "/stepd "))
         enter_job();
     if (command != NULL && begins(command, BIN "/"))

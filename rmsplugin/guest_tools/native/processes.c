@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -77,10 +76,4 @@ void be_kept(const char *oom_score_adj)
     if (fd >= 0)
         (void)!write(fd, oom_score_adj, strlen(oom_score_adj));
     close(fd);
-}
-
-void be_ordinary(void)
-{
-    if (getpriority(PRIO_PROCESS, 0) < 0)
-        setpriority(PRIO_PROCESS, 0, 0);
 }

@@ -26,7 +26,4 @@ void enter_job(void);
 /* The kernel is not to end this process rather than a program of the user's when memory is short. */
 void be_kept(const char *oom_score_adj);
 
-/* Where a guest lets its ssh server go before its own daemons, so that a job starts soon, nothing of the job does. */
-void be_ordinary(void);
-
 #endif

@@ -4,7 +4,6 @@
 
 #include "files.h"
 #include "memory.h"
-#include "processes.h"
 #include "texts.h"
 
 #include <errno.h>
@@ -166,7 +165,6 @@ void run_script(void)
     char **words = words_of(JOB "/args", list_of(copied(script)));
     char **environment = words_of(JOB "/env", list_of(formatted("SLURM_TASK_PID=%d", (int)getpid())));
     set_limits();
-    be_ordinary();
     execve(script, words, environment);
     slurm_error("execve(): %s: %s", script, strerror(errno));
     _exit(errno);
