@@ -1,4 +1,4 @@
-"""Kernel: the Linux calls that Python 3.11 has no function for (namespaces, mounts, pivot_root)."""
+"""Kernel: the Linux calls that Python 3.11 has no function for (namespaces, mounts, pivot_root, prctl)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MNT_DETACH = 2
 
+PR_SET_THP_DISABLE = 41
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,6 +36,11 @@ def _check(result: int, what: str) -> None:
 def unshare(flags: int) -> None:
     """Give the calling process (for CLONE_NEWPID: its children) new namespaces."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def use_small_pages() -> None:
+    """Have this process, and all that it starts, get no huge pages for memory of its own."""
+    _check(_libc.prctl(ctypes.c_int(PR_SET_THP_DISABLE), *(ctypes.c_ulong(word) for word in (1, 0, 0, 0))), "prctl")
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:

@@ -201,6 +201,12 @@ def test_a_daemon_is_killed_and_started(pair: tuple[Path, Path]) -> None:
 
 
 @needs_root
+def test_a_hosts_programs_get_no_huge_pages(pair: tuple[Path, Path]) -> None:
+    of_libvirt = "grep -h THP_enabled $(dirname $(grep -lx libvirtd /proc/[0-9]*/comm))/status"
+    assert run_on(pair[0], "n1", "sh", "-c", of_libvirt).split() == ["THP_enabled:", "0"]
+
+
+@needs_root
 def test_a_guest_of_96_mib_boots_and_takes_its_configuration(pair: tuple[Path, Path]) -> None:
     """Boot the image as libvirt would, and see it answer at its address."""
     directory = pair[0]

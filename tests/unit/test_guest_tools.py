@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import shutil
 import socket
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -177,6 +180,55 @@ def test_an_upload_that_breaks_off_leaves_nothing(box: guestbox.Guestbox) -> Non
     assert not {"slurm_script", "complete"} & set(result.split())
 
 
+def _archive(*members: tuple[str, bytes], link: str = "") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size, member.type, member.linkname = len(content), tarfile.LNKTYPE if link else tarfile.REGTYPE, link
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+_WHOLE = _archive(("slurm_script", b"#!/bin/sh\n" * 300), ("complete", b""))
+
+
+@needs_guests
+@pytest.mark.parametrize(
+    "archive",
+    [
+        _WHOLE[:700],
+        b"no archive" * 100,
+        _archive(("../out", b"x"), ("complete", b"")),
+        _archive(("/tmp/out", b"x"), ("complete", b"")),
+        _archive(("slurm_script", b""), ("complete", b""), link="/etc/passwd"),
+        _archive(("n" * 120, b"x"), ("complete", b"")),
+    ],
+    ids=["cut off", "no archive", "above", "absolute", "a hard link", "a long name"],
+)
+def test_an_archive_that_is_not_the_wrappers_leaves_nothing(box: guestbox.Guestbox, archive: bytes) -> None:
+    put = "/run/rmsplugin/bin/rmsplugin-guest put 2>&1"
+    upload = f"echo {base64.b64encode(archive).decode()} | base64 -d | {put}"
+    said = box.guests[0].run(f"{upload}; ls -A /run/rmsplugin/job/ /tmp", user=True)
+    assert "the files came incomplete" in said
+    assert not {"slurm_script", "complete", "out"} & set(said.split())
+
+
+@needs_guests
+def test_a_bound_of_a_directory_in_memory_changes_nothing_else_of_it() -> None:
+    with guestbox.opened() as box:
+        (guest,) = box.boot("busybox", 1)
+        with box.entered():
+            box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
+            guest.run("mount -t tmpfs -o nosuid,noexec,noatime,size=4m,mode=1777 tmp /tmp")
+            config = box.config(site=SiteFiles(tmp_size="2m"))
+            box.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=20)
+        options = guest.run("grep ' /tmp ' /proc/mounts").split()[3].split(",")
+        assert {"rw", "nosuid", "noexec", "noatime", "size=2048k"} <= set(options)
+        assert "nodev" not in options
+        assert guest.run("stat -c %a /tmp") == "1777\n"
+
+
 GROUP = """
 group=/run/rmsplugin/group
 rm -rf $group; mkdir $group
@@ -203,6 +255,21 @@ def test_what_a_group_used_is_told_without_caches_and_its_most_is_kept(box: gues
     assert (used.memory_bytes, used.peak_bytes) == (70 << 20, 101 << 20)
     assert 0 < used.available_kib < 1 << 32
     assert used.read_bytes > 0, "the shell that was in the group has read its programs"
+
+
+@needs_guests
+def test_the_script_counts_whose_zombie_is_in_no_group_and_what_it_told_last(box: guestbox.Guestbox) -> None:
+    guest, io_of_zombie = box.guests[0], "rchar: 5000000000\\nwchar: 7\\nsyscr: 1\\n"
+    guest.run(GROUP + ": >$group/cgroup.procs; rm -f /run/rmsplugin/usage/most; echo 1 >/run/rmsplugin/job/pid")
+    try:
+        with box.entered():
+            of_process = box.ssh().used(guest.vm.address, guest.vm.host_key, timeout_s=20)
+            guest.run(f"printf '{io_of_zombie}' >/run/rmsplugin/job/io")
+            told = box.ssh().used(guest.vm.address, guest.vm.host_key, timeout_s=20)
+    finally:
+        guest.run("rm -rf /run/rmsplugin/group /run/rmsplugin/job/pid /run/rmsplugin/job/io")
+    assert of_process is not None and of_process.read_bytes > 0, "what process 1 has read"
+    assert told is not None and (told.read_bytes, told.written_bytes) == (5_000_000_000, 7)
 
 
 @needs_guests

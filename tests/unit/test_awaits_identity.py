@@ -1,0 +1,54 @@
+"""The program that waits in a disk image's guest: what it does to the guest's other processes, on processes of the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import guestbox
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "rmsplugin/adapters/guests/awaits_identity.py"
+
+needs_guests = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
+
+#: In a process namespace of its own, whose first process stands for systemd, and which is told at its end what is seen.
+IN_A_GUEST = """
+import os, runpy, subprocess, sys, time
+program = runpy.run_path(sys.argv[1], run_name="program")
+
+def start(*words, **options):
+    return subprocess.Popen([*words, "sleep", "60"], **options).pid
+
+def seen(*processes):
+    print(*(os.getpriority(os.PRIO_PROCESS, process) for process in (*processes, os.getpid())), flush=True)
+
+server, daemon, odd = start(), start(user=1000), start("nice", "-n", "3")
+while os.getpriority(os.PRIO_PROCESS, odd) != 3:
+    time.sleep(0.01)
+held = program["_hold_back"](server)
+seen(server, daemon, odd)
+late, users = start("nice", "-n", "19"), start("nice", "-n", "19", user=1000)
+while {os.getpriority(os.PRIO_PROCESS, process) for process in (late, users)} != {19}:
+    time.sleep(0.01)
+program["_let_go"](held)
+seen(server, daemon, odd, late, users)
+"""
+
+
+@needs_guests
+def test_daemons_step_back_behind_the_ssh_server_and_come_back_with_what_they_have_started() -> None:
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    done = subprocess.run(
+        [*unshare, sys.executable, "-c", IN_A_GUEST, str(PROGRAM)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert done.returncode == 0, done.stderr
+    held, let_go = done.stdout.splitlines()
+    assert held == "0 19 3 0", "the server, a daemon, one with a priority of its own, the program"
+    assert let_go == "0 0 3 0 19 0", "and what a daemon has started, what the user has, the program"
