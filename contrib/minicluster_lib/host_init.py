@@ -294,8 +294,8 @@ def main() -> None:
 
     os.close(up_read)
     os.setsid()
-    # Where this machine is a VM itself, memory that it has not used before costs it most in pieces of 2 MiB: a restore of
-    # a guest took 0.4 to 0.9 s with them, and 0.5 s without.
+    # Where this machine is a VM itself, memory that it has not used before costs it most in pieces of 2 MiB: a guest's
+    # restore took 0.4 to 0.9 s with them, and 0.5 s without.
     kernel.use_small_pages()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The path of a Unix socket may be 107 bytes long; the cluster's directory may be longer.

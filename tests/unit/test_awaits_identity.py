@@ -1,4 +1,4 @@
-"""The program that waits in a disk image's guest: what it does to the guest's other processes, on processes of the test."""
+"""The program that waits in a disk image's guest: what it does to other processes, which are the test's here."""
 
 from __future__ import annotations
 
