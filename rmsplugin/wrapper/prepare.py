@@ -53,7 +53,7 @@ def without_first_line(path: str) -> bytes:
 
 def write_archive(files: dict[str, bytes], output: io.BufferedWriter) -> None:
     """Write them, the standard input if it is a file, and last ``complete``."""
-    with tarfile.open(fileobj=output, mode="w|") as archive:
+    with tarfile.open(fileobj=output, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         for name, data in files.items():
             archive.addfile(_member(name, len(data)), io.BytesIO(data))
         if stat.S_ISREG(os.fstat(0).st_mode):

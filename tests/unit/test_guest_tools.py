@@ -215,6 +215,19 @@ def test_an_archive_that_is_not_the_wrappers_leaves_nothing(box: guestbox.Guestb
 
 
 @needs_guests
+def test_a_file_may_be_of_any_size(box: guestbox.Guestbox) -> None:
+    """Eight GiB and more are told in another form, and here a little is."""
+    content = b"input\n" * 200
+    whole = _archive(("stdin", content), ("slurm_script", b""), ("complete", b""))
+    archive = whole[:124] + b"\x80" + len(content).to_bytes(11, "big") + whole[136:]
+    upload = f"echo {base64.b64encode(archive).decode()} | base64 -d | /run/rmsplugin/bin/rmsplugin-guest put"
+    try:
+        assert box.guests[0].run(f"{upload} && cat /run/rmsplugin/job/stdin", user=True) == content.decode()
+    finally:
+        box.guests[0].run("rm -f /run/rmsplugin/job/stdin /run/rmsplugin/job/slurm_script")
+
+
+@needs_guests
 def test_a_bound_of_a_directory_in_memory_changes_nothing_else_of_it() -> None:
     with guestbox.opened() as box:
         (guest,) = box.boot("busybox", 1)

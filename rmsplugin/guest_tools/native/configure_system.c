@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
+
 #define MARK "# rmsplugin" /* lines of ours in a file of the image end with it */
 
 static bool is_ours(const char *line)
@@ -96,7 +98,7 @@ static unsigned long flags_of(const char *options)
     } known[] = {
         {"ro", MS_RDONLY},         {"nosuid", MS_NOSUID},         {"nodev", MS_NODEV},       {"noexec", MS_NOEXEC},
         {"noatime", MS_NOATIME},   {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME}, {"sync", MS_SYNCHRONOUS},
-        {"dirsync", MS_DIRSYNC},   {"mand", MS_MANDLOCK},
+        {"dirsync", MS_DIRSYNC},   {"mand", MS_MANDLOCK},         {"nosymfollow", NO_LINKS},
     };
     unsigned long flags = 0;
     const char *option;
