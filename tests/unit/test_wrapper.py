@@ -290,6 +290,23 @@ def test_a_missing_directory_is_told_and_replaced(small: Bench) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line, status, error",
+    [
+        ("#!/no/such -x ", 2, "bad interpreter(/no/such -x ): No such file or directory"),
+        ("#!", 2, "bad interpreter(): No such file or directory"),
+        ("#!/tmp", 13, "/run/rmsplugin/job/slurm_script: Permission denied"),
+        ("#!/etc/passwd", 13, "/run/rmsplugin/job/slurm_script: Permission denied"),
+        ("#! /tmp/no-program x", 8, "/run/rmsplugin/job/slurm_script: Exec format error"),
+    ],
+)
+def test_a_script_that_no_program_can_run_ends_as_in_slurm(small: Bench, line: str, status: int, error: str) -> None:
+    small.guest.run("echo text >/tmp/no-program; chmod 755 /tmp/no-program")
+    assert small.run(f"{line}\necho no\n") == status
+    assert small.err.read_text() == f"slurmstepd-vjob12-0: error: execve(): {error}\n"
+    assert small.out.read_bytes() == b""
+
+
 def test_much_output_stays_apart_and_whole(bench: Bench) -> None:
     script = "#!/bin/sh\nseq 1 1300000 & seq 2000000 3000000 >&2; wait\n"
     assert bench.run(script) == 0

@@ -166,6 +166,7 @@ void run_script(void)
     char **environment = words_of(JOB "/env", list_of(formatted("SLURM_TASK_PID=%d", (int)getpid())));
     set_limits();
     execve(script, words, environment);
-    slurm_error("execve(): %s: %s", script, strerror(errno));
-    _exit(errno);
+    int reason = errno;
+    slurm_error("execve(): %s: %s", script, strerror(reason));
+    _exit(reason);
 }
