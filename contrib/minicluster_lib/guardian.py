@@ -42,6 +42,8 @@ def main() -> None:
     directory, owner = sys.argv[1], int(sys.argv[2])
     _await_end(owner)
     for _ in range(_ATTEMPTS):
+        if not Path(directory).parent.exists():
+            return  # it went down before, and the place for it is not to come back
         if subprocess.run([sys.executable, "-m", "minicluster_lib", "down", "--dir", directory]).returncode == 0:
             return
         time.sleep(1)

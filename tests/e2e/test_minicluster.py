@@ -282,6 +282,14 @@ def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_an_owner_that_has_cleaned_up_ends_and_nothing_comes_back(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    guardian = [sys.executable, "-m", "minicluster_lib.guardian", str(gone / "cluster"), "2147483647"]
+    subprocess.run(guardian, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "contrib")}, check=True, timeout=60)
+    assert not gone.exists()
+
+
+@needs_root
 def test_the_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     for command in ("up", "down"):
