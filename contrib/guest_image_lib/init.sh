@@ -29,14 +29,19 @@ await_card() {
     done
 }
 
-# Each start from the template reads all of its memory that is not zero, be it in use or not.
+# Each start from the template reads all of its memory that is not zero, be it in use or not. What the boot has used and given
+# back is handed out again first, and is not much; and the kernel keeps some for itself, without which it stands still.
 clear_free_memory() {
     while read -r key free _; do
         [ "$key" != MemFree: ] || break
     done </proc/meminfo
+    read -r reserve </proc/sys/vm/min_free_kbytes
+    cleared=$(((free - 2 * reserve - 16384) / 1024))
+    [ "$cleared" -gt 0 ] || return 0
+    [ "$cleared" -le 512 ] || cleared=512
     mkdir /run/zero
     mount -t tmpfs -o size=100% zero /run/zero
-    dd if=/dev/zero of=/run/zero/all bs=1M count=$(((free - 16384) / 1024)) 2>/dev/null
+    dd if=/dev/zero of=/run/zero/all bs=1M count="$cleared" 2>/dev/null
     umount /run/zero
     rmdir /run/zero
 }

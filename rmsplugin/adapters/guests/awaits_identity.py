@@ -33,7 +33,7 @@ _MAP_POPULATE = 0x8000  # Python knows it since 3.10
 _LAST = 19
 _START_S = 5
 _NOTHING = subprocess.DEVNULL
-_LEFT_KIB = 16 << 10
+_LEFT_KIB, _CLEARED_KIB = 16 << 10, 512 << 10
 #: What a start runs, and most scripts: not to be read from the disk then.
 _USED_SOON = (
     *("sh", "bash", "ip", "tar", "mount", "mount.nfs", "env", "sleep", "cat", "date"),
@@ -51,12 +51,15 @@ def main() -> None:
     _make_place()
     card, server = _card(), _start_server()
     _forget_boot()
-    held = _hold_back(server)
+    held = _hold_back(server) if server else []  # one that starts only then is not to inherit it
     with open("/dev/console", "w") as console:
         console.write(_WAITING + "\n")
-    become(_await_configuration(), card, server)
-    time.sleep(_START_S)
-    _let_go(held)
+    identity = _await_configuration()
+    try:
+        become(identity, card, server)
+    finally:
+        time.sleep(_START_S)
+        _let_go(held)
 
 
 def _make_place() -> None:
@@ -94,22 +97,28 @@ def _hold_back(server: int) -> list[int]:
 
 
 def _let_go(held: list[int]) -> None:
-    """Undo it, also for what they have started meanwhile: that is root's, and the job's processes are not."""
+    """Undo it, also for what they have started meanwhile: that is root's, or has process 1 for its parent."""
     for process in _processes():
         with contextlib.suppress(OSError):
-            if process in held or os.stat(f"/proc/{process}").st_uid == 0:
-                _change_priority(process, _LAST, 0)
+            if process in held or os.stat(f"/proc/{process}").st_uid == 0 or _parent_of(process) == 1:
+                for thread in os.listdir(f"/proc/{process}/task"):
+                    _change_priority(int(thread), _LAST, 0)
 
 
 def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _change_priority(process: int, before: int, after: int) -> bool:
+def _parent_of(process: int) -> int:
+    with open(f"/proc/{process}/stat") as facts:
+        return int(facts.read().rpartition(")")[2].split()[1])
+
+
+def _change_priority(thread: int, before: int, after: int) -> bool:
     """Whether it was changed; the kernel's own threads have no program, and stay as they are."""
     with contextlib.suppress(OSError):
-        if os.getpriority(os.PRIO_PROCESS, process) == before and os.readlink(f"/proc/{process}/exe"):
-            os.setpriority(os.PRIO_PROCESS, process, after)
+        if os.getpriority(os.PRIO_PROCESS, thread) == before and os.readlink(f"/proc/{thread}/exe"):
+            os.setpriority(os.PRIO_PROCESS, thread, after)
             return True
     return False
 
@@ -121,12 +130,26 @@ def _forget_boot() -> None:
     for program in _USED_SOON:
         with contextlib.suppress(OSError):
             subprocess.call([program, "--version"], stdin=_NOTHING, stdout=_NOTHING, stderr=_NOTHING)
-    with open("/proc/meminfo") as facts:
+    with open("/proc/meminfo") as facts, open("/proc/sys/vm/min_free_kbytes") as reserve:
         free_kib = next(int(line.split()[1]) for line in facts if line.startswith("MemFree:"))
-    # What the kernel hands out is full of zeros, and stays so when it is given back.
-    with contextlib.suppress(OSError, ValueError):
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_POPULATE
-        mmap.mmap(-1, (free_kib - _LEFT_KIB) << 10, flags=flags).close()
+        left_kib = _LEFT_KIB + 2 * int(reserve.read())
+    if free_kib > left_kib:
+        _clear(min(free_kib - left_kib, _CLEARED_KIB) << 10)
+
+
+def _clear(size: int) -> None:
+    """Have so much free memory full of zeros: the kernel hands it out so, first of all what the boot has used.
+
+    In a process that may die of it: without the reserve that it keeps for itself the kernel ends who asks for more.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            _write("/proc/self/oom_score_adj", "1000")
+            mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_POPULATE)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _await_configuration() -> dict[str, str]:

@@ -12,6 +12,7 @@
 #include "programs.h"
 #include "texts.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 
 #define USAGE "/run/rmsplugin/usage"
 #define GROUP "/run/rmsplugin/group"
+
+enum { MAXIMUM_DIGITS = 15, USERS_BYTES = 512, LOOKS = 5, LOOK_US = 100000 };
 
 struct used {
     long long memory, read, written; /* bytes */
@@ -36,44 +39,54 @@ static long long value_behind(const char *lines, const char *key)
     size_t length = strlen(key);
     for (const char *line = lines; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
-            return atoll(line + length);
+        if (strncmp(line, key, length) != 0 || line[length] != ' ')
+            continue;
+        size_t digits = strspn(line + length + 1, "0123456789");
+        return digits > 0 && digits <= MAXIMUM_DIGITS ? atoll(line + length + 1) : 0;
     }
     return 0;
 }
 
-static void add_io(struct used *used, const char *path)
+static void add_lines(struct used *used, const char *lines)
 {
-    struct text lines = text_of_file(path);
-    used->read += value_behind(lines.bytes, "rchar:");
-    used->written += value_behind(lines.bytes, "wchar:");
-    free(lines.bytes);
+    used->read += value_behind(lines, "rchar:");
+    used->written += value_behind(lines, "wchar:");
 }
 
 static void add_io_of(struct used *used, pid_t pid)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
-    add_io(used, path);
+    struct text lines = text_of_file(path);
+    add_lines(used, lines.bytes);
+    free(lines.bytes);
 }
 
-/* The user's directory: there may be anything. */
-static bool is_file(const char *path)
+/* A file in the user's directory, where there may be anything: its beginning. False if it is none. */
+static bool read_users(const char *path, char text[USERS_BYTES])
 {
     struct stat status;
-    return lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    ssize_t size = is_file ? read(fd, text, USERS_BYTES - 1) : 0;
+    text[size > 0 ? size : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return is_file;
 }
 
 /* The script's zombie is in no group, and has what its children did; what it told last is in job/io. */
 static void add_ended_script(struct used *used, const char *in_group)
 {
-    char pid[32];
-    off_t script = is_file(JOB "/pid") ? read_number(JOB "/pid", 0) : 0;
-    snprintf(pid, sizeof pid, "%lld", (long long)script);
-    if (is_file(JOB "/io"))
-        add_io(used, JOB "/io");
-    else if (script > 0 && !has_field(in_group, '\n', 1, pid))
-        add_io_of(used, (pid_t)script);
+    char told[USERS_BYTES], pid[USERS_BYTES];
+    off_t script;
+    if (read_users(JOB "/io", told))
+        add_lines(used, told);
+    else if (read_users(JOB "/pid", pid)) {
+        pid[strcspn(pid, "\n")] = '\0';
+        if (parse_number(pid, &script) && script > 0 && !has_field(in_group, '\n', 1, pid))
+            add_io_of(used, (pid_t)script);
+    }
 }
 
 /* What is used now. The watch looks for as long as the VM lives: all is freed. */
@@ -92,10 +105,15 @@ static struct used look(bool script_too)
     return used;
 }
 
+/* Of a VM that was configured by a former release another program writes the file, in place: it may be empty for an instant. */
 static struct used most_seen(void)
 {
     struct used most = {0};
-    sscanf(text_of_file(USAGE "/most").bytes, "%lld %lld %lld", &most.memory, &most.read, &most.written);
+    for (int look = 0; look < LOOKS; look++) {
+        if (sscanf(text_of_file(USAGE "/most").bytes, "%lld %lld %lld", &most.memory, &most.read, &most.written) == 3)
+            break;
+        usleep(LOOK_US);
+    }
     return most;
 }
 

@@ -158,6 +158,7 @@ int configure_main(int argc, char **argv)
         return 2;
     }
     umask(022);
+    signal(SIGCHLD, SIG_DFL); /* whose child ends is told (`run`) */
     setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
     const struct facts facts = read_facts();
     set_names(&facts);
