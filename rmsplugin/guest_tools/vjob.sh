@@ -5,9 +5,7 @@
 bin=/run/rmsplugin/bin
 etc=/run/rmsplugin/etc
 job=/run/rmsplugin/job
-output=/run/rmsplugin/output
 login=/run/rmsplugin/login
-group=/run/rmsplugin/group
 
 # vjob_value KEY: the value of KEY in the file that the engine wrote; it is read, never evaluated.
 vjob_value() {

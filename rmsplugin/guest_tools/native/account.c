@@ -19,9 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define USAGE "/run/rmsplugin/usage"
-#define GROUP "/run/rmsplugin/group"
-
 enum { MAXIMUM_DIGITS = 15, USERS_BYTES = 512, LOOKS = 5, LOOK_US = 100000 };
 
 struct used {

@@ -158,7 +158,7 @@ int configure_main(int argc, char **argv)
         return 2;
     }
     umask(022);
-    signal(SIGCHLD, SIG_DFL); /* whose child ends is told (`run`) */
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, no child can be waited for (`run`) */
     setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
     const struct facts facts = read_facts();
     set_names(&facts);

@@ -15,9 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GROUP "/run/rmsplugin/group"
-#define USAGE "/run/rmsplugin/usage"
-
 /* Whether the image's files lie on a disk. */
 static bool has_disk(void)
 {

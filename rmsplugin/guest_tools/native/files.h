@@ -12,6 +12,8 @@
 #define ETC "/run/rmsplugin/etc"
 #define JOB "/run/rmsplugin/job"
 #define OUTPUT "/run/rmsplugin/output"
+#define GROUP "/run/rmsplugin/group" /* a link to the control group of the job's processes, if there is one */
+#define USAGE "/run/rmsplugin/usage" /* what they have used */
 #define SCRIPT "/run/rmsplugin/script" /* a link to the path that the script has on the front, if configure could make it */
 
 enum { PATH_BYTES = 128, LINE_BYTES = 128 };

@@ -62,7 +62,7 @@ int process_open(pid_t pid)
 void enter_job(void)
 {
     char pid[32];
-    int procs = open("/run/rmsplugin/group/cgroup.procs", O_WRONLY | O_CLOEXEC);
+    int procs = open(GROUP "/cgroup.procs", O_WRONLY | O_CLOEXEC);
     if (procs < 0)
         return;
     snprintf(pid, sizeof pid, "%d\n", (int)getpid());
