@@ -43,7 +43,6 @@ srun --mpi=pmix true 2>&1
 mpirun --hostfile "$RMSPLUGIN_HOSTFILE" python3 sum.py | sort
 for i in {1..8}; do echo $i; sleep 1; done
 touch made-in-debian
-ps --ppid 2 -p 2 --deselect -o ni= | grep -c 19
 srun -n 2 -l bash tells | sort -s -n
 """
 # No two VMs may share a line of this but the last one, the clock; nor what a boot would have made.
@@ -55,6 +54,12 @@ ip -4 -o address show dev $card | awk '{ print $4 }'
 head -c 16 /dev/urandom | od -An -tx1
 ssh-keygen -l -f <(grep "^$(hostname) " /run/rmsplugin/etc/known_hosts | cut -d ' ' -f 2-) | cut -d ' ' -f 2
 date +%s
+"""
+# And how many daemons, the kernel's own left out, still step back some seconds after the start.
+OF_SISTERS = """#!/bin/sh
+srun -n 2 -l bash tells | sort -s -n
+sleep 6
+ps --ppid 2 -p 2 --deselect -o ni= | grep -c 19 || :
 """
 NUMBER_OF_TELLS, ADDRESSES = 8, (2, 4)
 # Each process has a number that shows in the sum, and hears from the other one.
@@ -127,7 +132,6 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
         "mpirun --hostfile $RMSPLUGIN_HOSTFILE (Open MPI), mpirun -f $RMSPLUGIN_HOSTFILE (MPICH)",
         *(f"{vms[0]} 11", f"{vms[1]} 11"),
         *(str(number) for number in range(1, 9)),
-        "0",  # daemons that still step back
     ]
     assert (cluster.home() / "made-in-debian").exists()
     cluster.wait_gone(job)
@@ -138,12 +142,12 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
 def _sisters_differ(cluster: Cluster, tells: list[str]) -> None:
     """VMs from the templates that those of the first job have made share nothing with them, nor with each other."""
     begin = float(cluster.ok("date", "+%s"))
-    job = cluster.sbatch(
-        "#!/bin/sh\nsrun -n 2 -l bash tells | sort -s -n\n", *DEBIAN, "--mem=512", "-N", "2", "-n", "2"
-    )
+    job = cluster.sbatch(OF_SISTERS, *DEBIAN, "--mem=512", "-N", "2", "-n", "2")
     assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
     assert "from a template" in cluster.events(job), cluster.events(job)
-    tells += cluster.output(job).splitlines()
+    *told, stepping_back = cluster.output(job).splitlines()
+    assert stepping_back == "0", "daemons do so until the start is over"
+    tells += told
     vms = [
         [line.partition(": ")[2] for line in tells[at : at + NUMBER_OF_TELLS]]
         for at in range(0, len(tells), NUMBER_OF_TELLS)
