@@ -14,7 +14,7 @@ _LISTENS = "0A"  # in /proc/net/tcp
 MOUNT_PORT = 20048
 MOUNT_OPTIONS = (
     f"vers=3,nolock,proto=tcp,port={NFS_PORT},mountproto=tcp,mountport={MOUNT_PORT},addr={HEAD_ADDRESS}"
-    f",mountaddr={HEAD_ADDRESS},hard"
+    f",mountaddr={HEAD_ADDRESS},hard,nodev"
 )
 
 # Since release 5 the server wants to ask for memory as a disk's driver does, and ends where it may not (in containers).

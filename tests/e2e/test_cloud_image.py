@@ -36,6 +36,7 @@ echo "$(id -gn): $(id -Gn | tr ' ' '\n' | sort | paste -sd ' ')"
 touch ../proj/made-in-debian && stat -c %G ../proj/made-in-debian
 echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE $SLURM_MEM_PER_NODE"
 cat <(echo '/dev/fd') && echo /dev/stdout >/dev/stdout
+awk '$2 == "/home" { print $3, $4 }' /proc/mounts | grep -o '^nfs rw,nodev'
 df -k /dev/shm | awk 'END { print $2 }'
 squeue -h -j "$SLURM_JOB_ID" -o '%i %u %T'
 srun -n 2 -l hostname | sort
@@ -125,6 +126,7 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
         "proj",
         f"vjob{job}-[0-1] 2 1(x2) 512",
         *("/dev/fd", "/dev/stdout"),
+        "nfs rw,nodev",
         "16384",
         f"{job} alice RUNNING",
         *(f"0: {vms[0]}", f"1: {vms[1]}"),

@@ -139,6 +139,31 @@ static bool mount_by_program(const char *type, const char *source, const char *t
     return run((const char *const[]){"mount", "-t", type, "-o", options, source, target, NULL}, false);
 }
 
+/* Whether the option changes nothing in a mount by the kernel alone. */
+static bool means_nothing(const char *option)
+{
+    static const char *const known[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(option, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Where the options say all that a program would find out (`addr`, the server's address), the kernel needs none: an emulated
+ * guest takes 0.1 s for it. What the kernel alone does not take is the program's, as the rest. */
+static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
+{
+    struct text others = {NULL, 0};
+    const char *option;
+    bool has_address = false;
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++) {
+        has_address = has_address || strncmp(option, "addr=", 5) == 0;
+        if (flags_of(option) == 0 && !means_nothing(option))
+            text_add(&others, "%s%s", others.length > 0 ? "," : "", option);
+    }
+    return has_address && strncmp(type, "nfs", 3) == 0 && mount(source, target, type, flags_of(options), others.bytes) == 0;
+}
+
 static void mount_line(const char *line)
 {
     const char *source = field_of(line, ' ', 1), *target = field_of(line, ' ', 2), *type = field_of(line, ' ', 3);
@@ -147,7 +172,8 @@ static void mount_line(const char *line)
     make_directories(target);
     if (strncmp(type, "nfs", 3) == 0)
         load_nfs();
-    if (!mount_by_program(type, source, target, field_of(line, ' ', 4)))
+    const char *options = field_of(line, ' ', 4);
+    if (!mount_by_kernel(type, source, target, options) && !mount_by_program(type, source, target, options))
         fail(1, "cannot mount %s on %s", source, target);
 }
 
