@@ -6,11 +6,14 @@ import functools
 import io
 import ipaddress
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from pycdlib import PyCdlib
+
+from rmsplugin.adapters.guests.config import NATIVE_FILE, native_tools
 
 #: cloud-init looks for a file system of this name.
 _VOLUME = "CIDATA"
@@ -50,27 +53,36 @@ def seed_iso(seed: Seed) -> bytes:
 
 @functools.cache
 def waiting_program() -> str:
-    """The program that waits in a guest; a template has it in memory, as it was when the template was made."""
+    """The program that waits in a guest."""
     return resources.files("rmsplugin").joinpath("adapters/guests/awaits_identity.py").read_text()
 
 
 @functools.cache
 def waiting_seed_iso() -> bytes:
-    """The image for a guest that boots without being told who it is, and waits to be: nothing of any VM is in it."""
+    """The image for a guest that boots without being told who it is, and waits to be: nothing of any VM is in it.
+
+    A template has the programs in it in memory, as they were when the template was made.
+
+    Raises:
+        RefusedError: the program for guests was not compiled.
+    """
     launch = ["systemd-run", "--quiet", "--no-block", f"--unit={_WAITER}", "python3", "-c", waiting_program()]
     # No host keys: sshd starts when there is one. The card stays down: it has the template's address.
     user = {**_ANY_USER, "ssh_genkeytypes": [], "bootcmd": [_NO_PANIC, launch]}
-    return _iso({"instance-id": _WAITER, "local-hostname": _WAITER}, {"version": 2, "ethernets": {}}, user)
+    meta, network = {"instance-id": _WAITER, "local-hostname": _WAITER}, {"version": 2, "ethernets": {}}
+    return _iso(meta, network, user, {NATIVE_FILE: native_tools()})
 
 
-def _iso(meta: dict[str, Any], network: dict[str, Any], user: dict[str, Any]) -> bytes:
-    files = {"meta-data": meta, "network-config": network, "user-data": user}
+def _iso(
+    meta: dict[str, Any], network: dict[str, Any], user: dict[str, Any], others: Mapping[str, bytes] | None = None
+) -> bytes:
+    documents = {"meta-data": meta, "network-config": network, "user-data": user}
+    # JSON is YAML, and escapes every value for us.
+    files = {name: json.dumps(document, indent=1).encode() + b"\n" for name, document in documents.items()}
+    files["user-data"] = b"#cloud-config\n" + files["user-data"]
     iso = PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=_VOLUME)
-    for number, (name, document) in enumerate(files.items()):
-        # JSON is YAML, and escapes every value for us.
-        content = ("#cloud-config\n" if name == "user-data" else "") + json.dumps(document, indent=1) + "\n"
-        data = content.encode()
+    for number, (name, data) in enumerate({**files, **(others or {})}.items()):
         iso.add_fp(io.BytesIO(data), len(data), f"/FILE{number}.;1", rr_name=name, joliet_path=f"/{name}")
     image = io.BytesIO()
     iso.write_fp(image)

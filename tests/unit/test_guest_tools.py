@@ -53,6 +53,21 @@ def test_each_link_to_the_native_tools_is_a_program_of_theirs(box: guestbox.Gues
 
 
 @needs_guests
+def test_a_guest_that_has_tools_unpacks_new_ones_by_them_and_another_by_its_shell(box: guestbox.Guestbox) -> None:
+    guest = box.guests[0]
+    unpack = "/run/rmsplugin/bin/unpack"
+    guest.run(f"rm {unpack} && printf '#!/bin/sh\\necho this one >&2; exit 9' >{unpack} && chmod 755 {unpack}")
+    with pytest.raises(OperationFailedError, match="this one"):
+        box.configure()
+    guest.run(f"rm {unpack}")
+    box.configure()
+    assert guest.run(f"readlink {unpack}") == "vjob-tools\n"
+    said = guest.run(f"printf 'half an archive' | {unpack} 2>&1 || echo $?")
+    assert "incomplete" in said and said.endswith("\n1\n"), said
+    box.configure()
+
+
+@needs_guests
 def test_configuring_again_changes_nothing(box: guestbox.Guestbox) -> None:
     look = (
         "cat /etc/passwd /etc/group /etc/hosts /etc/shells; hostname; cd /run/rmsplugin; "

@@ -28,12 +28,16 @@ SEED = Seed(
 
 
 def read(image: bytes, name: str, by: str) -> str:
+    return read_bytes(image, name, by).decode()
+
+
+def read_bytes(image: bytes, name: str, by: str) -> bytes:
     iso = PyCdlib()
     iso.open_fp(io.BytesIO(image))
     content = io.BytesIO()
     iso.get_file_from_iso_fp(content, **{by: f"/{name}"})
     iso.close()
-    return content.getvalue().decode()
+    return content.getvalue()
 
 
 def test_volume_name() -> None:
@@ -101,6 +105,8 @@ def test_a_guest_that_waits_is_told_nothing_of_any_vm_and_runs_the_program_that_
     program = launch[-1]
     ast.parse(program, feature_version=(3, 7))
     assert not set("$%") & set(program), "systemd-run would put something else in its place"
+    tools = Path(__file__).parents[2] / "rmsplugin/guest_tools/vjob-tools"
+    assert read_bytes(image, "vjob-tools", "rr_path") == tools.read_bytes()
 
 
 def test_a_guest_that_waits_reads_on_until_it_is_told_who_it_is(

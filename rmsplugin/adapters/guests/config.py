@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import tarfile
@@ -26,7 +27,7 @@ _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 _SECRETS = frozenset({"id_dropbear", "id_ed25519"})
 
 NATIVE_FILE = "vjob-tools"
-NATIVE_PROGRAMS = ("account", "configure", "login-shell", "relay", "rmsplugin-guest", "srun", "stepd")
+NATIVE_PROGRAMS = ("account", "configure", "login-shell", "relay", "rmsplugin-guest", "srun", "stepd", "unpack")
 """The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
 
 
@@ -167,9 +168,8 @@ class GuestConfig:
         Raises:
             RefusedError: the program for guests was not compiled.
         """
+        native_tools()
         tools = resources.files("rmsplugin").joinpath("guest_tools")
-        if not tools.joinpath(NATIVE_FILE).is_file():
-            raise RefusedError(f"{NATIVE_FILE}, the program for guests, is missing: run contrib/compile-guest-tools")
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for tool in sorted(tools.iterdir(), key=lambda p: p.name):
@@ -183,6 +183,21 @@ class GuestConfig:
                 data = content if isinstance(content, bytes) else content.encode()
                 _add(archive, f"etc/{name}", data, mode=0o600 if secret else 0o644, owner=owner)
         return buffer.getvalue()
+
+
+@functools.cache
+def native_tools() -> bytes:
+    """The one program for guests, as it was when it was first needed.
+
+    Raises:
+        RefusedError: it was not compiled.
+    """
+    try:
+        return resources.files("rmsplugin").joinpath("guest_tools", NATIVE_FILE).read_bytes()
+    except FileNotFoundError:
+        raise RefusedError(
+            f"{NATIVE_FILE}, the program for guests, is missing: run contrib/compile-guest-tools"
+        ) from None
 
 
 def group_lines(account: Account) -> Iterator[str]:

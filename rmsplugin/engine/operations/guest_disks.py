@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 
+from rmsplugin.adapters.guests.config import native_tools
 from rmsplugin.adapters.seed import Seed, seed_iso, waiting_program, waiting_seed_iso
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
@@ -52,10 +53,11 @@ def put_waiting_seed(task: Task, vm: VMRow) -> None:
 
 
 def told_by_seed(task: Task, key: str) -> str:
-    """The key of a template whose guest runs the program of today's seed, from the key of its hardware."""
+    """The key of a template whose guest has the programs of today's seed, from the key of its hardware."""
     if not has_disks(task):
         return key
-    return hashlib.blake2b(f"{key}{waiting_program()}".encode(), digest_size=16).hexdigest()
+    programs = waiting_program().encode() + native_tools()
+    return hashlib.blake2b(key.encode() + programs, digest_size=16).hexdigest()
 
 
 def _image(task: Task) -> Qcow2Image | None:

@@ -11,9 +11,11 @@ int relay_main(int argc, char **argv);
 int shadow_main(int argc, char **argv);
 int srun_main(int argc, char **argv);
 int stepd_main(int argc, char **argv);
+int unpack_main(int argc, char **argv);
 
 #define PROGRAMS \
     {"account", account_main}, {"configure", configure_main}, {"login-shell", login_shell_main}, {"relay", relay_main}, \
-    {"rmsplugin-guest", guest_main}, {"shadow", shadow_main}, {"srun", srun_main}, {"stepd", stepd_main},
+    {"rmsplugin-guest", guest_main}, {"shadow", shadow_main}, {"srun", srun_main}, {"stepd", stepd_main}, \
+    {"unpack", unpack_main},
 
 #endif

@@ -3,8 +3,10 @@
 #include "unpack.h"
 
 #include "files.h"
+#include "programs.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,4 +127,18 @@ bool unpack(int archive, const char *place)
     if (directory >= 0)
         close(directory);
     return read_to_end(archive) && made;
+}
+
+/* unpack: standard input is the engine's archive of tools and of what makes a guest a VM of its vjob (configure). */
+int unpack_main(int argc, char **argv)
+{
+    if (argc != 1) {
+        fprintf(stderr, "usage: %s <ARCHIVE\n", argv[0]);
+        return 2;
+    }
+    umask(022);
+    if (!unpack(STDIN_FILENO, "/run/rmsplugin"))
+        fail(1, "the archive of tools is incomplete, or does not fit");
+    execl(BIN "/configure", BIN "/configure", (char *)NULL);
+    fail(127, "the archive has no configure");
 }
