@@ -8,6 +8,7 @@ and to files that go when the VM goes: an engine that is killed on the way leave
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import Opening, end_with_job
@@ -42,13 +43,12 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template |
     template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
     context.ledger.touch(vm.name, vm.host)
     try:
-        use = context.nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac)
+        use = _use_template(task, vm, template)
         if use is TemplateUse.BOOT:
             return None
         if use is TemplateUse.MAKE:
             _save_waiting(task, vm, template)
-        else:
-            put_waiting_seed(task, vm)
+            put_config(task, vm, vm.host)
         _restore(task, vm, opening)
     except CancelledError:
         raise
@@ -65,6 +65,26 @@ def settle(task: Task, vm: VMRow, template: Template) -> None:
             task.event("template-made", f"VMs like {vm.name} start from it on {vm.host}", vm=vm.name, node=vm.host)
     except RmspluginError:
         return  # it goes with the VM's other files
+
+
+def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
+    """Have a copy of it, if there is one, and meanwhile the files that the VM needs besides to start from that.
+
+    Should it not start from a copy, it is given its files in another way, which replaces them.
+    """
+    with task.context.threads.lend(1) as lent, ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_put_files, task, vm) if lent else None
+        use = task.context.nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac)
+        if beside is not None:
+            beside.result()
+    if beside is None and use is TemplateUse.COPIED:
+        _put_files(task, vm)
+    return use
+
+
+def _put_files(task: Task, vm: VMRow) -> None:
+    put_waiting_seed(task, vm)
+    put_config(task, vm, vm.host)
 
 
 def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
@@ -95,7 +115,6 @@ def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -
 def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
     context = task.context
     answer_s = context.settings.start.template_answer_s
-    put_config(task, vm, vm.host)
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
     image, began = task.vjob().geometry.image, context.clock.now()
     if context.restored_s.get(image, math.inf) <= _MOMENT_S:
