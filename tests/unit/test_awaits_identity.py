@@ -1,8 +1,10 @@
-"""The program that waits in a disk image's guest: what it does to other processes, which are the test's here."""
+"""The program that waits in a disk image's guest: what it does to processes and a network that are the test's here."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,19 +46,108 @@ seen(server, daemon, odd, late, by_the_first, users)
 """
 
 
-@needs_guests
-def test_daemons_step_back_behind_the_ssh_server_and_come_back_with_what_they_have_started() -> None:
-    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+#: With an ssh server of its own on its own loopback, whose keys are those of a directory of its own.
+WITH_A_SERVER = """
+import os, runpy, socket, subprocess, sys, time
+program = runpy.run_path(sys.argv[1], run_name="program")
+for words in (
+    ["mount", "--make-rprivate", "/"],
+    ["mount", "-t", "tmpfs", "etc", "/etc/ssh"],
+    ["mount", "-t", "tmpfs", "run", "/run"],
+    ["ip", "link", "set", "lo", "up"],
+):
+    subprocess.run(words, check=True)
+os.mkdir("/run/sshd", 0o755)
+
+def make_key():
+    subprocess.run(["sh", "-c", "rm -f /etc/ssh/ssh_host_ed25519_key*"], check=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key"]
+    subprocess.run(words, check=True)
+    return open("/etc/ssh/ssh_host_ed25519_key.pub").read().split()[1]
+
+def shown():
+    while not program["_listens"]():
+        time.sleep(0.01)
+    words = ["ssh-keyscan", "-t", "ed25519", "127.0.0.1"]
+    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=20).stdout
+    return said.split()[-1] if said else ""  # a server that begins anew breaks off
+
+with open("/etc/ssh/sshd_config", "w") as settings:
+    settings.write("UsePAM no\\nPidFile none\\nListenAddress 127.0.0.1\\n" + sys.argv[2])
+keys = [make_key()]
+server = subprocess.Popen(["/usr/sbin/sshd", "-D"], stderr=subprocess.DEVNULL)
+seen = [shown()]
+stopped = program["_stop_at_gate"](server.pid) == server.pid
+waits = not program["_listens"]()
+keys.append(make_key())
+program["_let_read_keys"](server.pid)
+while (key := shown()) in ("", keys[0]):
+    time.sleep(0.01)
+seen.append(key)
+print(stopped, waits, seen == keys, server.poll(), *sorted(os.listdir("/etc/ssh")))
+server.kill()
+"""
+
+#: With a card that leads nowhere.
+WITH_A_CARD = """
+import runpy, subprocess, sys
+program = runpy.run_path(sys.argv[1], run_name="program")
+subprocess.run(["ip", "link", "add", "card0", "type", "veth", "peer", "name", "peer0"], check=True)
+subprocess.run(["ip", "link", "set", "peer0", "up"], check=True)
+identity = {"mac": "52:54:00:12:34:56", "address": "10.9.8.7/20", "gateway": sys.argv[2]}
+program["_set_network"](identity, "card0")
+for words in (["address", "show", "dev", "card0"], ["route"]):
+    subprocess.run(["ip", "-4", "-j", *words], check=True)
+subprocess.run(["ip", "-j", "link", "show", "dev", "card0"], check=True)
+"""
+
+
+def _run(program: str, *words: str, namespaces: tuple[str, ...] = ()) -> str:
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *namespaces]
     done = subprocess.run(
-        [*unshare, sys.executable, "-c", IN_A_GUEST, str(PROGRAM)],
+        [*unshare, sys.executable, "-c", program, str(PROGRAM), *words],
         capture_output=True,
         text=True,
         timeout=60,
         env={"PATH": os.environ["PATH"]},
     )
     assert done.returncode == 0, done.stderr
-    held, let_go = done.stdout.splitlines()
+    return done.stdout
+
+
+@needs_guests
+def test_daemons_step_back_behind_the_ssh_server_and_come_back_with_what_they_have_started() -> None:
+    held, let_go = _run(IN_A_GUEST).splitlines()
     assert held == "0 19 3 0", "the server, a daemon, one with a priority of its own, the program"
     assert let_go == "0 0 3 0 0 19 0", (
         "and what root and process 1 have started meanwhile, what the user has, the program"
     )
+
+
+@needs_guests
+@pytest.mark.skipif(not shutil.which("sshd"), reason="needs an ssh server")
+def test_the_ssh_server_stops_before_it_reads_its_keys_and_goes_on_with_those_of_its_vm() -> None:
+    told = _run(WITH_A_SERVER, "", namespaces=("--mount", "--net"))
+    keys = "ssh_host_ed25519_key ssh_host_ed25519_key.pub"
+    assert told == f"True True True None {keys} sshd_config\n", "it goes on as it was, and no pipe is left"
+
+
+@needs_guests
+@pytest.mark.skipif(not shutil.which("sshd"), reason="needs an ssh server")
+def test_an_ssh_server_that_is_told_of_other_keys_begins_anew_with_that_of_its_vm() -> None:
+    settings = "HostKey /etc/ssh/ssh_host_ed25519_key\n"
+    told = _run(WITH_A_SERVER, settings, namespaces=("--mount", "--net"))
+    assert told.startswith("True False True None ssh_host_ed25519_key "), "it has stopped nowhere"
+
+
+@needs_guests
+@pytest.mark.parametrize("gateway", ["", "10.9.0.1"])
+def test_the_card_gets_addresses_and_way_out_of_its_vm(gateway: str) -> None:
+    told = _run(WITH_A_CARD, gateway, namespaces=("--net",))
+    (address,), routes, (link,) = (json.loads(line) for line in told.splitlines())
+    (inet,) = address["addr_info"]
+    assert (inet["local"], inet["prefixlen"], inet["broadcast"]) == ("10.9.8.7", 20, "10.9.15.255")
+    assert link["address"] == "52:54:00:12:34:56"
+    assert {"UP", "BROADCAST", "MULTICAST"} <= set(link["flags"])
+    ways = {route["dst"]: route.get("gateway", "") for route in routes}
+    assert ways == {"10.9.0.0/20": "", **({"default": gateway} if gateway else {})}

@@ -12,26 +12,40 @@ import base64
 import contextlib
 import ctypes
 import fcntl
+import ipaddress
 import mmap
 import os
+import shutil
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import time
 import uuid
 
 _CONFIG = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw"
 _WAITING = "rmsplugin-guest: waiting"
 _PLACE = "/run/rmsplugin"
+_SEED, _TOOLS = "CIDATA", "vjob-tools"
 _POLL_S = 0.02
 _RNDRESEEDCRNG = 0x5207
 _CARDS = "/sys/class/net"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+#: A pipe by the name of a key that no guest has, which an ssh server opens before it looks for the one above.
+_GATE = "/etc/ssh/ssh_host_rsa_key"
 _SERVERS = ("ssh.service", "sshd.service")
+#: Where in its kernel a process is that waits for somebody to open the other end of a pipe.
+_AT_GATE = ("wait_for_partner", "fifo_open")
+_AT_GATE_S, _LISTENING_S = 10, 2
 _MS_BIND = 4096
 _MAP_POPULATE = 0x8000  # Python knows it since 3.10
 _LAST = 19
 _START_S = 5
+# Requests of ioctl for sockets, and flags, of <linux/sockios.h>, <linux/if.h> and <linux/route.h>.
+_SIOCADDRT, _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x890B, 0x8913, 0x8914
+_SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFHWADDR = 0x8916, 0x891C, 0x8924
+_IFF_UP, _RTF_UP, _RTF_GATEWAY, _ARPHRD_ETHER = 0x1, 0x1, 0x2, 1
 _NOTHING = subprocess.DEVNULL
 _LEFT_KIB, _CLEARED_KIB = 16 << 10, 512 << 10
 #: What a start runs, and most scripts: not to be read from the disk then.
@@ -49,7 +63,8 @@ def main() -> None:
     for module in ("qemu_fw_cfg", "nfsv3"):
         subprocess.call(["modprobe", "--quiet", module])
     _make_place()
-    card, server = _card(), _start_server()
+    _take_tools()
+    card, server = _card(), _stop_at_gate(_start_server())
     _forget_boot()
     held = _hold_back(server) if server else []  # one that starts only then is not to inherit it
     with open("/dev/console", "w") as console:
@@ -68,12 +83,67 @@ def _make_place() -> None:
     subprocess.call(["mount", "-t", "tmpfs", "-o", "mode=0755,nosuid,nodev", "rmsplugin", _PLACE])
 
 
+def _take_tools() -> None:
+    """Have what unpacks the engine's archive, from the seed. Without it the engine has the image's shell do it."""
+    seed, tools = f"{_PLACE}/seed", f"{_PLACE}/bin"
+    os.makedirs(seed)
+    os.makedirs(tools)
+    if subprocess.call(["mount", "-o", "ro", "-L", _SEED, seed]) == 0:
+        shutil.copyfile(f"{seed}/{_TOOLS}", f"{tools}/{_TOOLS}")
+        os.chmod(f"{tools}/{_TOOLS}", 0o755)
+        os.symlink(_TOOLS, f"{tools}/unpack")
+        subprocess.call(["umount", seed])
+    os.rmdir(seed)
+
+
 def _start_server() -> int:
     """Have the ssh server run, with a key that is good for nothing: nobody reaches it. Returns its process id, or 0."""
     subprocess.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", _HOST_KEY])
     words = ["systemctl", "show", "--property=MainPID", "--value", _restart_server()]
     answer = subprocess.run(words, stdout=subprocess.PIPE).stdout.strip()
     return int(answer) if answer.isdigit() else 0
+
+
+def _stop_at_gate(server: int) -> int:
+    """Have the ssh server begin anew, and stop before it reads its keys: what a start takes is in the template then.
+
+    One that is told to read only other keys does not stop. Returns its process id; 0 if it does neither.
+    """
+    if not server or os.path.exists(_GATE):
+        return server
+    os.mkfifo(_GATE, 0o600)
+    os.kill(server, signal.SIGHUP)
+    begun = time.monotonic()
+    while time.monotonic() - begun < _AT_GATE_S:
+        time.sleep(_POLL_S)
+        with contextlib.suppress(OSError), open(f"/proc/{server}/wchan") as place:
+            if place.read().startswith(_AT_GATE):
+                return server
+        if time.monotonic() - begun > _LISTENING_S and _listens():
+            return server
+    return 0
+
+
+def _listens() -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", 22), timeout=1):
+        return True
+    return False
+
+
+def _let_read_keys(server: int) -> None:
+    """Have it go on; where it has not stopped, it begins anew."""
+    try:
+        gate = os.open(_GATE, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        gate = -1  # nobody waits at it
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_GATE)  # before it goes on, which opens a key's file more than once
+    if gate >= 0:
+        os.close(gate)
+    elif server:
+        os.kill(server, signal.SIGHUP)
+    else:
+        _restart_server()
 
 
 def _restart_server() -> str:
@@ -179,10 +249,7 @@ def become(identity: dict[str, str], card: str, server: int) -> None:
     os.makedirs("/root/.ssh", mode=0o700, exist_ok=True)
     _write("/root/.ssh/authorized_keys", identity["root_authorized_key"] + "\n", 0o600)
     _write(_HOST_KEY, base64.b64decode(identity["host_key"]).decode(), 0o600)
-    if server:
-        os.kill(server, signal.SIGHUP)  # it begins anew, with this key
-    else:
-        _restart_server()
+    _let_read_keys(server)
     _set_network(identity, card)
 
 
@@ -205,18 +272,36 @@ def _card() -> str:
 
 
 def _set_network(identity: dict[str, str], card: str) -> None:
-    """The card gets its VM's addresses; should it keep the template's, it must not come up."""
-    commands = [
-        f"link set dev {card} address {identity['mac']}",
-        f"address add {identity['address']} broadcast + dev {card}",
-        f"link set dev {card} up",
-    ]
-    if identity["gateway"]:
-        commands.append(f"route add default via {identity['gateway']} dev {card}")
+    """The card gets its VM's addresses; should it keep the template's, it must not come up.
+
+    By the kernel's own requests: an emulated guest takes 0.1 s for a program that makes them.
+    """
+    address = ipaddress.IPv4Interface(identity["address"])
     # Who asks for this address already hears of it at once, instead of asking again a second later.
     _write(f"/proc/sys/net/ipv4/conf/{card}/arp_notify", "1")
-    batch = "".join(f"{command}\n" for command in commands)
-    subprocess.run(["ip", "-batch", "-"], input=batch.encode(), check=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card_socket:
+
+        def request(number: int, value: bytes = b"") -> bytes:
+            return fcntl.ioctl(card_socket, number, struct.pack("16s24s", card.encode(), value))[16:]
+
+        request(_SIOCSIFHWADDR, struct.pack("H6s", _ARPHRD_ETHER, bytes.fromhex(identity["mac"].replace(":", ""))))
+        request(_SIOCSIFADDR, _socket_address(address.ip.packed))
+        request(_SIOCSIFNETMASK, _socket_address(address.netmask.packed))
+        flags = int.from_bytes(request(_SIOCGIFFLAGS)[:2], sys.byteorder)
+        request(_SIOCSIFFLAGS, struct.pack("H", flags | _IFF_UP))
+        if identity["gateway"]:
+            _add_gateway(card_socket, ipaddress.IPv4Address(identity["gateway"]).packed)
+
+
+def _socket_address(address: bytes) -> bytes:
+    return struct.pack("HH4s8x", socket.AF_INET, 0, address)
+
+
+def _add_gateway(any_socket: socket.socket, gateway: bytes) -> None:
+    """The route to all that no other route leads to: a ``struct rtentry``."""
+    anywhere = _socket_address(bytes(4))
+    entry = (0, anywhere, _socket_address(gateway), anywhere, _RTF_UP | _RTF_GATEWAY)
+    fcntl.ioctl(any_socket, _SIOCADDRT, struct.pack("@L16s16s16sH64x", *entry))
 
 
 def _write(path: str, content: str, mode: int = 0o644) -> None:
