@@ -6,6 +6,7 @@ import functools
 import io
 import re
 import tarfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
@@ -163,7 +164,7 @@ class GuestConfig:
         }
 
     def archive(self) -> bytes:
-        """Return the tar archive that is unpacked in /run/rmsplugin: tools in ``bin``, files in ``etc``.
+        """Return the tar archive that is unpacked in /run/rmsplugin now: tools in ``bin``, files in ``etc``.
 
         Raises:
             RefusedError: the program for guests was not compiled.
@@ -177,7 +178,7 @@ class GuestConfig:
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
             for name in NATIVE_PROGRAMS:
                 _link(archive, f"bin/{name}", NATIVE_FILE)
-            for name, content in self.files().items():
+            for name, content in {**self.files(), "time": f"{time.time():.9f}\n"}.items():
                 secret = name in _SECRETS
                 owner = (self.account.uid, self.account.gid) if secret else (0, 0)
                 data = content if isinstance(content, bytes) else content.encode()

@@ -161,6 +161,7 @@ int configure_main(int argc, char **argv)
     signal(SIGCHLD, SIG_DFL); /* where it is ignored, no child can be waited for (`run`) */
     setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
     const struct facts facts = read_facts();
+    set_clock();
     set_names(&facts);
     make_account(&facts);
     authorise_key(&facts);

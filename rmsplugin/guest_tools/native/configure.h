@@ -23,6 +23,7 @@ void make_account(const struct facts *facts);
 void authorise_key(const struct facts *facts);
 void write_ssh_config(const struct facts *facts);
 
+void set_clock(void);
 void set_names(const struct facts *facts);
 void link_devices(void);
 void set_time_zone(const struct facts *facts);
