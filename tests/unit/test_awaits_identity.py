@@ -74,6 +74,8 @@ def shown():
 
 with open("/etc/ssh/sshd_config", "w") as settings:
     settings.write("UsePAM no\\nPidFile none\\nListenAddress 127.0.0.1\\n" + sys.argv[2])
+if "rsa" in sys.argv[2]:
+    subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", "/etc/ssh/ssh_host_rsa_key"], check=True)
 keys = [make_key()]
 server = subprocess.Popen(["/usr/sbin/sshd", "-D"], stderr=subprocess.DEVNULL)
 seen = [shown()]
@@ -134,10 +136,12 @@ def test_the_ssh_server_stops_before_it_reads_its_keys_and_goes_on_with_those_of
 
 @needs_guests
 @pytest.mark.skipif(not shutil.which("sshd"), reason="needs an ssh server")
-def test_an_ssh_server_that_is_told_of_other_keys_begins_anew_with_that_of_its_vm() -> None:
-    settings = "HostKey /etc/ssh/ssh_host_ed25519_key\n"
+@pytest.mark.parametrize("others", ["", "HostKey /etc/ssh/ssh_host_rsa_key\n"])
+def test_an_ssh_server_that_looks_for_no_other_key_or_has_it_begins_anew_with_that_of_its_vm(others: str) -> None:
+    settings = f"{others}HostKey /etc/ssh/ssh_host_ed25519_key\n"
     told = _run(WITH_A_SERVER, settings, namespaces=("--mount", "--net"))
     assert told.startswith("True False True None ssh_host_ed25519_key "), "it has stopped nowhere"
+    assert told.count("rsa") == 2 * bool(others), "what is there stays"
 
 
 @needs_guests

@@ -56,7 +56,9 @@ def test_each_link_to_the_native_tools_is_a_program_of_theirs(box: guestbox.Gues
 def test_a_guest_that_has_tools_unpacks_new_ones_by_them_and_another_by_its_shell(box: guestbox.Guestbox) -> None:
     guest = box.guests[0]
     unpack = "/run/rmsplugin/bin/unpack"
-    guest.run(f"rm {unpack} && printf '#!/bin/sh\\ncat >/dev/null; echo this one >&2; exit 9' >{unpack} && chmod 755 {unpack}")
+    guest.run(
+        f"rm {unpack} && printf '#!/bin/sh\\ncat >/dev/null; echo this one >&2; exit 9' >{unpack} && chmod 755 {unpack}"
+    )
     with pytest.raises(OperationFailedError, match="this one"):
         box.configure()
     guest.run(f"rm {unpack}")

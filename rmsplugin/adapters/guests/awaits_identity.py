@@ -18,6 +18,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -132,18 +133,28 @@ def _listens() -> bool:
 
 def _let_read_keys(server: int) -> None:
     """Have it go on; where it has not stopped, it begins anew."""
-    try:
-        gate = os.open(_GATE, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        gate = -1  # nobody waits at it
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_GATE)  # before it goes on, which opens a key's file more than once
-    if gate >= 0:
-        os.close(gate)
-    elif server:
+    if _is_gate() and _open_gate():
+        return
+    if server:
         os.kill(server, signal.SIGHUP)
     else:
         _restart_server()
+
+
+def _is_gate() -> bool:
+    return os.path.exists(_GATE) and stat.S_ISFIFO(os.stat(_GATE).st_mode)
+
+
+def _open_gate() -> bool:
+    """Whether anybody was at it."""
+    try:
+        gate = os.open(_GATE, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        gate = -1
+    os.unlink(_GATE)  # before the server goes on, which opens a key's file more than once
+    if gate >= 0:
+        os.close(gate)
+    return gate >= 0
 
 
 def _restart_server() -> str:

@@ -91,9 +91,9 @@ bool has_program(const char *name)
 
 /* Whether the child ended in time. Where it does not, all that it has started is killed; who survives that hangs in the
  * kernel, on a server that is silent. */
-static bool wait_for(pid_t child, const sigset_t *child_ends, int *status)
+static bool wait_for(pid_t child, const sigset_t *child_ends, unsigned seconds, int *status)
 {
-    static const struct timespec limit = {.tv_sec = RUN_S};
+    const struct timespec limit = {.tv_sec = seconds};
     pid_t ended;
     while ((ended = waitpid(child, status, WNOHANG)) == 0)
         if (sigtimedwait(child_ends, NULL, &limit) < 0 && errno == EAGAIN) {
@@ -103,7 +103,7 @@ static bool wait_for(pid_t child, const sigset_t *child_ends, int *status)
     return ended == child;
 }
 
-bool run(const char *const words[], bool silent)
+bool in_time(unsigned seconds, bool (*act)(const void *what), const void *what)
 {
     int status = 0;
     sigset_t child_ends, before;
@@ -112,18 +112,34 @@ bool run(const char *const words[], bool silent)
     sigprocmask(SIG_BLOCK, &child_ends, &before);
     pid_t child = fork();
     if (child == 0) {
-        int nothing = open("/dev/null", O_RDWR);
         sigprocmask(SIG_SETMASK, &before, NULL);
         setpgid(0, 0);
-        dup2(nothing, 0);
-        for (int fd = 1; silent && fd < 3; fd++)
-            dup2(nothing, fd);
-        execvp(words[0], (char *const *)words);
-        _exit(127);
+        _exit(act(what) ? EXIT_SUCCESS : EXIT_FAILURE);
     }
-    bool ended = child > 0 && wait_for(child, &child_ends, &status);
+    bool ended = child > 0 && wait_for(child, &child_ends, seconds, &status);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return ended && status == 0;
+}
+
+struct program {
+    const char *const *words;
+    bool silent;
+};
+
+static bool become(const void *what)
+{
+    const struct program *program = what;
+    int nothing = open("/dev/null", O_RDWR);
+    dup2(nothing, 0);
+    for (int fd = 1; program->silent && fd < 3; fd++)
+        dup2(nothing, fd);
+    execvp(program->words[0], (char *const *)program->words);
+    return false;
+}
+
+bool run(const char *const words[], bool silent)
+{
+    return in_time(RUN_S, become, &(const struct program){words, silent});
 }
 
 pid_t run_apart(const char *const words[])

@@ -43,6 +43,7 @@ void make_directories(const char *path); /* as mkdir -p */
 void give_to(const char *path, const struct facts *facts);
 void link_to(const char *target, const char *path); /* in the place of whatever is there */
 bool has_program(const char *name);
+bool in_time(unsigned seconds, bool (*act)(const void *what), const void *what); /* whether a child did so, and not later */
 bool run(const char *const words[], bool silent); /* a program of the image; whether it ended with 0 within a minute */
 pid_t run_apart(const char *const words[]); /* one that goes on, in a session of its own */
 const char *mount_at(const char *target); /* the line of /proc/mounts of the last mount there; NULL if there is none */

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { KERNEL_S = 10 }; /* for a mount, whose server may be silent */
 enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
 
 #define MARK "# rmsplugin" /* lines of ours in a file of the image end with it */
@@ -176,6 +177,18 @@ static bool has_option(const char *options, const char *wanted)
     return false;
 }
 
+struct call {
+    const char *source, *target, *type;
+    unsigned long flags;
+    const char *options;
+};
+
+static bool call_mount(const void *what)
+{
+    const struct call *call = what;
+    return mount(call->source, call->target, call->type, call->flags, call->options) == 0;
+}
+
 /* NFS of version 3 without locks of a server that is named by its address is mounted by the kernel alone: an emulated guest
  * takes 0.1 s for the program. What the kernel does not take is the program's, as all others are. */
 static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
@@ -190,7 +203,7 @@ static bool mount_by_kernel(const char *type, const char *source, const char *ta
     for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
         if (flags_of(option) == 0 && !means_nothing(option))
             text_add(&others, ",%s", option);
-    return mount(source, target, type, flags_of(options), others.bytes) == 0;
+    return in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
 }
 
 static void mount_line(const char *line)
