@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TypeVar
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
@@ -24,6 +25,8 @@ from rmsplugin.errors import (
 )
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 #: VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
@@ -174,6 +177,19 @@ class Task:
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
             return self._errors({name: future.result for name, future in futures.items()})
+
+    def together(self, first: Callable[[], Result], second: Callable[[], None]) -> Result:
+        """Do both at the same time, where a thread is left for that; returns what ``first`` does, raises as either."""
+        with self.context.threads.lend(1) as lent:
+            if not lent:
+                result = first()
+                second()
+                return result
+            with ThreadPoolExecutor(1, thread_name_prefix=f"vjob{self.job_id}") as pool:
+                beside = pool.submit(second)
+                result = first()
+                beside.result()
+                return result
 
     def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:
         """Call all; the errors, by VM name."""

@@ -83,6 +83,18 @@ def test_vms_with_disks_start_from_templates_too(disk_world: World) -> None:
     assert told.copied_disks == 2
 
 
+@pytest.mark.parametrize("threads", [0, 1])
+def test_the_files_of_a_vm_are_there_before_it_is_restored_whether_or_not_a_thread_is_left_for_them(
+    disk_world: World, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends(disk_world, runs(disk_world))
+    monkeypatch.setattr(disk_world.context.threads, "_free", threads)
+    told = Told(disk_world)
+    job = runs(disk_world)
+    told.check(job)
+    assert calls(disk_world, "restore") == 2
+
+
 def test_a_release_whose_guests_wait_in_another_way_makes_templates_of_its_own(
     disk_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ and to files that go when the VM goes: an engine that is killed on the way leave
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import Opening, end_with_job
@@ -72,14 +72,8 @@ def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
 
     Should it not start from a copy, it is given its files in another way, which replaces them.
     """
-    with task.context.threads.lend(1) as lent, ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(_put_files, task, vm) if lent else None
-        use = task.context.nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac)
-        if beside is not None:
-            beside.result()
-    if beside is None and use is TemplateUse.COPIED:
-        _put_files(task, vm)
-    return use
+    use = partial(task.context.nodes.use_template, vm.host, vm.name, template, vm.uuid, vm.mac)
+    return task.together(use, partial(_put_files, task, vm))
 
 
 def _put_files(task: Task, vm: VMRow) -> None:
