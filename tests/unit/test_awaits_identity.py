@@ -48,7 +48,7 @@ seen(server, daemon, odd, late, by_the_first, users)
 
 #: With an ssh server of its own on its own loopback, whose keys are those of a directory of its own.
 WITH_A_SERVER = """
-import os, runpy, socket, subprocess, sys, time
+import os, runpy, subprocess, sys, time
 program = runpy.run_path(sys.argv[1], run_name="program")
 for words in (
     ["mount", "--make-rprivate", "/"],

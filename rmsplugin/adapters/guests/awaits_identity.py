@@ -38,6 +38,7 @@ _GATE = "/etc/ssh/ssh_host_rsa_key"
 _SERVERS = ("ssh.service", "sshd.service")
 #: Where in its kernel a process is that waits for somebody to open the other end of a pipe.
 _AT_GATE = ("wait_for_partner", "fifo_open")
+#: So long it may take to get there, and so long one that is to begin anew may still listen as it did.
 _AT_GATE_S, _LISTENING_S = 10, 2
 _MS_BIND = 4096
 _MAP_POPULATE = 0x8000  # Python knows it since 3.10

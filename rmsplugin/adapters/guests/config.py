@@ -169,13 +169,13 @@ class GuestConfig:
         Raises:
             RefusedError: the program for guests was not compiled.
         """
-        native_tools()
         tools = resources.files("rmsplugin").joinpath("guest_tools")
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for tool in sorted(tools.iterdir(), key=lambda p: p.name):
-                if tool.is_file():
+                if tool.is_file() and tool.name != NATIVE_FILE:
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
+            _add(archive, f"bin/{NATIVE_FILE}", native_tools(), mode=0o755)
             for name in NATIVE_PROGRAMS:
                 _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in {**self.files(), "time": f"{time.time():.9f}\n"}.items():

@@ -45,11 +45,8 @@ static void add_others(struct text *text, struct text lines, const char *user)
 
 static bool is_local(const char *source)
 {
-    static const char *const local[] = {"files", "compat", "db", "systemd"};
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
-        if (strcmp(source, local[i]) == 0)
-            return true;
-    return false;
+    static const char *const local[] = {"files", "compat", "db", "systemd", NULL};
+    return is_one_of(source, local);
 }
 
 static void blank_reactions(char *line)

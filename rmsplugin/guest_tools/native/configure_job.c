@@ -18,12 +18,9 @@
 /* Whether the image's files lie on a disk. */
 static bool has_disk(void)
 {
-    static const char *const of_disks[] = {"xfs", "btrfs", "f2fs"};
+    static const char *const of_disks[] = {"xfs", "btrfs", "f2fs", NULL};
     const char *root = mount_at("/"), *type = root != NULL ? field_of(root, ' ', 3) : "";
-    for (size_t i = 0; i < sizeof of_disks / sizeof *of_disks; i++)
-        if (strcmp(type, of_disks[i]) == 0)
-            return true;
-    return strncmp(type, "ext", 3) == 0;
+    return is_one_of(type, of_disks) || strncmp(type, "ext", 3) == 0;
 }
 
 /* /run/rmsplugin/NAME; on the image's disk, if it has one, rather than in memory. */

@@ -158,25 +158,6 @@ static bool mount_by_program(const char *type, const char *source, const char *t
     return run((const char *const[]){"mount", "-t", type, "-o", options, source, target, NULL}, false);
 }
 
-/* Whether the option changes nothing in a mount by the kernel alone. */
-static bool means_nothing(const char *option)
-{
-    static const char *const known[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(option, known[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool has_option(const char *options, const char *wanted)
-{
-    const char *option;
-    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
-        if (strcmp(option, wanted) == 0)
-            return true;
-    return false;
-}
-
 struct call {
     const char *source, *target, *type;
     unsigned long flags;
@@ -193,17 +174,22 @@ static bool call_mount(const void *what)
  * takes 0.1 s for the program. What the kernel does not take is the program's, as all others are. */
 static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
 {
+    static const char *const version_3[] = {"vers=3", "nfsvers=3", NULL};
+    /* They say what is so anyway, or are not for the kernel. */
+    static const char *const left_out[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail", NULL};
     struct text others = {NULL, 0};
     struct in_addr address;
     const char *option, *server = field_of(source, ':', 1);
-    if (strcmp(type, "nfs") != 0 || inet_pton(AF_INET, server, &address) != 1 || !has_option(options, "nolock") ||
-        !(has_option(options, "vers=3") || has_option(options, "nfsvers=3")))
-        return false;
+    bool is_version_3 = false, has_locks = true;
     text_add(&others, "addr=%s", server);
-    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
-        if (flags_of(option) == 0 && !means_nothing(option))
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++) {
+        is_version_3 = is_version_3 || is_one_of(option, version_3);
+        has_locks = has_locks && strcmp(option, "nolock") != 0;
+        if (flags_of(option) == 0 && !is_one_of(option, left_out))
             text_add(&others, ",%s", option);
-    return in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
+    }
+    return strcmp(type, "nfs") == 0 && is_version_3 && !has_locks && inet_pton(AF_INET, server, &address) == 1 &&
+           in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
 }
 
 static void mount_line(const char *line)

@@ -86,6 +86,13 @@ const char *field_of(const char *line, char separator, int number)
     return field;
 }
 
+bool is_one_of(const char *word, const char *const words[])
+{
+    while (*words != NULL && strcmp(word, *words) != 0)
+        words++;
+    return *words != NULL;
+}
+
 bool has_field(const char *lines, char separator, int number, const char *wanted)
 {
     size_t length;

@@ -21,6 +21,9 @@ char *next_line(char **rest);
  * blank as the separator stands for any number of blanks and tabs. */
 const char *field_of(const char *line, char separator, int number);
 
+/* Whether it is one of the words, which end with a NULL. */
+bool is_one_of(const char *word, const char *const words[]);
+
 /* Whether one of the lines has that field. */
 bool has_field(const char *lines, char separator, int number, const char *wanted);
 
