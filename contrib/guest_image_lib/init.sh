@@ -30,20 +30,24 @@ await_card() {
 }
 
 # Each start from the template reads all of its memory that is not zero, be it in use or not. What the boot has used and given
-# back is handed out again first, and is not much; and the kernel keeps some for itself, without which it stands still.
+# back is handed out again first, and is not much. Of what the kernel keeps back nothing can be cleared, and it caches as much
+# again for this CPU; without a little that is left to it, it stands still.
 clear_free_memory() {
+    read -r reserve </proc/sys/vm/min_free_kbytes
+    echo 2048 >/proc/sys/vm/min_free_kbytes
     while read -r key free _; do
         [ "$key" != MemFree: ] || break
     done </proc/meminfo
-    read -r reserve </proc/sys/vm/min_free_kbytes
-    cleared=$(((free - 2 * reserve - 16384) / 1024))
-    [ "$cleared" -gt 0 ] || return 0
-    [ "$cleared" -le 512 ] || cleared=512
-    mkdir /run/zero
-    mount -t tmpfs -o size=100% zero /run/zero
-    dd if=/dev/zero of=/run/zero/all bs=1M count="$cleared" 2>/dev/null
-    umount /run/zero
-    rmdir /run/zero
+    cleared=$(((free - 16384) / 1024))
+    [ "$cleared" -le 1024 ] || cleared=1024
+    if [ "$cleared" -gt 0 ]; then
+        mkdir /run/zero
+        mount -t tmpfs -o size=100% zero /run/zero
+        dd if=/dev/zero of=/run/zero/all bs=1M count="$cleared" 2>/dev/null
+        umount /run/zero
+        rmdir /run/zero
+    fi
+    echo "$reserve" >/proc/sys/vm/min_free_kbytes
 }
 
 # A guest that is told to wait is going to be saved as a template here, where it has nothing of its own yet. Restored as

@@ -41,6 +41,7 @@ _AT_GATE = ("wait_for_partner", "fifo_open")
 #: So long it may take to get there, and so long one that is to begin anew may still listen as it did.
 _AT_GATE_S, _LISTENING_S = 10, 2
 _MS_BIND = 4096
+_PR_SET_THP_DISABLE = 41
 _MAP_POPULATE = 0x8000  # Python knows it since 3.10
 _LAST = 19
 _START_S = 5
@@ -49,7 +50,8 @@ _SIOCADDRT, _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x890B, 0x8913, 0x8914
 _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFHWADDR = 0x8916, 0x891C, 0x8924
 _IFF_UP, _RTF_UP, _RTF_GATEWAY, _ARPHRD_ETHER = 0x1, 0x1, 0x2, 1
 _NOTHING = subprocess.DEVNULL
-_LEFT_KIB, _CLEARED_KIB = 16 << 10, 512 << 10
+_RESERVE, _RESERVE_KIB = "/proc/sys/vm/min_free_kbytes", 2 << 10
+_LEFT_KIB, _CLEARED_KIB = 12 << 10, 1 << 20
 #: What a start runs, and most scripts: not to be read from the disk then.
 _USED_SOON = (
     *("sh", "bash", "ip", "tar", "mount", "mount.nfs", "env", "sleep", "cat", "date"),
@@ -212,22 +214,28 @@ def _forget_boot() -> None:
     for program in _USED_SOON:
         with contextlib.suppress(OSError):
             subprocess.call([program, "--version"], stdin=_NOTHING, stdout=_NOTHING, stderr=_NOTHING)
-    with open("/proc/meminfo") as facts, open("/proc/sys/vm/min_free_kbytes") as reserve:
+    with open(_RESERVE) as file:
+        reserve = file.read()
+    # Of what the kernel keeps back nothing can be cleared, and it also caches as much again for this CPU.
+    _write(_RESERVE, f"{_RESERVE_KIB}\n")
+    with open("/proc/meminfo") as facts:
         free_kib = next(int(line.split()[1]) for line in facts if line.startswith("MemFree:"))
-        left_kib = _LEFT_KIB + 2 * int(reserve.read())
-    if free_kib > left_kib:
-        _clear(min(free_kib - left_kib, _CLEARED_KIB) << 10)
+    if free_kib > _LEFT_KIB:
+        _clear(min(free_kib - _LEFT_KIB, _CLEARED_KIB) << 10)
+    _write(_RESERVE, reserve)
 
 
 def _clear(size: int) -> None:
     """Have so much free memory full of zeros: the kernel hands it out so, first of all what the boot has used.
 
-    In a process that may die of it: without the reserve that it keeps for itself the kernel ends who asks for more.
+    In a process that may die of it: the kernel ends who asks for more than there is. By pages, since huge ones are made
+    only of what nobody has used since the boot began.
     """
     child = os.fork()
     if child == 0:
         try:
             _write("/proc/self/oom_score_adj", "1000")
+            _LIBC.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
             mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_POPULATE)
         finally:
             os._exit(0)
