@@ -18,7 +18,8 @@ from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableEr
 from rmsplugin.wrapper import process, signals
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import EngineLink
-from rmsplugin.wrapper.session import Access, Ending, Mailbox, NoRoomError, Session
+from rmsplugin.wrapper.mailbox import Mailbox
+from rmsplugin.wrapper.session import Access, Ending, NoRoomError, Session
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
 from rmsplugin.wrapper.telltale import Telltale
@@ -131,9 +132,7 @@ class Wrapper:
 
     def _take_over(self, session: Session, access: Access) -> None:
         """Start the script unless it was started, and find out how far its output was delivered."""
-        state = session.state()
-        if unknown := {file.name: file.ack for file in self._files if file.name not in state.acks}:
-            session.acknowledge(unknown)
+        state = session.begin({file.name: file.ack.size for file in self._files})
         if state.started:
             self._steps.take_over()
         else:
@@ -161,13 +160,12 @@ class Wrapper:
         )
         os.close(writing)
         try:
-            session.put(reading)
+            session.start(reading)
         finally:
             os.close(reading)
             _, result = os.waitpid(child, 0)
         if result != 0:
             raise OperationFailedError("the start of the script could not be prepared")
-        session.start()
 
 
 def detach() -> None:

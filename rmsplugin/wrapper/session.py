@@ -7,7 +7,6 @@ section 3). A lost connection raises UnavailableError, and everything can be sai
 from __future__ import annotations
 
 import binascii
-import contextlib
 import os
 import select
 import socket
@@ -18,6 +17,7 @@ from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableErro
 from rmsplugin.wrapper import TOOLS
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.libssh2 import Channel, Connection
+from rmsplugin.wrapper.mailbox import Mailbox
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
@@ -30,7 +30,7 @@ _GUEST = f"{TOOLS}/rmsplugin-guest"
 _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
-_NO_ROOM = 3  # exit status of `rmsplugin-guest room`
+_USAGE, _NO_ROOM = 2, 3  # exit statuses of `rmsplugin-guest`
 
 # The guest holds back what is not acknowledged yet: often enough that a script that prints much does not wait for it.
 _ACKNOWLEDGE_BYTES = 1 << 20
@@ -113,43 +113,17 @@ class GuestState:
         self.kept_from: dict[str, int] = {}
 
 
-class Mailbox:
-    """Signals for the script and for steps, from the threads that take them to the one that has the connection."""
-
-    def __init__(self) -> None:
-        """Empty."""
-        self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._waiting: list[str] = []
-
-    def fileno(self) -> int:
-        """Readable when something may have come."""
-        return self._wakes
-
-    def put(self, number: int, *, everything: bool) -> None:
-        """Have a signal sent to the script's process, or to all of its session."""
-        self._put(f"kill {number} all" if everything else f"kill {number}")
-
-    def put_step(self, step: int, number: int) -> None:
-        """Have a signal sent to the tasks of a step."""
-        self._put(f"step {step} {number}")
-
-    def _put(self, line: str) -> None:
-        self._waiting.append(line)
-        with contextlib.suppress(BlockingIOError):  # Then it is readable anyway.
-            os.write(self._wake, b"!")
-
-    def get(self) -> str:
-        """What tells the guest of the oldest one that has not been sent; empty if all were."""
-        return self._waiting[0] if self._waiting else ""
-
-    def sent(self) -> None:
-        """The oldest one has reached the guest."""
-        del self._waiting[0]
-
-    def clear_wakes(self) -> None:
-        """What came is being looked at."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wakes, _CHUNK_BYTES)
+def _parse_state(said: bytes) -> GuestState:
+    result = GuestState()
+    for line in said.decode("ascii", "replace").splitlines():
+        match line.split():
+            case ["started"]:
+                result.started = True
+            case ["kept", stream, offset]:
+                result.kept_from[stream] = int(offset)
+            case [stream, offset, size]:
+                result.acks[stream] = Ack(int(offset), int(size))
+    return result
 
 
 class Session:
@@ -159,6 +133,8 @@ class Session:
         """Take a connection that is logged in; use ``connect``."""
         self._connection = connection
         self._control: Channel | None = None
+        # Takes the files by which the script starts; None in a VM of a former release.
+        self._beginning: Channel | None = None
         # Tells how the script ended as soon as it has: to ask then would take one more way there and back.
         self._waiting: Channel | None = None
         # What it has said of the script's end, and whether it has said all.
@@ -205,18 +181,43 @@ class Session:
         """Have whatever goes on over this connection end as if it had broken; any thread may call."""
         self._connection.shut()
 
-    def state(self) -> GuestState:
-        """What the guest knows of the script."""
-        result = GuestState()
-        for line in self._run("acks").decode("ascii", "replace").splitlines():
-            match line.split():
-                case ["started"]:
-                    result.started = True
-                case ["kept", stream, offset]:
-                    result.kept_from[stream] = int(offset)
-                case [stream, offset, size]:
-                    result.acks[stream] = Ack(int(offset), int(size))
-        return result
+    def begin(self, sizes: dict[str, int]) -> GuestState:
+        """Return what the guest knows of the script; ``start`` comes next, unless that was started.
+
+        Args:
+            sizes: bytes of the files to which the streams go, which count as long as nothing was delivered.
+        """
+        words = "".join(f" {name} {size}" for name, size in sizes.items())
+        beginning = self._connection.open(f"{_GUEST} begin{words}")
+        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        said = bytearray()
+        while not said.endswith(b"ready\n"):
+            data = beginning.read()
+            if data == b"":
+                return self._begin_as_before(beginning, sizes)
+            if data is None:
+                self._wait(deadline)
+            else:
+                said += data
+        state = _parse_state(bytes(said))
+        self._acknowledged, self._acknowledged_at = state.acks, time.monotonic()
+        if state.started:
+            self._read_all(beginning, deadline)
+            _check("begin", *beginning.close())
+        else:
+            self._beginning = beginning
+        return state
+
+    def _begin_as_before(self, beginning: Channel, sizes: dict[str, int]) -> GuestState:
+        """In a VM of a former release, which does one thing a command."""
+        status, said = beginning.close()
+        if status != _USAGE:
+            _check("begin", status, said)
+            raise UnavailableError("the guest broke off")
+        state = _parse_state(self._run("acks"))
+        if unknown := {name: Ack(0, size) for name, size in sizes.items() if name not in state.acks}:
+            self.acknowledge(unknown)
+        return state
 
     def room(self, count: int) -> None:
         """Ask for room for the script's standard input.
@@ -231,18 +232,20 @@ class Session:
                 f"{_text(answer)} MiB: let the script read the file itself, or ask for more memory"
             )
 
-    def put(self, archive_fd: int) -> None:
-        """Leave the files that the script's start needs: a tar, read from ``archive_fd`` to its end."""
+    def start(self, archive_fd: int) -> None:
+        """Start the script, unless it was started, from the files in a tar, read from ``archive_fd`` to its end."""
 
         def send(channel: Channel) -> None:
             while data := os.read(archive_fd, _CHUNK_BYTES):
                 channel.write(data)
 
-        self._run("put", send)
-
-    def start(self) -> None:
-        """Start the script unless it was started."""
-        answer = self._run("start")
+        if self._beginning is None:
+            self._run("put", send)
+            answer = self._run("start")
+        else:
+            send(self._beginning)
+            answer = self._read_line(self._beginning)
+            self._waiting = self._beginning  # it goes on as `wait 0`
         if answer not in (b"started\n", b"already\n"):
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
 
@@ -268,11 +271,15 @@ class Session:
         if self._waiting is None or self._said_all or (data := self._waiting.read()) is None:
             return False
         self._said_all = not data
-        *lines, self._lines = (self._lines + data).split(b"\n")
+        self._lines += data
+        self._take_lines(steps)
+        return True
+
+    def _take_lines(self, steps: Steps) -> None:
+        *lines, self._lines = self._lines.split(b"\n")
         for line in lines:
             if not steps.take(line):
                 self._end = line
-        return True
 
     def acknowledge(self, acks: dict[str, Ack]) -> None:
         """Return when the guest has kept the acknowledgements."""
@@ -283,7 +290,9 @@ class Session:
                 self._wait(deadline)
 
     def deliver(self, files: list[OutputFile], mailbox: Mailbox, commands: Commands, steps: Steps) -> None:
-        """Deliver the streams, and signals to the script, until it has ended and all its output is acknowledged.
+        """Deliver the streams, and signals to the script, until it has ended and all its output is in the files.
+
+        The last of it is not acknowledged: whoever comes after a wrapper that dies here compares, as at any instant.
 
         Meanwhile Slurm's commands that are given in the guest are carried out, and Slurm hears of the steps.
 
@@ -291,7 +300,9 @@ class Session:
             UnavailableError: the connection broke; each file knows how far it came.
             OperationFailedError: a file takes no data, or the guest's tools fail.
         """
-        self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset}")
+        if self._waiting is None:
+            self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset}")
+        self._take_lines(steps)
         streams = [(file, self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset}")) for file in files]
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
@@ -322,7 +333,6 @@ class Session:
             if idle and not any(channel.pending() for channel in channels):
                 due = [each for each in (due_s, steps.due_s()) if each is not None]
                 poll.poll(min(due) * 1000 if due else None)
-        self.acknowledge({file.name: file.ack for file in files})
 
     def _channels(self, streams: list[tuple[OutputFile, Channel]]) -> list[Channel]:
         others = (self._control, None if self._said_all else self._waiting)
@@ -400,6 +410,21 @@ class Session:
         output = self._read_all(channel, deadline)
         status, said = channel.close()
         return status, output, said
+
+    def _read_line(self, channel: Channel) -> bytes:
+        """The first line that a command prints; what comes after it is kept for ``_take_lines``."""
+        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        while b"\n" not in self._lines:
+            data = channel.read()
+            if data == b"":
+                _check("begin", *channel.close())
+                raise UnavailableError("the guest broke off")
+            if data is None:
+                self._wait(deadline)
+            else:
+                self._lines += data
+        line, _, self._lines = self._lines.partition(b"\n")
+        return line + b"\n"
 
     def _read_all(self, channel: Channel, deadline: float) -> bytes:
         """What a command prints from now to its end."""

@@ -467,7 +467,7 @@ def test_output_comes_promptly(bench: Bench) -> None:
     assert max(seen) < 0.5
 
 
-_TOOLS = "^/run/rmsplugin/bin/(rmsplugin-guest (control|follow|wait)|relay)"
+_TOOLS = "^/run/rmsplugin/bin/(rmsplugin-guest (begin|control|follow)|relay)"
 
 
 def test_a_script_that_says_nothing_wakes_none_of_our_tools(small: Bench) -> None:
@@ -478,7 +478,9 @@ def test_a_script_that_says_nothing_wakes_none_of_our_tools(small: Bench) -> Non
     )
     time.sleep(7)  # the last acknowledgement
     before = small.guest.run(count).splitlines()
-    assert len(before) == 6, "two relays, two followers, one that waits, one that obeys"
+    assert len(before) == 7, (
+        "two relays, two followers, one that waits, the supervisor that it was before, one that obeys"
+    )
     time.sleep(3)
     assert small.guest.run(count).splitlines() == before
     process.kill()
@@ -553,6 +555,30 @@ def test_a_cut_connection_loses_and_repeats_nothing(bench: Bench, seed: int) -> 
     assert _digest(bench.out.read_bytes()) == _digest(SLOW_OUTPUT)
     assert bench.err.read_bytes() == b""
     assert bench.guest.run("cat /tmp/runs") == "run\n"
+
+
+@pytest.fixture
+def former(small: Bench) -> Iterator[Bench]:
+    """A bench whose VM has tools of a former release, which do one thing a command."""
+    tools = "/run/rmsplugin/bin"
+    small.guest.run(
+        f"mkdir {tools}/former && ln -s ../vjob-tools {tools}/former/rmsplugin-guest && rm {tools}/rmsplugin-guest && "
+        f"printf '%s\\n' '#!/bin/sh' 'test \"$1\" != begin || exit 2' 'exec {tools}/former/rmsplugin-guest \"$@\"' "
+        f">{tools}/rmsplugin-guest && chmod 755 {tools}/rmsplugin-guest"
+    )
+    yield small
+    small.guest.run(f"rm -r {tools}/former && ln -sf vjob-tools {tools}/rmsplugin-guest")
+
+
+def test_a_vm_of_a_former_release_runs_the_script_once(former: Bench) -> None:
+    process = _ready(former, "#!/bin/sh\necho run >>/tmp/former-runs\necho ready\nsleep 2\necho end\nexit 7\n")
+    process.kill()
+    process.wait()
+    assert former.start().wait(20) == 7
+    assert (former.out.read_text(), former.guest.run("cat /tmp/former-runs; rm /tmp/former-runs")) == (
+        "ready\nend\n",
+        "run\n",
+    )
 
 
 def test_two_wrappers_at_once_run_the_script_once(bench: Bench) -> None:

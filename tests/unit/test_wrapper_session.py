@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from rmsplugin.errors import UnavailableError
-from rmsplugin.wrapper.session import Access, Mailbox, Session
+from rmsplugin.wrapper.mailbox import Mailbox
+from rmsplugin.wrapper.session import Access, Session
 
 VM = {"name": "vjob12-0", "address": "127.0.0.1", "host_key": "ssh-ed25519 AAAA"}
 ANSWER = {"state": "running", "user": "alice", "vms": [VM], "private_key": "secret"}

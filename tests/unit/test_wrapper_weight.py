@@ -20,9 +20,9 @@ TOO_DEAR = (
 # The rest of what there is; one more is a decision, to be taken with `contrib/run-benchmarks g` beside it.
 OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
-    "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.process",
-    "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps", "rmsplugin.wrapper.streams",
-    "rmsplugin.wrapper.telltale",
+    "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.mailbox",
+    "rmsplugin.wrapper.process", "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
+    "rmsplugin.wrapper.streams", "rmsplugin.wrapper.telltale",
 }  # fmt: skip
 
 

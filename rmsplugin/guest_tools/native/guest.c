@@ -102,6 +102,8 @@ int guest_main(int argc, char **argv)
         return put();
     if (strcmp(command, "start") == 0)
         return start();
+    if (strcmp(command, "begin") == 0)
+        return begin(argv + 2);
     if (strcmp(command, "follow") == 0) {
         if (!is_stream(first))
             fail(2, "no such stream: %s", first);
@@ -113,5 +115,5 @@ int guest_main(int argc, char **argv)
         return control();
     if (strcmp(command, "acks") == 0)
         return acks();
-    fail(2, "usage: rmsplugin-guest room|put|start|follow|wait|control|acks ...");
+    fail(2, "usage: rmsplugin-guest room|begin|put|start|follow|wait|control|acks ...");
 }

@@ -9,8 +9,10 @@
 bool is_stream(const char *name);
 
 int room(off_t bytes);
+void take_files(void); /* of `put`; ends with an exit code if they do not come */
 int put(void);
 int start(void);
+int begin(char **words); /* STREAM SIZE ..., ended by NULL */
 int follow(const char *stream, off_t offset);
 int wait_for_script(off_t from); /* and tell of steps, from there on in their file; -1: do not */
 int control(void);

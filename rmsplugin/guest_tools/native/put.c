@@ -58,21 +58,26 @@ static bool each(const char *place, bool (*act)(const char *place, const char *n
     return done;
 }
 
-int put(void)
+void take_files(void)
 {
     char place[PATH_BYTES], name[32];
-    if (exists(JOB "/started")) {
-        read_to_end(STDIN_FILENO);
-        return EXIT_SUCCESS;
-    }
     snprintf(name, sizeof name, ".put.%d", (int)getpid());
     if (mkdir(path_to(place, JOB, name, ""), 0700) != 0)
         fail(1, "cannot write %s", JOB);
-    bool came = unpack(STDIN_FILENO, place) && discard(place, "complete") &&
-                (put_in_place(place) || discard(place, "path") || errno == ENOENT) && each(place, move);
+    bool came = unpack(STDIN_FILENO, place) && discard(place, "complete");
+    /* Another wrapper may have started it while they came. */
+    if (came && !exists(JOB "/started"))
+        came = (put_in_place(place) || discard(place, "path") || errno == ENOENT) && each(place, move);
     each(place, discard);
     rmdir(place);
     if (!came)
         fail(1, "the files came incomplete");
+}
+
+int put(void)
+{
+    if (!exists(JOB "/started"))
+        take_files();
+    read_to_end(STDIN_FILENO);
     return EXIT_SUCCESS;
 }

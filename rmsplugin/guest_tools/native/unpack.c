@@ -126,7 +126,7 @@ bool unpack(int archive, const char *place)
         made = make_member(archive, directory, &header);
     if (directory >= 0)
         close(directory);
-    return read_to_end(archive) && made;
+    return made;
 }
 
 /* unpack: standard input is the engine's archive of tools and of what makes a guest a VM of its vjob (configure). */
@@ -137,7 +137,7 @@ int unpack_main(int argc, char **argv)
         return 2;
     }
     umask(022);
-    if (!unpack(STDIN_FILENO, "/run/rmsplugin"))
+    if (!unpack(STDIN_FILENO, "/run/rmsplugin") || !read_to_end(STDIN_FILENO))
         fail(1, "the archive of tools is incomplete, or does not fit");
     execl(BIN "/configure", BIN "/configure", (char *)NULL);
     fail(127, "the archive has no configure");

@@ -48,7 +48,7 @@ static void find_script(struct watch *watch)
 
 static void end_with_connection(void)
 {
-    char ignored[512];
+    char ignored[1 << 14];
     if (read(STDIN_FILENO, ignored, sizeof ignored) <= 0 && errno != EINTR)
         exit(EXIT_FAILURE);
 }

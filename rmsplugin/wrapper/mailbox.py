@@ -1,0 +1,47 @@
+"""Mailbox: signals on their way from the threads that take them to the one thread that has the connection."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Mailbox:
+    """Signals for the script and for steps that have not been sent yet; any thread may put one in."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waiting: list[str] = []
+
+    def fileno(self) -> int:
+        """Readable when something may have come."""
+        return self._wakes
+
+    def put(self, number: int, *, everything: bool) -> None:
+        """Have a signal sent to the script's process, or to all of its session."""
+        self._put(f"kill {number} all" if everything else f"kill {number}")
+
+    def put_step(self, step: int, number: int) -> None:
+        """Have a signal sent to the tasks of a step."""
+        self._put(f"step {step} {number}")
+
+    def _put(self, line: str) -> None:
+        self._waiting.append(line)
+        with contextlib.suppress(BlockingIOError):  # Then it is readable anyway.
+            os.write(self._wake, b"!")
+
+    def get(self) -> str:
+        """What tells the guest of the oldest one that has not been sent; empty if all were."""
+        return self._waiting[0] if self._waiting else ""
+
+    def sent(self) -> None:
+        """The oldest one has reached the guest."""
+        del self._waiting[0]
+
+    def clear_wakes(self) -> None:
+        """What came is being looked at."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakes, _CHUNK_BYTES)
