@@ -17,7 +17,8 @@ from pathlib import Path
 from rmsplugin.node_agent import files
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked
+from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked, rename
+from rmsplugin.node_agent.spare import SUFFIX, Spare
 from rmsplugin.node_agent.verbs import Reply, VMName
 
 #: What the guest says on its console where a template of it can be saved.
@@ -45,26 +46,41 @@ class Template:
         self._stamps = f"{_stamp(config.image_files[image])}-{_stamp([shutil.which(_QEMU) or _QEMU])}"
         name = f"{key}-{self._stamps}"
         self._state = self._directory / f"{name}.state"
+        self._spare = Spare(self._state, config.vm_dir)
         self._disk = self._directory / f"{name}.disk"
         self._has_disk = not config.bases.isdisjoint(config.image_files[image])
         self._claim = self._directory / f"{name}.claim"
         self._refused = self._directory / f"{name}.refused"
+        self._bound = config.templates_mib << 20
 
     def use(self, vm: VMName, uuid: str, mac: str) -> Reply:
         """Have a copy for the VM; else say whether it is to make the template, or to boot without ado."""
         self._drop_stale()
         self._drop_files_of(vm)
         try:
-            copy_as(self._state, self._copy_of(vm), Identity(vm.name, *vm.identity, uuid, mac))
-            if self._has_disk:
-                files.copy_whole(self._disk, self._disk_of(vm))
-            os.utime(self._state)
+            self._copy_for(vm, Identity(vm.name, *vm.identity, uuid, mac))
             return {"template": "copied"}
         except FileNotFoundError:
             self._drop_files_of(vm)
         if _is_young(self._refused, _REFUSED_S) or not self._config.templates_mib or not self._claimed_by(vm):
             return {"template": "boot"}
         return {"template": "make"}
+
+    def _copy_for(self, vm: VMName, identity: Identity) -> None:
+        """Raises FileNotFoundError if there is no template, or it is replaced meanwhile."""
+        copy, origin = self._copy_of(vm), self._origin_of(vm)
+        with self._spare.lock():
+            self._spare.note_origin(origin)
+            is_spare = origin.exists() and self._spare.take(copy)
+        if is_spare:
+            rename(copy, identity)
+        else:
+            copy_as(self._state, copy, identity)
+        if self._has_disk:
+            files.copy_whole(self._disk, self._disk_of(vm))
+        if origin.exists() and not self._spare.is_origin(origin):
+            raise FileNotFoundError(self._state)
+        os.utime(self._state)
 
     def await_guest(self, vm: VMName, seconds: float) -> Reply:
         """Wait until the guest of the VM that makes the template says that it waits, or until the time is over."""
@@ -85,10 +101,12 @@ class Template:
         return {}
 
     def settle(self, vm: VMName) -> Reply:
-        """The VM has started well: the state that it made becomes the template; a copy that it used is removed."""
-        copy, disk = self._copy_of(vm), self._kept_disk_of(vm)
+        """The VM has started well: the state that it made becomes the template; a copy that it used, its spare."""
+        copy, disk, origin = self._copy_of(vm), self._kept_disk_of(vm), self._origin_of(vm)
         if not self._is_made_by(vm):
-            files.remove(copy)
+            if self._is_room_for(files.size_of(copy) or 0):
+                self._spare.keep(copy, origin)
+            files.remove(copy, origin)
             return {"kept": False}
         try:
             is_whole = files.size_of(copy) is not None and (not self._has_disk or files.size_of(disk) is not None)
@@ -100,7 +118,7 @@ class Template:
     def refuse(self, vm: VMName) -> Reply:
         """The template has failed, or could not be made: it is gone, and none is made for a while."""
         self._drop_files_of(vm)
-        files.remove(self._state, self._disk, self._claim, self._refused)
+        files.remove(self._state, self._spare.path, self._disk, self._claim, self._refused)
         files.create(self._refused).close()
         return {}
 
@@ -151,35 +169,46 @@ class Template:
                 files.copy_whole(disk, partial_disk)
             kept = self._make_room(sum(files.size_of(path) or 0 for path in (partial, partial_disk)))
             if kept:
-                # The state comes last: without it there is no template.
-                if self._has_disk:
-                    partial_disk.rename(self._disk)
-                partial.rename(self._state)
+                with self._spare.lock():
+                    files.remove(self._state, self._spare.path)
+                    # The state comes last: without it there is no template.
+                    if self._has_disk:
+                        partial_disk.rename(self._disk)
+                    partial.rename(self._state)
         finally:
             files.remove(partial, partial_disk)
         return kept
 
     def _make_room(self, size: int) -> bool:
-        """Remove the least recently used templates until one of so many bytes fits. Returns whether it does."""
-        bound = self._config.templates_mib << 20
-        if size > bound:
+        """Remove spares, and then the least recently used templates, until one of so many bytes fits.
+
+        Returns whether it does.
+        """
+        if size > self._bound:
             return False
+        if not self._is_room_for(size):
+            files.remove(*self._directory.glob(f"*{SUFFIX}"))
         states = sorted(self._directory.glob("*.state"), key=lambda path: path.stat().st_mtime)
-        total = sum(_size_of(state) for state in states)
-        while states and (total + size > bound or len(states) >= self._config.templates_number):
-            total -= _size_of(states[0])
-            files.remove(states[0], states.pop(0).with_suffix(".disk"))
+        while states and (not self._is_room_for(size) or len(states) >= self._config.templates_number):
+            files.remove(*_files_of(states.pop(0)))
         return True
+
+    def _is_room_for(self, size: int) -> bool:
+        return sum(map(_size_of, self._directory.glob("*.state"))) + size <= self._bound
 
     def _drop_files_of(self, vm: VMName) -> None:
         """No state from which the VM starts is left, nor the disk that belongs to it."""
-        files.remove(self._copy_of(vm))
+        files.remove(self._copy_of(vm), self._origin_of(vm))
         if self._has_disk:
             files.remove(self._kept_disk_of(vm), self._disk_of(vm))
 
     def _copy_of(self, vm: VMName) -> Path:
         """Where the VM's own state lies while it starts: among the files that go when the VM goes."""
         return self._config.vm_dir / f"{vm.name}.template"
+
+    def _origin_of(self, vm: VMName) -> Path:
+        """Names the state of which the VM's own one is a copy."""
+        return self._config.vm_dir / f"{vm.name}.template-origin"
 
     def _disk_of(self, vm: VMName) -> Path:
         return self._config.vm_dir / f"{vm.name}.qcow2"
@@ -198,8 +227,13 @@ def stored(config: AgentConfig) -> Reply:
 
 
 def _size_of(state: Path) -> int:
-    """Bytes of a template: its state, and its disk if it has one."""
-    return sum(files.size_of(path) or 0 for path in (state, state.with_suffix(".disk")))
+    """Bytes of a template."""
+    return sum(files.size_of(path) or 0 for path in _files_of(state))
+
+
+def _files_of(state: Path) -> tuple[Path, ...]:
+    """A template: its state, and its spare and its disk if it has them."""
+    return state, state.with_suffix(SUFFIX), state.with_suffix(".disk")
 
 
 def _stamp(paths: Iterable[str]) -> str:

@@ -242,6 +242,50 @@ def test_a_copy_has_the_names_of_its_vm_and_all_else_of_the_template(tmp_path: P
     assert len(content) == len(saved(FIRST))
 
 
+def test_a_copy_from_which_a_vm_has_started_is_the_next_vms_and_only_one_vms(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    node.world.make(FIRST)
+    node.world.use(OTHER)
+    used = (node.vms / f"{OTHER}.template").stat().st_ino
+    assert not node.world.nodes.settle_template(NODE, OTHER, TEMPLATE)
+    assert [path.name for path in node.vms.glob(f"{OTHER}.*")] == []
+    assert [node.world.use("vjob1234-56"), node.world.use(FIRST)] == [TemplateUse.COPIED] * 2
+    assert [(node.vms / f"{vm}.template").stat().st_ino == used for vm in ("vjob1234-56", FIRST)] == [True, False]
+    assert [node.world.copy(vm) for vm in ("vjob1234-56", FIRST)] == ["vjob1234-56", FIRST]
+    content = (node.vms / "vjob1234-56.template").read_bytes()
+    assert OTHER.encode() not in content and content.endswith(STREAM) and len(content) == len(saved(FIRST))
+
+
+def test_a_copy_of_a_template_that_was_replaced_is_nobodys(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    node.world.make(FIRST, OF_DISKS)
+    node.world.use(OTHER, OF_DISKS)
+    for path in node.templates.iterdir():
+        path.unlink()
+    node.world.make("vjob14-0", OF_DISKS)
+    assert not node.world.nodes.settle_template(NODE, OTHER, OF_DISKS)
+    assert not list(node.templates.glob("*.spare"))
+    assert node.world.use(OTHER, OF_DISKS) is TemplateUse.COPIED
+    assert "as vjob14-0 was saved" in (node.world.read(OTHER) or "")
+
+
+def test_a_spare_goes_with_its_template_and_before_any_other_template(tmp_path: Path) -> None:
+    node = RealNode(tmp_path, template_mib=1)
+    first, second = Template("1" * 32, "default"), Template("2" * 32, "default")
+    for template, kib in ((first, 300), (second, 500)):
+        assert node.world.use(FIRST, template) is TemplateUse.MAKE
+        (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST) + bytes(kib << 10))
+        assert node.world.nodes.settle_template(NODE, FIRST, template)
+        assert node.world.use(OTHER, template) is TemplateUse.COPIED
+        assert not node.world.nodes.settle_template(NODE, OTHER, template)
+    assert sorted(path.suffix for path in node.templates.iterdir()) == [".state", ".state"], "no room for a spare"
+    node.world.use(OTHER, first)
+    assert not node.world.nodes.settle_template(NODE, OTHER, first)
+    node.world.use(OTHER, first)
+    node.world.nodes.refuse_template(NODE, OTHER, first)
+    assert sorted(path.suffix for path in node.templates.iterdir()) == [".refused", ".state"]
+
+
 def test_a_template_is_kept_without_its_compression(tmp_path: Path) -> None:
     node = RealNode(tmp_path)
     assert node.world.use(FIRST) is TemplateUse.MAKE
