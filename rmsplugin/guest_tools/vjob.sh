@@ -19,12 +19,3 @@ vjob_value() {
     done <"$etc/vjob"
     return 1
 }
-
-# process_state PID: sets `state` from /proc; fails when there is no such process.
-process_state() {
-    read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
-    # The name of the program comes second, in parentheses, and may hold anything: count from behind it.
-    # shellcheck disable=SC2086
-    set -- ${stat##*) }
-    state=$1
-}

@@ -172,8 +172,14 @@ def test_a_client_that_the_site_lacks_is_named(small: Site) -> None:
 
 @pytest.fixture
 def older(small: Site) -> Iterator[Site]:
-    """A site whose VM has tools that know answers as a whole only."""
-    small.guest.run(f"cp {BIN}/commands {BIN}/newer; sed -i '/^ *echo parts$/d' {BIN}/commands")
+    """A site whose VM has tools that know answers as a whole only, and say nothing of parts."""
+    program = (
+        "#!/bin/sh\n"
+        f'[ "$1" = serve ] || exec {BIN}/vjob-tools commands "$@"\n'
+        f'{BIN}/vjob-tools commands "$@" | {{ read -r parts && [ "$parts" = parts ] && exec cat; }}\n'
+    )
+    place = shlex.quote(f"{BIN}/commands")
+    small.guest.run(f"mv {place} {BIN}/newer && printf %s {shlex.quote(program)} >{place} && chmod 755 {place}")
     yield small
     small.guest.run(f"mv {BIN}/newer {BIN}/commands")
 
@@ -357,9 +363,68 @@ def test_a_vm_that_went_back_says_so_where_a_part_does_not_follow(site: Site) ->
 
 def test_who_went_while_the_connection_was_broken_is_told_of(site: Site) -> None:
     site.fresh()
-    text = asked(f"kill -9 $(cat {DESK}/$id.taken/client); echo same $id; {BIN}/commands serve $id </dev/null")
+    gone = f"kill -9 $(cat {DESK}/$id.taken/client); until grep -q 137 /tmp/said; do sleep 0.1; done"
+    text = asked(f"{gone}; echo same $id; {BIN}/commands serve $id </dev/null")
     lines = site.guest.run(text, user=True).splitlines()
     assert lines[1:3] == ["parts", lines[0].replace("same", "cancel")]
+
+
+def test_a_part_that_did_not_come_whole_is_not_kept(site: Site) -> None:
+    site.fresh()
+    half = f"printf '-%s' ' 2 0\n1' | {BIN}/commands answer $id 1 || echo $?; ls -A {DESK}/$id.taken"
+    text = asked(f"{half}; part 1 -; read -r verb _ number <&3; echo $verb $number; part 2 7")
+    assert site.guest.run(text, user=True).split() == ["1", "client", "request", "wake", "more", "1", "1", "2", "7"]
+
+
+def test_a_line_that_comes_in_pieces_is_obeyed_when_it_is_whole_and_an_endless_one_is_left_out(small: Site) -> None:
+    small.fresh()
+    lines = "printf 'take 1-'; sleep 0.3; printf '2'; sleep 0.3; printf '\ntake 3-4\ntake '; sleep 0.3; echo 5-6"
+    long = "echo take $(seq 1000); echo take 7-8; printf 'take 9-9'"
+    said = small.guest.run(f"{{ {lines}; {long}; }} | {BIN}/commands serve", user=True).splitlines()
+    assert said == ["parts", "gone 1-2", "gone 3-4", "gone 5-6", "gone 7-8"]
+
+
+def test_what_others_tell_is_passed_on_while_the_wrapper_says_nothing(small: Site) -> None:
+    small.fresh()
+    small.guest.run("rm -f /tmp/said")
+    tell = f"until test -s /tmp/said; do sleep 0.1; done; printf 'new 1-2\nmore 1-2 3\nno 1-2\n' 1<>{DESK}/wake"
+    heard = "until grep -q more /tmp/said; do sleep 0.1; done"
+    small.guest.run(f"{{ {tell}; {heard}; }} | {BIN}/commands serve >/tmp/said; cat /tmp/said", user=True)
+    assert small.guest.run("cat /tmp/said").splitlines() == ["parts", "new 1-2", "more 1-2 3"]
+
+
+def test_requests_are_told_of_in_the_order_in_which_they_came(small: Site) -> None:
+    small.fresh()
+    made = f"mkdir -p {DESK}/12-3.new {DESK}/10-7.new {DESK}/.10-8.new {DESK}/11-3.taken {DESK}/11-1.new"
+    said = small.guest.run(f"{made}; {BIN}/commands serve 11-3 </dev/null; rm -r {DESK}", user=True)
+    assert said.splitlines() == ["parts", "cancel 11-3", "new 10-7", "new 11-1", "new 12-3"]
+
+
+def test_a_name_that_is_no_requests_leads_nowhere(small: Site) -> None:
+    small.fresh()
+    text = f"""
+        mkdir -p {DESK}/../x.new {DESK}/../x.taken {DESK}/.new; echo $$ >{DESK}/../x.new/client
+        : >{DESK}/../x.new/request
+        printf 'take ../x\ntake\ntake .\n' | {BIN}/commands serve ../x:again
+        printf '0 0 0\n' | {BIN}/commands answer ../x 2>/dev/null || echo $?
+        cd {DESK}/..; ls -A -d x.new/* x.taken commands/.new; rm -r x.new x.taken commands
+    """
+    said = small.guest.run(text, user=True).splitlines()
+    assert said[:5] == ["parts", "gone ../x", "gone ", "gone .", "2"]
+    assert sorted(said[5:]) == ["commands/.new", "x.new/client", "x.new/request", "x.taken"]
+
+
+def test_a_pipe_that_is_full_or_that_nobody_reads_holds_up_no_answer(small: Site) -> None:
+    small.fresh()
+    text = f"""
+        place={DESK}/1-2.taken; mkdir -p $place; mkfifo $place/wake; exec 3<>$place/wake
+        sleep 10 & echo $! >$place/client
+        timeout 1 dd if=/dev/zero of=$place/wake bs=4096 2>/dev/null
+        printf '0 1 0\nx' | timeout 5 {BIN}/commands answer 1-2; echo $?; cat $place/answer; echo
+        kill $!; wait; exec 3>&-
+        printf -- '- 1 0\nx' | timeout 5 {BIN}/commands answer 1-2 1; echo $?; ls -A {DESK}
+    """
+    assert small.guest.run(text, user=True).splitlines() == ["0", "0 1 0", "x", "0"]
 
 
 def slow(site: Site) -> None:

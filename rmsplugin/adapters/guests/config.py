@@ -28,7 +28,17 @@ _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 _SECRETS = frozenset({"id_dropbear", "id_ed25519"})
 
 NATIVE_FILE = "vjob-tools"
-NATIVE_PROGRAMS = ("account", "configure", "login-shell", "relay", "rmsplugin-guest", "srun", "stepd", "unpack")
+NATIVE_PROGRAMS = (
+    "account",
+    "commands",
+    "configure",
+    "login-shell",
+    "relay",
+    "rmsplugin-guest",
+    "srun",
+    "stepd",
+    "unpack",
+)
 """The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
 
 
