@@ -35,8 +35,8 @@ LABEL linux
   INITRD initrd.img
   APPEND root=/dev/vda2 rw console=ttyS0 quiet panic=-1 no_timer_check
 """
-# Each login would load some twenty modules, which have nothing to say about a vjob's accounts.
-_SSHD_CONF = "UsePAM no\n"
+# Each login would load some twenty modules, which have nothing to say about a vjob's accounts; VMs have one address.
+_SSHD_CONF = "UsePAM no\nAddressFamily inet\n"
 # Without a start of the program anew for each connection: an emulated guest takes 0.1 s and more for that.
 _SSHD_DEFAULTS = "SSHD_OPTS=-r\n"
 # Only what the seed of rmsplugin asks for: each further module costs seconds of a boot under TCG.

@@ -19,6 +19,7 @@ from rmsplugin.wrapper import process, signals
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.mailbox import Mailbox
+from rmsplugin.wrapper.preparation import Preparation
 from rmsplugin.wrapper.session import Access, Ending, NoRoomError, Session
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
@@ -119,53 +120,45 @@ class Wrapper:
     def _attempt(self, access: Access) -> Ending:
         """Attach over one connection, and stay so until the script has ended."""
         self._tell_return(access)
-        session = self._session = Session.connect(access)
+        preparation = None if self._taken_over else self._prepare(access)
         try:
-            if not self._taken_over:
-                self._take_over(session, access)
-            process.give_back_memory()
-            session.deliver(self._files, self._mailbox, self._commands, self._steps)
-            return session.ending(self._steps)
+            session = self._session = Session.connect(access)
+            try:
+                if preparation:
+                    self._take_over(session, preparation)
+                    preparation.close()
+                process.give_back_memory()
+                session.deliver(self._files, self._mailbox, self._commands, self._steps)
+                return session.ending(self._steps)
+            finally:
+                self._session = None
+                session.close()
         finally:
-            self._session = None
-            session.close()
+            if preparation:
+                preparation.close()
 
-    def _take_over(self, session: Session, access: Access) -> None:
+    def _prepare(self, access: Access) -> Preparation:
+        return Preparation("1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words)
+
+    def _take_over(self, session: Session, preparation: Preparation) -> None:
         """Start the script unless it was started, and find out how far its output was delivered."""
         state = session.begin({file.name: file.ack.size for file in self._files})
         if state.started:
             self._steps.take_over()
         else:
-            self._start(session, access)
+            self._start(session, preparation)
         for file in self._files:
             if file.name in state.acks:
                 file.take_over(state.acks[file.name], state.kept_from.get(file.name, 0))
         self._taken_over = True
 
-    def _start(self, session: Session, access: Access) -> None:
+    def _start(self, session: Session, preparation: Preparation) -> None:
         self._engine.starting()
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode) and status.st_size:
             session.room(status.st_size)
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        words = process.command(
-            "prepare", "1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words
-        )
-        child = os.posix_spawn(
-            words[0],
-            words,
-            process.first_environment(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)],
-            setsigmask=[],
-        )
-        os.close(writing)
-        try:
-            session.start(reading)
-        finally:
-            os.close(reading)
-            _, result = os.waitpid(child, 0)
-        if result != 0:
-            raise OperationFailedError("the start of the script could not be prepared")
+        session.start(preparation.fd)
+        preparation.check()
 
 
 def detach() -> None:

@@ -21,7 +21,8 @@ TOO_DEAR = (
 OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.mailbox",
-    "rmsplugin.wrapper.process", "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
+    "rmsplugin.wrapper.preparation", "rmsplugin.wrapper.process",
+    "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
     "rmsplugin.wrapper.streams", "rmsplugin.wrapper.telltale",
 }  # fmt: skip
 

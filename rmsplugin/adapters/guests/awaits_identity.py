@@ -8,11 +8,10 @@ is saved, and so is the ssh server, for an emulated guest takes its time for eac
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import ctypes
 import fcntl
-import ipaddress
 import mmap
 import os
 import shutil
@@ -26,15 +25,19 @@ import time
 import uuid
 
 _CONFIG = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw"
+_CONFIG_BYTES = 4096
 _WAITING = "rmsplugin-guest: waiting"
 _PLACE = "/run/rmsplugin"
-_SEED, _TOOLS = "CIDATA", "vjob-tools"
+_SEED, _TOOLS, _LINKS = "CIDATA", "vjob-tools", ("unpack", "login-shell")
+_IMAGE = f"{_PLACE}/image"  # where `configure` finds the accounts of the image as they were
+_PASSWD = "/etc/passwd"
 _POLL_S = 0.02
 _RNDRESEEDCRNG = 0x5207
 _CARDS = "/sys/class/net"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 #: A pipe by the name of a key that no guest has, which an ssh server opens before it looks for the one above.
 _GATE = "/etc/ssh/ssh_host_rsa_key"
+_DEVICE_MANAGER = "systemd-udevd"
 _SERVERS = ("ssh.service", "sshd.service")
 #: Where in its kernel a process is that waits for somebody to open the other end of a pipe.
 _AT_GATE = ("wait_for_partner", "fifo_open")
@@ -49,6 +52,7 @@ _START_S = 5
 _SIOCADDRT, _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x890B, 0x8913, 0x8914
 _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFHWADDR = 0x8916, 0x891C, 0x8924
 _IFF_UP, _RTF_UP, _RTF_GATEWAY, _ARPHRD_ETHER = 0x1, 0x1, 0x2, 1
+_ALL_BITS = 0xFFFFFFFF
 _NOTHING = subprocess.DEVNULL
 _RESERVE, _RESERVE_KIB = "/proc/sys/vm/min_free_kbytes", 2 << 10
 _LEFT_KIB, _CLEARED_KIB = 12 << 10, 1 << 20
@@ -68,6 +72,7 @@ def main() -> None:
         subprocess.call(["modprobe", "--quiet", module])
     _make_place()
     _take_tools()
+    _have_quick_shell()
     card, server = _card(), _stop_at_gate(_start_server())
     _forget_boot()
     held = _hold_back(server) if server else []  # one that starts only then is not to inherit it
@@ -95,9 +100,22 @@ def _take_tools() -> None:
     if subprocess.call(["mount", "-o", "ro", "-L", _SEED, seed]) == 0:
         shutil.copyfile(f"{seed}/{_TOOLS}", f"{tools}/{_TOOLS}")
         os.chmod(f"{tools}/{_TOOLS}", 0o755)
-        os.symlink(_TOOLS, f"{tools}/unpack")
+        for link in _LINKS:
+            os.symlink(_TOOLS, f"{tools}/{link}")
         subprocess.call(["umount", seed])
     os.rmdir(seed)
+
+
+def _have_quick_shell() -> None:
+    """Let root's shell be one that is there at once, until `configure` writes the accounts anew: bash takes 60 ms."""
+    shell = f"{_PLACE}/bin/login-shell"
+    if not os.access(shell, os.X_OK):
+        return
+    os.makedirs(_IMAGE)
+    shutil.copyfile(_PASSWD, f"{_IMAGE}/passwd")
+    with open(_PASSWD) as file:
+        accounts = [line.split(":") for line in file.read().splitlines()]
+    _write(_PASSWD, "".join(":".join([*of[:6], shell] if of[0] == "root" else of) + "\n" for of in accounts))
 
 
 def _start_server() -> int:
@@ -174,14 +192,25 @@ def _hold_back(server: int) -> list[int]:
     """Have all but this program and the ssh server step back; returns who does, for ``_let_go``.
 
     The clock, the network and the mounts of the VM that this will be give the guest's daemons much to do, and each of
-    them would do it before the job's script starts.
+    them would do it before the job's script starts. The one that manages devices even stops: nobody asks it anything,
+    and it starts a process for each of some devices that no job uses.
     """
-    held = [process for process in _processes() if process not in (os.getpid(), server)]
-    return [process for process in held if _change_priority(process, 0, _LAST)]
+    others = [process for process in _processes() if process not in (os.getpid(), server)]
+    held = [process for process in others if _change_priority(process, 0, _LAST)]
+    _signal_device_manager(held, signal.SIGSTOP)
+    return held
+
+
+def _signal_device_manager(among: list[int], number: int) -> None:
+    for process in among:
+        with contextlib.suppress(OSError), open(f"/proc/{process}/comm") as name:
+            if name.read().strip() == _DEVICE_MANAGER:
+                os.kill(process, number)
 
 
 def _let_go(held: list[int]) -> None:
     """Undo it, also for what they have started meanwhile: that is root's, or has process 1 for its parent."""
+    _signal_device_manager(held, signal.SIGCONT)
     for process in _processes():
         with contextlib.suppress(OSError):
             if process in held or os.stat(f"/proc/{process}").st_uid == 0 or _parent_of(process) == 1:
@@ -253,22 +282,25 @@ def _await_configuration() -> dict[str, str]:
 
 
 def _configuration() -> str:
-    with open(_CONFIG) as file:
-        return file.read()
+    file = os.open(_CONFIG, os.O_RDONLY)
+    try:
+        return os.read(file, _CONFIG_BYTES).decode()
+    finally:
+        os.close(file)
 
 
 def become(identity: dict[str, str], card: str, server: int) -> None:
     """Be the VM of this configuration; the network comes last, when there is nothing left that two VMs share."""
     with open("/sys/class/rtc/rtc0/since_epoch") as clock:
         time.clock_settime(time.CLOCK_REALTIME, int(clock.read()))
-    _reseed(base64.b64decode(identity["seed"]))
+    _reseed(binascii.a2b_base64(identity["seed"]))
     socket.sethostname(identity["hostname"])
     _write("/etc/hostname", identity["hostname"] + "\n")
     _write("/etc/machine-id", uuid.uuid4().hex + "\n")
     _hide_boot_id()
     os.makedirs("/root/.ssh", mode=0o700, exist_ok=True)
     _write("/root/.ssh/authorized_keys", identity["root_authorized_key"] + "\n", 0o600)
-    _write(_HOST_KEY, base64.b64decode(identity["host_key"]).decode(), 0o600)
+    _write(_HOST_KEY, binascii.a2b_base64(identity["host_key"]).decode(), 0o600)
     _let_read_keys(server)
     _set_network(identity, card)
 
@@ -296,7 +328,8 @@ def _set_network(identity: dict[str, str], card: str) -> None:
 
     By the kernel's own requests: an emulated guest takes 0.1 s for a program that makes them.
     """
-    address = ipaddress.IPv4Interface(identity["address"])
+    address, _, bits = identity["address"].partition("/")
+    mask = (_ALL_BITS << (32 - int(bits)) & _ALL_BITS).to_bytes(4, "big")
     # Who asks for this address already hears of it at once, instead of asking again a second later.
     _write(f"/proc/sys/net/ipv4/conf/{card}/arp_notify", "1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card_socket:
@@ -305,12 +338,12 @@ def _set_network(identity: dict[str, str], card: str) -> None:
             return fcntl.ioctl(card_socket, number, struct.pack("16s24s", card.encode(), value))[16:]
 
         request(_SIOCSIFHWADDR, struct.pack("H6s", _ARPHRD_ETHER, bytes.fromhex(identity["mac"].replace(":", ""))))
-        request(_SIOCSIFADDR, _socket_address(address.ip.packed))
-        request(_SIOCSIFNETMASK, _socket_address(address.netmask.packed))
+        request(_SIOCSIFADDR, _socket_address(socket.inet_aton(address)))
+        request(_SIOCSIFNETMASK, _socket_address(mask))
         flags = int.from_bytes(request(_SIOCGIFFLAGS)[:2], sys.byteorder)
         request(_SIOCSIFFLAGS, struct.pack("H", flags | _IFF_UP))
         if identity["gateway"]:
-            _add_gateway(card_socket, ipaddress.IPv4Address(identity["gateway"]).packed)
+            _add_gateway(card_socket, socket.inet_aton(identity["gateway"]))
 
 
 def _socket_address(address: bytes) -> bytes:
@@ -325,8 +358,15 @@ def _add_gateway(any_socket: socket.socket, gateway: bytes) -> None:
 
 
 def _write(path: str, content: str, mode: int = 0o644) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(content)
+    """In place: a file system has more to do for a file that is emptied first."""
+    data = content.encode()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, mode)
+    try:
+        os.write(file, data)
+        if os.fstat(file).st_size > len(data):
+            os.ftruncate(file, len(data))
+    finally:
+        os.close(file)
 
 
 if __name__ == "__main__":

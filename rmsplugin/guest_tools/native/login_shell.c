@@ -22,6 +22,15 @@ static bool begins(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
+/* What the engine has root's shell do in a guest that waits to be told who it is, where this is that shell: what the command's
+ * first words say, without a shell. */
+static void become_unpack(const char *command)
+{
+    static const char words[] = "[ ! -x " BIN "/unpack ] || exec " BIN "/unpack; ";
+    if (begins(command, words))
+        execl(BIN "/unpack", BIN "/unpack", (char *)NULL);
+}
+
 static const char *set_environment(void)
 {
     const char *vjob = text_of_file(ETC "/vjob").bytes;
@@ -66,8 +75,10 @@ static void become_tool(char *command)
 
 int login_shell_main(int argc, char **argv)
 {
-    const char *shell = set_environment();
     char *command = argc > 2 && strcmp(argv[1], "-c") == 0 ? argv[2] : NULL;
+    if (command != NULL)
+        become_unpack(command);
+    const char *shell = set_environment();
     if (command == NULL || !begins(command, BIN "/") || begins(command, BIN "/stepd "))
         enter_job();
     if (command != NULL && begins(command, BIN "/"))
