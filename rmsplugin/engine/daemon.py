@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
 #: How often the engine looks whether a batch job was submitted.
-_SUBMISSIONS_S = 0.1
+_SUBMISSIONS_S = 0.03
 #: How often an engine that ends looks whether all operations have ended.
 _LOOK_S = 0.1
 

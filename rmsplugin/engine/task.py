@@ -178,17 +178,19 @@ class Task:
                     _wait_for(begun, futures[vm.name])
             return self._errors({name: future.result for name, future in futures.items()})
 
-    def together(self, first: Callable[[], Result], second: Callable[[], None]) -> Result:
-        """Do both at the same time, where a thread is left for that; returns what ``first`` does, raises as either."""
-        with self.context.threads.lend(1) as lent:
+    def together(self, first: Callable[[], Result], *others: Callable[[], None]) -> Result:
+        """Do all at the same time, as far as threads are left for that; returns what ``first`` does, raises as any."""
+        with self.context.threads.lend(len(others)) as lent:
             if not lent:
                 result = first()
-                second()
+                for other in others:
+                    other()
                 return result
-            with ThreadPoolExecutor(1, thread_name_prefix=f"vjob{self.job_id}") as pool:
-                beside = pool.submit(second)
+            with ThreadPoolExecutor(lent, thread_name_prefix=f"vjob{self.job_id}") as pool:
+                beside = [pool.submit(other) for other in others]
                 result = first()
-                beside.result()
+                for each in beside:
+                    each.result()
                 return result
 
     def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:

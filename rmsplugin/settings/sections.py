@@ -37,8 +37,8 @@ class Engine(Section):
     watch_s: Seconds = Field(
         0.5,
         description="seconds between two looks at Slurm's queue, more where a look takes long; "
-        "a job that arrives or ends starts a cycle at once. A batch job that was submitted is looked for within 0.1 s, "
-        "where the engine can see Slurm's StateSaveLocation",
+        "a job that arrives or ends starts a cycle at once. A batch job that was submitted is looked for within 0.03 "
+        "s, where the engine can see Slurm's StateSaveLocation",
     )
     workers: int = Field(
         16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"

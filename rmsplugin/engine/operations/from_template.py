@@ -73,12 +73,7 @@ def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
     Should it not start from a copy, it is given its files in another way, which replaces them.
     """
     use = partial(task.context.nodes.use_template, vm.host, vm.name, template, vm.uuid, vm.mac)
-    return task.together(use, partial(_put_files, task, vm))
-
-
-def _put_files(task: Task, vm: VMRow) -> None:
-    put_waiting_seed(task, vm)
-    put_config(task, vm, vm.host)
+    return task.together(use, partial(put_waiting_seed, task, vm), partial(put_config, task, vm, vm.host))
 
 
 def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
