@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TypeVar
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
@@ -26,7 +25,6 @@ from rmsplugin.errors import (
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 
 #: VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
@@ -177,21 +175,6 @@ class Task:
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
             return self._errors({name: future.result for name, future in futures.items()})
-
-    def together(self, first: Callable[[], Result], *others: Callable[[], None]) -> Result:
-        """Do all at the same time, as far as threads are left for that; returns what ``first`` does, raises as any."""
-        with self.context.threads.lend(len(others)) as lent:
-            if not lent:
-                result = first()
-                for other in others:
-                    other()
-                return result
-            with ThreadPoolExecutor(lent, thread_name_prefix=f"vjob{self.job_id}") as pool:
-                beside = [pool.submit(other) for other in others]
-                result = first()
-                for each in beside:
-                    each.result()
-                return result
 
     def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:
         """Call all; the errors, by VM name."""

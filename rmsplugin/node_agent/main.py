@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Reply, VMName
+from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, Reply, VMName, standard_input
 
 if TYPE_CHECKING:
     from rmsplugin.node_agent.templates import Template
@@ -151,6 +151,18 @@ def _template(agent: Agent, key: str, image: str) -> Template:
     return Template(agent.config, _matching(_KEY, key, "the key of a template"), image)
 
 
+def _use_template(agent: Agent, rest: list[str]) -> Reply:
+    """Standard input is what the VM needs besides: a start has fewer processes to wait for."""
+    from rmsplugin.node_agent.templates import COPIED
+
+    vm, template = VMName(rest[0]), _template(agent, *rest[1:3])
+    content = standard_input(CONFIG_LIMIT_BYTES + SEED_LIMIT_BYTES)
+    answer = template.use(vm, _matching(_UUID, rest[3], "a UUID"), _matching(_MAC, rest[4], "a MAC address"))
+    if answer == COPIED:
+        agent.put_files(vm, content, _size(rest[5]))
+    return answer
+
+
 #: Verb and number of words after it -> the call.
 _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0])),
@@ -180,9 +192,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
     ("bound-memory", 1): lambda agent, rest, options: _bound_memory(rest),
-    ("use-template", 5): lambda agent, rest, options: _template(agent, *rest[1:3]).use(
-        VMName(rest[0]), _matching(_UUID, rest[3], "a UUID"), _matching(_MAC, rest[4], "a MAC address")
-    ),
+    ("use-template", 6): lambda agent, rest, options: _use_template(agent, rest),
     ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(
         VMName(rest[0]), int(_matching(_NUMBER, rest[3], "a number of seconds"))
     ),

@@ -30,6 +30,7 @@ _REFUSED_S = 3600.0
 #: No state of a VM was seen to be so many times as large without its compression.
 _UNPACKED_MOST = 10
 _POLL_S = 0.1
+COPIED: Reply = {"template": "copied"}
 _QEMU = "qemu-system-x86_64"
 _MODE = 0o700
 
@@ -59,7 +60,7 @@ class Template:
         self._drop_files_of(vm)
         try:
             self._copy_for(vm, Identity(vm.name, *vm.identity, uuid, mac))
-            return {"template": "copied"}
+            return COPIED
         except FileNotFoundError:
             self._drop_files_of(vm)
         if _is_young(self._refused, _REFUSED_S) or not self._config.templates_mib or not self._claimed_by(vm):

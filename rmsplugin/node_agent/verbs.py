@@ -20,8 +20,8 @@ from rmsplugin.node_agent.errors import AgentError
 Reply = dict[str, Any]
 Report = Callable[[Reply], None]
 
-_CONFIG_LIMIT_BYTES = 64 * 1024
-_SEED_LIMIT_BYTES = 4 << 20
+CONFIG_LIMIT_BYTES = 64 * 1024
+SEED_LIMIT_BYTES = 4 << 20
 
 #: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to others either, but
 #: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
@@ -82,7 +82,17 @@ class Agent:
 
     def put_config(self, vm: VMName) -> Reply:
         """Standard input becomes the VM's configuration; its console log is made here too, so that it is private."""
-        content = _standard_input(_CONFIG_LIMIT_BYTES)
+        return self._keep_config(vm, standard_input(CONFIG_LIMIT_BYTES))
+
+    def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
+        """The first bytes become the VM's configuration, and the others, if there are any, its seed ISO."""
+        if not 0 < config_bytes <= min(CONFIG_LIMIT_BYTES, len(content)):
+            raise AgentError("failed", f"no configuration of {config_bytes} bytes in {len(content)}")
+        self._keep_config(vm, content[:config_bytes])
+        if len(content) > config_bytes:
+            self._keep_seed(vm, content[config_bytes:])
+
+    def _keep_config(self, vm: VMName, content: bytes) -> Reply:
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
             files.write_whole(directory / f"{vm.name}.config", content)
@@ -93,7 +103,9 @@ class Agent:
 
     def put_seed(self, vm: VMName) -> Reply:
         """Standard input becomes the VM's seed ISO."""
-        content = _standard_input(_SEED_LIMIT_BYTES)
+        return self._keep_seed(vm, standard_input(SEED_LIMIT_BYTES))
+
+    def _keep_seed(self, vm: VMName, content: bytes) -> Reply:
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
             files.write_whole(directory / f"{vm.name}.iso", content)
@@ -312,7 +324,8 @@ def _describe(path: Path) -> Reply:
     return {"path": str(path), "exists": True, "owner": owner, "mode": mode, "free_bytes": files.free_bytes(path)}
 
 
-def _standard_input(limit: int) -> bytes:
+def standard_input(limit: int) -> bytes:
+    """All of it, if there is some and no more than ``limit`` bytes."""
     content = sys.stdin.buffer.read(limit + 1)
     if len(content) > limit:
         raise AgentError("failed", f"more than {limit} bytes")

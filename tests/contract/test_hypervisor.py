@@ -929,15 +929,15 @@ def template_path(name: str) -> str:
 def test_a_saved_vm_is_restored_as_others_beside_each_other(world: World) -> None:
     first, sisters = spec(), [spec("vjob9002-0"), spec("vjob9003-1")]
     template = Template(world.hypervisor.template_key(A, first), "default")
-    assert world.nodes.use_template(A, first.name, template, first.uuid, first.mac) is TemplateUse.MAKE
+    assert world.nodes.use_template(A, first.name, template, first.uuid, first.mac, b"key=value\n") is TemplateUse.MAKE
     boot_up(world, A, first)
     world.hypervisor.save(A, first.name, template_path(first.name), timeout_s=60)
     world.hypervisor.restore(A, first, template_path(first.name), timeout_s=60)
     assert world.nodes.settle_template(A, first.name, template)
     for sister in sisters:
-        for node in (A, B):
-            world.nodes.put_config(node, sister.name, b"key=other\n")
-        assert world.nodes.use_template(A, sister.name, template, sister.uuid, sister.mac) is TemplateUse.COPIED
+        files = [b"key=other\n"]
+        world.nodes.put_config(B, sister.name, *files)
+        assert world.nodes.use_template(A, sister.name, template, sister.uuid, sister.mac, *files) is TemplateUse.COPIED
         world.hypervisor.restore(A, sister, template_path(sister.name), timeout_s=60)
         world.hypervisor.unpause(A, sister.name, timeout_s=20)
     found = world.hypervisor.list_vms(A)

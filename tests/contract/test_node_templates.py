@@ -63,7 +63,7 @@ class World:
 
     def use(self, vm: str, template: Template = TEMPLATE) -> TemplateUse:
         """Ask for it."""
-        return self.nodes.use_template(NODE, vm, template, UUID, MAC)
+        return self.nodes.use_template(NODE, vm, template, UUID, MAC, b"key=value\n", b"a seed")
 
 
 def simulated() -> World:
@@ -248,7 +248,7 @@ def test_a_copy_from_which_a_vm_has_started_is_the_next_vms_and_only_one_vms(tmp
     node.world.use(OTHER)
     used = (node.vms / f"{OTHER}.template").stat().st_ino
     assert not node.world.nodes.settle_template(NODE, OTHER, TEMPLATE)
-    assert [path.name for path in node.vms.glob(f"{OTHER}.*")] == []
+    assert [path.name for path in node.vms.glob(f"{OTHER}.template*")] == []
     assert [node.world.use("vjob1234-56"), node.world.use(FIRST)] == [TemplateUse.COPIED] * 2
     assert [(node.vms / f"{vm}.template").stat().st_ino == used for vm in ("vjob1234-56", FIRST)] == [True, False]
     assert [node.world.copy(vm) for vm in ("vjob1234-56", FIRST)] == ["vjob1234-56", FIRST]
@@ -284,6 +284,23 @@ def test_a_spare_goes_with_its_template_and_before_any_other_template(tmp_path: 
     node.world.use(OTHER, first)
     node.world.nodes.refuse_template(NODE, OTHER, first)
     assert sorted(path.suffix for path in node.templates.iterdir()) == [".refused", ".state"]
+
+
+def test_with_a_copy_come_the_other_files_of_the_vm_and_else_nothing(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    assert node.world.use(FIRST) is TemplateUse.MAKE
+    assert not [path.name for path in node.vms.iterdir() if path.suffix in (".config", ".iso")]
+    node.world.save(FIRST)
+    assert node.world.nodes.settle_template(NODE, FIRST, TEMPLATE)
+    assert node.world.use(OTHER) is TemplateUse.COPIED
+    others = sorted(path for path in node.vms.glob(f"{OTHER}.*") if not path.suffix.startswith(".template"))
+    assert [path.suffix for path in others] == [".config", ".console", ".iso"]
+    assert [path.read_bytes() for path in others] == [b"key=value\n", b"", b"a seed"]
+    assert {path.stat().st_mode & 0o777 for path in others} == {0o600}
+    assert node.world.nodes.use_template(NODE, FIRST, TEMPLATE, UUID, MAC, b"key=value\n") is TemplateUse.COPIED
+    assert (node.vms / f"{FIRST}.config").exists() and not (node.vms / f"{FIRST}.iso").exists()
+    with pytest.raises(OperationFailedError):
+        node.world.nodes.use_template(NODE, FIRST, TEMPLATE, UUID, MAC, b"", b"a seed")
 
 
 def test_a_template_is_kept_without_its_compression(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ class LocalAgents(NodeAgents):
         command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config)]
         words = [*words, *(["--shared"] if shared else [])]
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
-        done = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, timeout=30)
+        content = more.get("content", b"")
+        done = subprocess.run([*command, *words], env=environment, capture_output=True, input=content, timeout=30)
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
         if "error" in answer:
             raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])

@@ -574,7 +574,7 @@ PEER = ("--peer",)
         "check",
         "reach n2",
         "bound-memory 4096",
-        f"use-template vjob12-0 {'0' * 32} default 00000000-0000-4000-8000-000000000000 52:54:00:00:00:00",
+        f"use-template vjob12-0 {'0' * 32} default 00000000-0000-4000-8000-000000000000 52:54:00:00:00:00 9",
         f"await-guest vjob12-0 {'0' * 32} default 1",
         f"keep-disk vjob12-0 {'0' * 32} default",
         f"settle-template vjob12-0 {'0' * 32} default",

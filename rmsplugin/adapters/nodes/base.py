@@ -264,12 +264,15 @@ class Nodes(Protocol):
         """
         ...
 
-    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+    def use_template(
+        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+    ) -> TemplateUse:
         """Have a copy of the template that can be restored as this VM, with its name, UUID and MAC address.
 
         The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that is to
         make the template is saved there. Where the image has a disk, the VM's is the template's afterwards, or is not
-        there. Nothing may run on it. Raises CorruptStateError for a template that cannot be used.
+        there. Nothing may run on it. With a copy come the configuration and the seed, as by ``put_config`` and, if
+        there is one, ``put_seed``. Raises CorruptStateError for a template that cannot be used.
         """
         ...
 

@@ -227,10 +227,15 @@ class SimulatedNodes:
         self._enter("bound_memory", node, str(mib))
         return self.bounds.bound(node, mib)
 
-    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+    def use_template(
+        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+    ) -> TemplateUse:
         """See ``Nodes``."""
         self._enter("use_template", node, vm)
-        return self.templates.use(node, vm, template)
+        use = self.templates.use(node, vm, template)
+        if use is TemplateUse.COPIED:
+            self._configs[node, vm] = config
+        return use
 
     def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
         """See ``Nodes``."""

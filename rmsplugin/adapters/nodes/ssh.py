@@ -238,9 +238,12 @@ class NodeAgents:
             tuple(answer["waiting"]),
         )
 
-    def use_template(self, node: str, vm: str, template: Template, uuid: str, mac: str) -> TemplateUse:
+    def use_template(
+        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+    ) -> TemplateUse:
         """See ``Nodes``."""
-        answer = self._call(node, ["use-template", vm, template.key, template.image, uuid, mac])
+        words = ["use-template", vm, template.key, template.image, uuid, mac, str(len(config))]
+        answer = self._call(node, words, content=config + seed)
         return TemplateUse(answer["template"])
 
     def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:

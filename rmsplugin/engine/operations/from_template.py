@@ -8,12 +8,11 @@ and to files that go when the VM goes: an engine that is killed on the way leave
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import Opening, end_with_job
-from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, put_waiting_seed, told_by_seed
-from rmsplugin.engine.operations.guest_file import put_config, put_waiting, waits
+from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, seed_of_template, told_by_seed
+from rmsplugin.engine.operations.guest_file import config_of, keep_bound, put_config, put_waiting, waits
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import OperationFailedError, RmspluginError
@@ -68,12 +67,10 @@ def settle(task: Task, vm: VMRow, template: Template) -> None:
 
 
 def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
-    """Have a copy of it, if there is one, and meanwhile the files that the VM needs besides to start from that.
-
-    Should it not start from a copy, it is given its files in another way, which replaces them.
-    """
-    use = partial(task.context.nodes.use_template, vm.host, vm.name, template, vm.uuid, vm.mac)
-    return task.together(use, partial(put_waiting_seed, task, vm), partial(put_config, task, vm, vm.host))
+    """Have a copy of it, if there is one, and with that the files that the VM needs besides to start from it."""
+    keep_bound(task, vm, vm.host)
+    nodes, files = task.context.nodes, (config_of(task, vm), seed_of_template(task))
+    return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files)
 
 
 def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:

@@ -42,14 +42,13 @@ def put_waiting_disks(task: Task, vm: VMRow) -> None:
     context, image = task.context, _image(task)
     if image is None:
         return
-    put_waiting_seed(task, vm)
+    context.nodes.put_seed(vm.host, vm.name, waiting_seed_iso())
     context.nodes.make_overlay(vm.host, vm.name, str(image.base))
 
 
-def put_waiting_seed(task: Task, vm: VMRow) -> None:
-    """Give its node the seed of a VM that is restored from a template; its guest has read it before."""
-    if has_disks(task):
-        task.context.nodes.put_seed(vm.host, vm.name, waiting_seed_iso())
+def seed_of_template(task: Task) -> bytes:
+    """The seed of VMs that are restored from a template, whose guests have read it before; empty if they have none."""
+    return waiting_seed_iso() if has_disks(task) else b""
 
 
 def told_by_seed(task: Task, key: str) -> str:

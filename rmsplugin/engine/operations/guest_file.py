@@ -22,6 +22,11 @@ def waits(task: Task) -> bool:
 
 def put_config(task: Task, vm: VMRow, node: str) -> None:
     """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
+    _put(task, vm, node, config_of(task, vm))
+
+
+def config_of(task: Task, vm: VMRow) -> bytes:
+    """Return the file, another one each time. Raises OperationFailedError if it is too long."""
     context = task.context
     network = context.settings.network
     lines = {
@@ -36,20 +41,24 @@ def put_config(task: Task, vm: VMRow, node: str) -> None:
         "dropbear_host_key": base64.b64encode(dropbear_key(vm.host_key)).decode(),
     }
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
-    _put(task, vm, node, _padded(text) if waits(task) else text)
+    return (_padded(text) if waits(task) else text).encode()
 
 
 def put_waiting(task: Task, vm: VMRow, node: str) -> None:
     """The same for a VM that is not told who it is yet."""
-    _put(task, vm, node, _padded("wait\n"))
+    _put(task, vm, node, _padded("wait\n").encode())
 
 
-def _put(task: Task, vm: VMRow, node: str, text: str) -> None:
-    context = task.context
+def keep_bound(task: Task, vm: VMRow, node: str) -> None:
+    """Have the node bound what VMs whose memory is observed take together, if this is one of them."""
     if vm.observed:
-        context.memory_care.bounds.keep(node)
-    context.ledger.touch(vm.name, node)
-    context.nodes.put_config(node, vm.name, text.encode())
+        task.context.memory_care.bounds.keep(node)
+
+
+def _put(task: Task, vm: VMRow, node: str, content: bytes) -> None:
+    keep_bound(task, vm, node)
+    task.context.ledger.touch(vm.name, node)
+    task.context.nodes.put_config(node, vm.name, content)
 
 
 def _padded(text: str) -> str:
