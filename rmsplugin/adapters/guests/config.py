@@ -83,6 +83,7 @@ class GuestConfig:
     """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
 
     ``commands``: Slurm's clients work in it, through the wrapper. ``front``: where Slurm runs the job.
+    ``has_native``: it has the native tools of this release already.
     """
 
     job_id: int
@@ -99,6 +100,7 @@ class GuestConfig:
     commands: bool = True
     slurm: SlurmFacts = field(default_factory=SlurmFacts)
     front: str = ""
+    has_native: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what would not survive the files below, or must not be.
@@ -185,7 +187,8 @@ class GuestConfig:
             for tool in sorted(tools.iterdir(), key=lambda p: p.name):
                 if tool.is_file() and tool.name != NATIVE_FILE:
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
-            _add(archive, f"bin/{NATIVE_FILE}", native_tools(), mode=0o755)
+            if not self.has_native:
+                _add(archive, f"bin/{NATIVE_FILE}", native_tools(), mode=0o755)
             for name in NATIVE_PROGRAMS:
                 _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in {**self.files(), "time": f"{time.time():.9f}\n"}.items():

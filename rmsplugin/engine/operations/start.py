@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rmsplugin.accounts import Account
@@ -24,7 +24,7 @@ from rmsplugin.engine.operations.allocation import (
     end_with_job,
 )
 from rmsplugin.engine.operations.from_template import settle, started_from_template
-from rmsplugin.engine.operations.guest_disks import put_disks
+from rmsplugin.engine.operations.guest_disks import has_disks, put_disks
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
@@ -141,7 +141,9 @@ def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template 
             _boot(task, vm)
             opening.near(vm.name)
         if told.account is not None:
-            _configure(task, vm, told.account, told.front)
+            # The guest of a disk's template has taken them from its seed.
+            has_native = template is not None and has_disks(task)
+            _configure(task, vm, told.account, told.front, has_native=has_native)
     return template
 
 
@@ -158,8 +160,8 @@ def _boot(task: Task, vm: VMRow) -> None:
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
 
-def _configure(task: Task, vm: VMRow, account: Account, front: str) -> None:
-    config = guest_config(task.context, task.vjob(), vm, account, front)
+def _configure(task: Task, vm: VMRow, account: Account, front: str, *, has_native: bool = False) -> None:
+    config = replace(guest_config(task.context, task.vjob(), vm, account, front), has_native=has_native)
     with _failures_of_guest():
         task.context.guests.configure(
             vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)
