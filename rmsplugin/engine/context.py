@@ -60,8 +60,8 @@ class Context:
     threads: Lender = field(default_factory=Lender)
     #: When each VM was last seen on a node; by its name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: How long the last VM of each image took from the end of its restore to its answer. In memory only.
-    answered_s: dict[str, float] = field(default_factory=dict)
+    #: How long the last VM of each image took from the beginning of its restore to its answer. In memory only.
+    restored_s: dict[str, float] = field(default_factory=dict)
 
     #: Held while room on nodes is given away, from the look at what is free until the ledger has who takes it.
     giving: threading.RLock = field(default_factory=threading.RLock)

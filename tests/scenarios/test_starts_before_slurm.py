@@ -61,10 +61,10 @@ def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
     told = story(template_world, monkeypatch)
     job = template_world.submit(vms=1)
     template_world.until(job, S.RUNNING)
-    assert told == ["unpause", "open_gate", "wait_ready", "configure"]
+    assert told == ["open_gate", "unpause", "wait_ready", "configure"]
 
 
-def test_an_answer_that_took_long_is_waited_for_before_the_gate_is_opened(
+def test_a_restore_that_took_long_is_waited_for_before_the_gate_is_opened(
     template_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slowly(*arguments: Any, **options: Any) -> None:
@@ -84,7 +84,7 @@ def test_after_a_restore_that_failed_the_next_one_is_waited_for(
     template_world.until(template_world.submit(vms=1), S.RUNNING)
     template_world.hypervisor.fail_next("restore", OperationFailedError("QEMU will not load it"))
     template_world.until(template_world.submit(vms=1), S.RUNNING)
-    assert template_world.context.answered_s == {}
+    assert template_world.context.restored_s == {}
 
 
 def test_the_gate_is_opened_once_when_the_last_vm_is_nearly_there(

@@ -19,9 +19,9 @@ from rmsplugin.errors import OperationFailedError, RmspluginError
 
 #: A guest is waited for so long at a time; then the engine looks whether it is still wanted.
 _LOOK_S = 2.0
-#: From the opening of its gate to its wrapper a job takes some tenths of a second of Slurm's: a guest that answered no
-#: later than this, the last time, comes to itself beside that. One that takes longer is not to be in the job's Elapsed.
-_MOMENT_S = 1.0
+#: From the opening of its gate to its wrapper a job takes some tenths of a second of Slurm's: a restore that takes no
+#: longer than this, the last time, goes on beside that. One that takes longer is not to be in the job's Elapsed.
+_MOMENT_S = 2.0
 
 
 def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template | None:
@@ -102,21 +102,20 @@ def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
     context = task.context
     answer_s = context.settings.start.template_answer_s
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
-    image = task.vjob().geometry.image
+    image, began = task.vjob().geometry.image, context.clock.now()
+    if context.restored_s.get(image, math.inf) <= _MOMENT_S:
+        opening.near(vm.name)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    began = context.clock.now()
-    if context.answered_s.get(image, math.inf) <= _MOMENT_S:
-        opening.near(vm.name)
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
-    context.answered_s[image] = context.clock.now() - began
+    context.restored_s[image] = context.clock.now() - began
     opening.near(vm.name)
 
 
 def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:
     """Nothing of the attempt is left, and the VM can be booted."""
     task.event("template-failed", f"{vm.name} is booted: {error}", vm=vm.name, node=vm.host)
-    task.context.answered_s.pop(task.vjob().geometry.image, None)
+    task.context.restored_s.pop(task.vjob().geometry.image, None)
     _end(task, vm)
     try:
         task.context.nodes.refuse_template(vm.host, vm.name, template)
