@@ -37,7 +37,8 @@ _CARDS = "/sys/class/net"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 #: A pipe by the name of a key that no guest has, which an ssh server opens before it looks for the one above.
 _GATE = "/etc/ssh/ssh_host_rsa_key"
-_DEVICE_MANAGER = "systemd-udevd"
+#: By their names in /proc, which have 15 letters at most.
+_STOPPED = ("systemd-udevd", "systemd-network")
 _SERVERS = ("ssh.service", "sshd.service")
 #: Where in its kernel a process is that waits for somebody to open the other end of a pipe.
 _AT_GATE = ("wait_for_partner", "fifo_open")
@@ -196,25 +197,25 @@ def _hold_back(server: int) -> list[int]:
     """Have all but this program and the ssh server step back; returns who does, for ``_let_go``.
 
     The clock, the network and the mounts of the VM that this will be give the guest's daemons much to do, and each of
-    them would do it before the job's script starts. The one that manages devices even stops: nobody asks it anything,
-    and it starts a process for each of some devices that no job uses.
+    them would do it before the job's script starts. Those that manage devices and networks even stop: nobody asks them
+    anything, and what they hear of meanwhile is none of a job's devices, and a card that has its addresses.
     """
     others = [process for process in _processes() if process not in (os.getpid(), server)]
     held = [process for process in others if _change_priority(process, 0, _LAST)]
-    _signal_device_manager(held, signal.SIGSTOP)
+    _signal_managers(held, signal.SIGSTOP)
     return held
 
 
-def _signal_device_manager(among: list[int], number: int) -> None:
+def _signal_managers(among: list[int], number: int) -> None:
     for process in among:
         with contextlib.suppress(OSError), open(f"/proc/{process}/comm") as name:
-            if name.read().strip() == _DEVICE_MANAGER:
+            if name.read().strip() in _STOPPED:
                 os.kill(process, number)
 
 
 def _let_go(held: list[int]) -> None:
     """Undo it, also for what they have started meanwhile: that is root's, or has process 1 for its parent."""
-    _signal_device_manager(held, signal.SIGCONT)
+    _signal_managers(held, signal.SIGCONT)
     for process in _processes():
         with contextlib.suppress(OSError):
             if process in held or os.stat(f"/proc/{process}").st_uid == 0 or _parent_of(process) == 1:
