@@ -35,14 +35,40 @@ def wait_for(priority, *processes):
 def seen(*processes):
     print(*(os.getpriority(os.PRIO_PROCESS, process) for process in (*processes, os.getpid())), flush=True)
 
+def state_of(process):
+    return open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[0]
+
+def wait_state(process, state):
+    while state_of(process) != state:
+        time.sleep(0.01)
+
+os.symlink("/bin/sleep", sys.argv[2] + "/systemd-udevd")
+manager = subprocess.Popen([sys.argv[2] + "/systemd-udevd", "60"]).pid
 server, daemon, odd = start(), start(user=1000), start("nice", "-n", "3")
 wait_for(3, odd)
+wait_state(manager, "S")
 held = program["_hold_back"](server)
+wait_state(manager, "T")
 seen(server, daemon, odd)
 late, by_the_first, users = start("nice", "-n", "19"), start("nice", "-n", "19", user=1000), start_by_a_shell()
 wait_for(19, late, by_the_first, users)
 program["_let_go"](held)
+wait_state(manager, "S")
 seen(server, daemon, odd, late, by_the_first, users)
+"""
+
+#: With accounts of its own.
+WITH_ACCOUNTS = """
+import os, runpy, subprocess, sys
+program = runpy.run_path(sys.argv[1], run_name="program")
+for words in (
+    ["mount", "--make-rprivate", "/"],
+    ["mount", "--bind", sys.argv[2], "/etc/passwd"],
+    ["mount", "-t", "tmpfs", "run", "/run"],
+):
+    subprocess.run(words, check=True)
+program["_have_quick_shell"]()
+print(open("/etc/passwd").read() + open("/run/rmsplugin/image/passwd").read(), end="")
 """
 
 
@@ -118,8 +144,8 @@ def _run(program: str, *words: str, namespaces: tuple[str, ...] = ()) -> str:
 
 
 @needs_guests
-def test_daemons_step_back_behind_the_ssh_server_and_come_back_with_what_they_have_started() -> None:
-    held, let_go = _run(IN_A_GUEST).splitlines()
+def test_daemons_step_back_behind_the_ssh_server_and_come_back_with_what_they_have_started(tmp_path: Path) -> None:
+    held, let_go = _run(IN_A_GUEST, str(tmp_path)).splitlines()
     assert held == "0 19 3 0", "the server, a daemon, one with a priority of its own, the program"
     assert let_go == "0 0 3 0 0 19 0", (
         "and what root and process 1 have started meanwhile, what the user has, the program"
@@ -142,6 +168,14 @@ def test_an_ssh_server_that_looks_for_no_other_key_or_has_it_begins_anew_with_th
     told = _run(WITH_A_SERVER, settings, namespaces=("--mount", "--net"))
     assert told.startswith("True False True None ssh_host_ed25519_key "), "it has stopped nowhere"
     assert told.count("rsa") == 2 * bool(others), "what is there stays"
+
+
+@needs_guests
+def test_root_has_a_quick_shell_until_the_accounts_are_written_anew(tmp_path: Path) -> None:
+    others = "operator:x:37:37:Operator:/var:/bin/csh\nroots:x:1001:1001:root:/root:/bin/bash\n"
+    (tmp_path / "passwd").write_text(image := f"root:x:0:0:root:/root:/bin/bash\n{others}")
+    told = _run(WITH_ACCOUNTS, str(tmp_path / "passwd"), namespaces=("--mount",))
+    assert told == f"root:x:0:0:root:/root:/run/rmsplugin/bin/login-shell\n{others}{image}"
 
 
 @needs_guests

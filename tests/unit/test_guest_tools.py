@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import shlex
 import shutil
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from rmsplugin.adapters.guests.config import NATIVE_PROGRAMS, GuestMount
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.site_files import SiteFiles
-from rmsplugin.adapters.guests.ssh import SshGuests
+from rmsplugin.adapters.guests.ssh import _UNPACK, SshGuests
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
@@ -66,7 +67,19 @@ def test_a_guest_that_has_tools_unpacks_new_ones_by_them_and_another_by_its_shel
     assert guest.run(f"readlink {unpack}") == "vjob-tools\n"
     said = guest.run(f"printf 'half an archive' | {unpack} 2>&1 || echo $?")
     assert "incomplete" in said and said.endswith("\n1\n"), said
+    # As root's shell, while a guest waits to be told who it is.
+    shell = f"/run/rmsplugin/bin/login-shell -c {shlex.quote(_UNPACK)}"
+    assert guest.run(f"printf 'half an archive' | {shell} 2>&1 || :") == said.replace("\n1\n", "\n")
     box.configure()
+
+
+@needs_guests
+def test_a_guest_that_has_the_native_tools_is_not_sent_them(box: guestbox.Guestbox) -> None:
+    config = box.config(0)
+    archives = [config.archive(), replace(config, has_native=True).archive()]
+    with tarfile.open(fileobj=io.BytesIO(archives[0])) as whole, tarfile.open(fileobj=io.BytesIO(archives[1])) as rest:
+        assert set(whole.getnames()) - set(rest.getnames()) == {"bin/vjob-tools"}
+    assert len(archives[1]) < len(archives[0]) / 2
 
 
 @needs_guests
