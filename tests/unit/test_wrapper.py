@@ -425,6 +425,20 @@ def test_an_input_that_the_vm_cannot_hold_ends_the_job_with_a_sentence(small: Be
     assert small.engine.names().count("access") == 1, "not tried again"
 
 
+def test_a_script_for_which_the_vm_has_no_room_ends_the_job_with_a_sentence(small: Bench) -> None:
+    place = "/run/rmsplugin/job"
+    small.fresh()
+    small.guest.run(f"mount -t tmpfs -o size=256k,mode=700,uid={guestbox.UID} small {place}/.")
+    try:
+        small.script("#!/bin/sh\n" + "# a comment\n" * 100_000)
+        assert small.start().wait(60) == 1
+    finally:
+        small.guest.run(f"umount {place}/.")
+    assert small.err.read_text() == (
+        "rmsplugin-job: the script could not be started: the files came incomplete, or do not fit\n"
+    )
+
+
 def test_tools_that_fail_now_and_then_do_not_end_a_job(small: Bench) -> None:
     small.fresh()
     small.script("#!/bin/sh\nfor i in $(seq 1 20); do echo $i; sleep 0.5; done\n")

@@ -5,10 +5,12 @@
 #include "guest.h"
 
 #include "files.h"
+#include "unpack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The job's output file had so many bytes before the first one of the stream came; it counts once. */
 static void keep_first(const char *stream, const char *size)
@@ -32,7 +34,12 @@ int begin(char **words)
     fflush(stdout);
     if (exists(JOB "/started"))
         return EXIT_SUCCESS;
-    take_files();
+    if (!take_files()) {
+        puts(NOT_KEPT);
+        fflush(stdout);
+        read_to_end(STDIN_FILENO); /* to leave the rest unread would look like a connection that breaks */
+        return EXIT_FAILURE;
+    }
     start();
     fflush(stdout);
     return wait_for_script(0);

@@ -9,7 +9,8 @@
 bool is_stream(const char *name);
 
 int room(off_t bytes);
-void take_files(void); /* of `put`; ends with an exit code if they do not come */
+#define NOT_KEPT "the files came incomplete, or do not fit"
+bool take_files(void); /* of `put`; whether all of them are kept */
 int put(void);
 int start(void);
 int begin(char **words); /* STREAM SIZE ..., ended by NULL */

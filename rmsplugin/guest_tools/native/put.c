@@ -58,26 +58,27 @@ static bool each(const char *place, bool (*act)(const char *place, const char *n
     return done;
 }
 
-void take_files(void)
+bool take_files(void)
 {
     char place[PATH_BYTES], name[32];
     snprintf(name, sizeof name, ".put.%d", (int)getpid());
     if (mkdir(path_to(place, JOB, name, ""), 0700) != 0)
-        fail(1, "cannot write %s", JOB);
+        return false;
     bool came = unpack(STDIN_FILENO, place) && discard(place, "complete");
     /* Another wrapper may have started it while they came. */
     if (came && !exists(JOB "/started"))
         came = (put_in_place(place) || discard(place, "path") || errno == ENOENT) && each(place, move);
     each(place, discard);
     rmdir(place);
-    if (!came)
-        fail(1, "the files came incomplete");
+    return came;
 }
 
 int put(void)
 {
-    if (!exists(JOB "/started"))
-        take_files();
+    bool kept = exists(JOB "/started") || take_files();
+    /* To leave the rest unread would look like a connection that breaks. */
     read_to_end(STDIN_FILENO);
+    if (!kept)
+        fail(1, NOT_KEPT);
     return EXIT_SUCCESS;
 }
