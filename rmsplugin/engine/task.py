@@ -25,7 +25,6 @@ from rmsplugin.errors import (
 
 log = logging.getLogger(__name__)
 
-
 #: VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
 

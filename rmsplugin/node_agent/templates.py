@@ -119,7 +119,7 @@ class Template:
     def refuse(self, vm: VMName) -> Reply:
         """The template has failed, or could not be made: it is gone, and none is made for a while."""
         self._drop_files_of(vm)
-        files.remove(self._state, self._spare.path, self._disk, self._claim, self._refused)
+        files.remove(*_files_of(self._state), self._claim, self._refused)
         files.create(self._refused).close()
         return {}
 

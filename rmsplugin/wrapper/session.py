@@ -190,19 +190,13 @@ class Session:
         words = "".join(f" {name} {size}" for name, size in sizes.items())
         beginning = self._connection.open(f"{_GUEST} begin{words}")
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
-        said = bytearray()
-        while not said.endswith(b"ready\n"):
-            data = beginning.read()
-            if data == b"":
-                return self._begin_as_before(beginning, sizes)
-            if data is None:
-                self._wait(deadline)
-            else:
-                said += data
-        state = _parse_state(bytes(said))
+        said = self._read(beginning, deadline, until=b"ready\n")
+        if not said.endswith(b"ready\n"):
+            return self._begin_as_before(beginning, sizes)
+        state = _parse_state(said)
         self._acknowledged, self._acknowledged_at = state.acks, time.monotonic()
         if state.started:
-            self._read_all(beginning, deadline)
+            self._read(beginning, deadline)
             _check("begin", *beginning.close())
         else:
             self._beginning = beginning
@@ -407,29 +401,23 @@ class Session:
             send(channel)
             deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         channel.end_input()
-        output = self._read_all(channel, deadline)
+        output = self._read(channel, deadline)
         status, said = channel.close()
         return status, output, said
 
     def _read_line(self, channel: Channel) -> bytes:
         """The first line that a command prints; what comes after it is kept for ``_take_lines``."""
-        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
-        while b"\n" not in self._lines:
-            data = channel.read()
-            if data == b"":
-                _check("begin", *channel.close())
-                raise UnavailableError("the guest broke off")
-            if data is None:
-                self._wait(deadline)
-            else:
-                self._lines += data
-        line, _, self._lines = self._lines.partition(b"\n")
-        return line + b"\n"
+        said = self._read(channel, time.monotonic() + _COMMAND_TIMEOUT_S, until=b"\n")
+        line, end, self._lines = said.partition(b"\n")
+        if not end:
+            _check("begin", *channel.close())
+            raise UnavailableError("the guest broke off")
+        return line + end
 
-    def _read_all(self, channel: Channel, deadline: float) -> bytes:
-        """What a command prints from now to its end."""
+    def _read(self, channel: Channel, deadline: float, *, until: bytes | None = None) -> bytes:
+        """What a command prints from now to its end, or until that is in it."""
         output = bytearray()
-        while (data := channel.read()) != b"":
+        while (until is None or until not in output) and (data := channel.read()) != b"":
             if data is None:
                 self._wait(deadline)
             else:

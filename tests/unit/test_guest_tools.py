@@ -67,6 +67,8 @@ def test_a_guest_that_has_tools_unpacks_new_ones_by_them_and_another_by_its_shel
     assert guest.run(f"readlink {unpack}") == "vjob-tools\n"
     said = guest.run(f"printf 'half an archive' | {unpack} 2>&1 || echo $?")
     assert "incomplete" in said and said.endswith("\n1\n"), said
+    whole = "{ head -c 1000000 /dev/zero | tr '\\0' x && echo written >&2; }"
+    assert "written" in guest.run(f"({whole} | {unpack}) 2>&1 || :"), "it is read to its end before it is refused"
     # As root's shell, while a guest waits to be told who it is.
     shell = f"/run/rmsplugin/bin/login-shell -c {shlex.quote(_UNPACK)}"
     assert guest.run(f"printf 'half an archive' | {shell} 2>&1 || :") == said.replace("\n1\n", "\n")

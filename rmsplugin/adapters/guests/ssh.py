@@ -116,13 +116,8 @@ class SshGuests:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """See Guests."""
-        transport = self._take(address, host_key)
-        if transport is None:
-            transport = self._enter(address, host_key, timeout_s=timeout_s, check=check)
-        try:
-            self._check(address, *self._exec(transport, _UNPACK, config.archive(), timeout_s, check))
-        finally:
-            _close_later(transport)
+        archive = config.archive()
+        self._run(address, host_key, _UNPACK, archive, timeout_s=timeout_s, check=check, close=_close_later)
 
     def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
         """See Guests."""
@@ -152,8 +147,9 @@ class SshGuests:
         *,
         timeout_s: float,
         check: Callable[[], None] = lambda: None,
+        close: Callable[[paramiko.Transport], None] = paramiko.Transport.close,
     ) -> str:
-        with self._connection(address, host_key, timeout_s=timeout_s, check=check) as transport:
+        with self._connection(address, host_key, timeout_s=timeout_s, check=check, close=close) as transport:
             status, output = self._exec(transport, command, data, timeout_s, check)
             self._check(address, status, output)
             return output
@@ -165,7 +161,13 @@ class SshGuests:
 
     @contextmanager
     def _connection(
-        self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
+        self,
+        address: str,
+        host_key: str,
+        *,
+        timeout_s: float,
+        check: Callable[[], None] = lambda: None,
+        close: Callable[[paramiko.Transport], None] = paramiko.Transport.close,
     ) -> Iterator[paramiko.Transport]:
         transport = self._take(address, host_key)
         if transport is None:
@@ -173,7 +175,7 @@ class SshGuests:
         try:
             yield transport
         finally:
-            transport.close()
+            close(transport)
 
     def _enter(self, address: str, host_key: str, *, timeout_s: float, check: Callable[[], None]) -> paramiko.Transport:
         timeout_s = min(timeout_s, self._connect_timeout_s)

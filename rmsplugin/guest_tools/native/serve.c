@@ -58,12 +58,15 @@ static void each_request(const char *kind, void (*act)(const char *id))
     int count = scandir(DESK, &entries, NULL, alphasort);
     for (int i = 0; i < count; i++) {
         char *name = entries[i]->d_name, *end = strrchr(name, '.');
-        if (end == NULL || strcmp(end, kind) != 0)
-            continue;
-        *end = '\0';
-        if (is_request_id(name))
-            act(name);
+        if (end != NULL && strcmp(end, kind) == 0) {
+            *end = '\0';
+            if (is_request_id(name))
+                act(name);
+        }
+        free(entries[i]); /* this process lives as long as the job */
     }
+    if (count >= 0)
+        free(entries);
 }
 
 static void announce(const char *id)

@@ -137,7 +137,9 @@ int unpack_main(int argc, char **argv)
         return 2;
     }
     umask(022);
-    if (!unpack(STDIN_FILENO, "/run/rmsplugin") || !read_to_end(STDIN_FILENO))
+    bool unpacked = unpack(STDIN_FILENO, "/run/rmsplugin");
+    /* To leave the rest unread would look like a connection that breaks. */
+    if (!read_to_end(STDIN_FILENO) || !unpacked)
         fail(1, "the archive of tools is incomplete, or does not fit");
     execl(BIN "/configure", BIN "/configure", (char *)NULL);
     fail(127, "the archive has no configure");
