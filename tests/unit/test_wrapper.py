@@ -317,6 +317,11 @@ def test_much_output_stays_apart_and_whole(bench: Bench) -> None:
 MUCH = "#!/bin/sh\nseq 1 6000000; echo end >&2\n"
 MUCH_OUTPUT = b"".join(b"%d\n" % n for n in range(1, 6000001))
 OUTPUT = "/run/rmsplugin/output"
+# Until the first acknowledgement its file is empty.
+LOOK_AT_RELAY = f"""cd {OUTPUT}
+if [ -e stdout.full ]; then echo full; else echo not; fi
+grep . stdout.acked || echo 0
+stat -c %s stdout"""
 
 
 def test_more_output_than_the_guest_may_keep_is_whole_and_leaves_its_memory(small: Bench) -> None:
@@ -327,20 +332,24 @@ def test_more_output_than_the_guest_may_keep_is_whole_and_leaves_its_memory(smal
     assert kept_mib <= 16, "acknowledged 4 MiB, not acknowledged 4, the last read 2, about to be trimmed 2, reserved 4"
 
 
-def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench) -> None:
+@pytest.mark.parametrize("pause_s, delivered", [(1, 0), (0, 1 << 20)], ids=["at once", "after a while"])
+def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench, pause_s: int, delivered: int) -> None:
     small.fresh()
-    small.script(MUCH)
+    small.script(f"#!/bin/sh\necho 1\nsleep {pause_s}\nseq 2 6000000\n")
     process = small.start()
-    guestbox.wait_until(lambda: small.out.stat().st_size > 1 << 20)
+    guestbox.wait_until(lambda: small.out.stat().st_size > delivered)
     process.send_signal(signal.SIGSTOP)
-    guestbox.wait_until(lambda: small.guest.run(f"ls {OUTPUT}").count("stdout.full") == 1, what="the relay waits")
-    acked, size = (
-        int(small.guest.run(f"{how} {OUTPUT}/{name}"))
-        for how, name in (("cat", "stdout.acked"), ("stat -c %s", "stdout"))
-    )
+    seen: list[list[str]] = [[]]
+
+    def waits() -> bool:
+        """The relay says that it waits, and half a second later nothing has changed."""
+        time.sleep(0.5)
+        seen.append(small.guest.run(LOOK_AT_RELAY).splitlines())
+        return seen[-1] == seen[-2] and seen[-1][0] == "full"
+
+    guestbox.wait_until(waits, what="the relay waits")
+    acked, size = (int(number) for number in seen[-1][1:])
     assert 4 << 20 <= size - acked <= 6 << 20
-    time.sleep(0.5)
-    assert int(small.guest.run(f"stat -c %s {OUTPUT}/stdout")) == size
     process.send_signal(signal.SIGCONT)
     assert process.wait(60) == 0
     assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
