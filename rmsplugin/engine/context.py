@@ -25,7 +25,7 @@ from rmsplugin.engine.slurm_facts import SeenSlurm
 from rmsplugin.engine.stores import Stores
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import KernelImage as KernelImageSettings
+from rmsplugin.settings.guests import KernelImage as KernelImageSettings
 
 
 @dataclass(frozen=True, slots=True)

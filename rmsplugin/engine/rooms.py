@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsReservation, RmsSnapshot
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import Hosts
+from rmsplugin.settings.slurm import Hosts
 
 #: So long before a node has to be free (a reservation, the end of a room) its VMs begin to leave, at least.
 _EVACUATION_S = 300.0

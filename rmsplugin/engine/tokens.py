@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.engine.rows import OperationKind, Step
-from rmsplugin.settings.sections import Tokens as Limits
+from rmsplugin.settings.deciding import Tokens as Limits
 
 
 @dataclass(frozen=True, slots=True)

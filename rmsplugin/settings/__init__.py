@@ -14,24 +14,12 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from rmsplugin.errors import SettingsError
-from rmsplugin.settings.sections import (
-    Decision,
-    Durations,
-    Engine,
-    Guest,
-    Hosts,
-    Hypervisor,
-    Image,
-    Memory,
-    Network,
-    Nodes,
-    Partition,
-    Planning,
-    Section,
-    Slurm,
-    Start,
-    Tokens,
-)
+from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, Tokens
+from rmsplugin.settings.engine import Engine
+from rmsplugin.settings.guests import Guest, Image
+from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
+from rmsplugin.settings.section import Section
+from rmsplugin.settings.slurm import Hosts, Partition, Slurm
 
 DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
 

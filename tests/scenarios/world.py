@@ -35,7 +35,7 @@ from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.propose import propose
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import Qcow2Image
+from rmsplugin.settings.guests import Qcow2Image
 
 NODES = ("n1", "n2", "n3")
 FRONTS = ("front1", "front2")

@@ -17,7 +17,7 @@ from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.vjob import Geometry, VJobState
-from rmsplugin.settings.sections import Durations
+from rmsplugin.settings.deciding import Durations
 
 SETTINGS = """
 [engine]

@@ -47,7 +47,7 @@ from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.proposing import check, propose
 from rmsplugin.proposing.document import document, states_before
 from rmsplugin.proposing.proposal import Proposal, sentence
-from rmsplugin.settings.sections import Durations
+from rmsplugin.settings.deciding import Durations
 
 PROGRAM = Path(sys.executable).parent / "rmsplugin"
 

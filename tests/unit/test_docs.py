@@ -17,7 +17,7 @@ import pytest
 from rmsplugin.cli.main import build_parser
 from rmsplugin.cli.session import split_command
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import KernelImage, Qcow2Image
+from rmsplugin.settings.guests import KernelImage, Qcow2Image
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

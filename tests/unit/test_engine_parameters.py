@@ -18,8 +18,8 @@ from rmsplugin.planning.target.placement import Objective
 from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import Decision, Planning
-from rmsplugin.settings.sections import Durations as Section
+from rmsplugin.settings.deciding import Decision, Planning
+from rmsplugin.settings.deciding import Durations as Section
 
 SLURM = RmsSnapshot(jobs=())
 

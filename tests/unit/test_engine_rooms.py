@@ -19,7 +19,7 @@ from rmsplugin.adapters.rms.base import (
 )
 from rmsplugin.engine.rooms import HostUse, Room, RoomState, find_rooms, plan_rooms
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import Hosts
+from rmsplugin.settings.slurm import Hosts
 
 NOW = 1_000_000.0
 SETTINGS = Settings.model_validate(

@@ -14,7 +14,7 @@ from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan
-from rmsplugin.settings.sections import Durations as Section
+from rmsplugin.settings.deciding import Durations as Section
 
 
 def vm(name: str, memory_mib: int) -> VM:

@@ -9,7 +9,8 @@ import pytest
 
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings import DEFAULT_PATH, find_line, load, settings_path
-from rmsplugin.settings.sections import KernelImage, Qcow2Image, slurm_time_s
+from rmsplugin.settings.guests import KernelImage, Qcow2Image
+from rmsplugin.settings.slurm_time import slurm_time_s
 
 VALID = """\
 [engine]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.adapters.guests.site_files import read_site_files
-from rmsplugin.settings.sections import Guest
+from rmsplugin.settings.guests import Guest
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from rmsplugin.engine.rows import OperationKind, Step, StepState
 from rmsplugin.engine.tokens import Use, are_free, use_of
-from rmsplugin.settings.sections import Tokens
+from rmsplugin.settings.deciding import Tokens
 
 K = OperationKind
 LIMITS = Tokens(boots=8, saves=4, restores=4, migrations=2, transfers=6)

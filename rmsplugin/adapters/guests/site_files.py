@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmsplugin.settings.sections import Guest
+from rmsplugin.settings.guests import Guest
 
 _ZONES = "usr/share/zoneinfo"
 _LANG = re.compile(r"\s*(?:export\s+)?LANG=[\"']?([A-Za-z0-9_.@-]+)[\"']?\s*")

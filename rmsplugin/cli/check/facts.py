@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import slurm_time_s
+from rmsplugin.settings.slurm_time import slurm_time_s
 
 SITE_FILE = "/etc/rmsplugin/site.lua"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
-from rmsplugin.settings.sections import KernelImage
+from rmsplugin.settings.guests import KernelImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,7 +337,7 @@ def replay_parameters(
 def _durations(path: str) -> dict[str, float]:
     from pydantic import ValidationError
 
-    from rmsplugin.settings.sections import Durations
+    from rmsplugin.settings.deciding import Durations
 
     with named(path, WorkloadError):
         text = b"".join(blocks(path, WorkloadError, "section of settings")).decode()

@@ -9,7 +9,7 @@ from rmsplugin.adapters.guests.config import native_tools
 from rmsplugin.adapters.seed import Seed, seed_iso, waiting_program, waiting_seed_iso
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
-from rmsplugin.settings.sections import Qcow2Image
+from rmsplugin.settings.guests import Qcow2Image
 
 
 def has_disks(task: Task) -> bool:

@@ -1,0 +1,136 @@
+"""Settings of decisions and plans: who runs, with how much memory, and what a context switch takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.settings.section import Seconds, Section
+
+_DurationS = Annotated[float, Field(ge=0, le=86400)]
+_SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
+
+
+class Decision(Section):
+    """How the engine decides which vjobs run."""
+
+    policy: Literal[
+        "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration"
+    ] = Field("mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline")
+    patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
+        3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
+    )
+    horizon_s: Seconds = Field(
+        3600.0, description="mixed: no context switch is taken to be worth it for longer than this"
+    )
+    demand_window_s: Seconds = Field(
+        60.0, description="the demand of a VM falls when nothing more was seen for so long"
+    )
+
+
+_Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Memory(Section):
+    """Memory by observation, for the partitions with memory = "observed"."""
+
+    threshold: _Share = Field(
+        0.9, description="share of a node's memory up to which VMs are planned there; the rest is for growth meanwhile"
+    )
+    unknown: _Share = Field(
+        0.5, description="a new VM needs this share of its request, as long as no job of its user and name tells more"
+    )
+    percentile: _Share = Field(
+        0.9, description="a new VM needs what this share of its user's jobs with its name and request got along with"
+    )
+    faults_per_s: float = Field(
+        100.0,
+        ge=1,
+        description="a guest that reads so many pages a second from storage, major faults and swap-ins, needs all the "
+        "memory that its balloon leaves it",
+    )
+    pressure: float = Field(
+        20.0,
+        ge=1,
+        le=100,
+        description="percent of the last 10 s in which something on a node waited for memory (PSI, some avg10) from "
+        "which on it is short, whatever its VMs need",
+    )
+    watch_s: Seconds = Field(
+        5.0, description="seconds between two looks at who waits for memory; what is left of a node is shared out anew"
+    )
+    relief_mib: int = Field(
+        64, ge=16, le=1 << 20, description="memory of each node kept back, so that a VM that waits for some can leave"
+    )
+    reserved_nodes: _Share = Field(
+        0.25, description="share of the nodes reserved at a time at most for VMs that outgrow theirs; one always may be"
+    )
+    reserving_s: Seconds = Field(
+        600.0, description="a reserved node without room after so long is given up: the cluster is truly full"
+    )
+    reserve_until: Literal["room", "empty"] = Field(
+        "room",
+        description="a reserved node takes the VM that it is reserved for when there is `room` for it, or when it is "
+        "`empty` of others",
+    )
+
+
+class Planning(Section):
+    """How the engine searches for the plan of a context switch."""
+
+    limit_s: Annotated[float, Field(ge=1, le=3600)] = Field(
+        10.0, description="a proposal that takes longer is given up, and one without a search takes its place"
+    )
+    memory_limit_mib: int = Field(
+        2048, ge=512, le=1 << 20, description="the proposing process that takes more is ended, with the same result"
+    )
+    objective: Literal["cost", "nodes"] = Field(
+        "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on so many"
+    )
+
+
+class Durations(Section):
+    """How long each action on a VM takes by itself: a constant, and for some an amount for each MiB of the VM's memory.
+
+    For decisions, which weigh what a context switch costs, and for the estimate of how long a plan takes.
+    """
+
+    run_s: _DurationS = Field(DEFAULTS["run_s"], description="to boot a VM")
+    stop_s: _DurationS = Field(DEFAULTS["stop_s"], description="to stop a VM")
+    migrate_s: _DurationS = Field(
+        DEFAULTS["migrate_s"], description="a live migration, besides the transfer of its memory"
+    )
+    migrate_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["migrate_s_per_mib"], description="to transfer memory in a live migration"
+    )
+    suspend_s: _DurationS = Field(DEFAULTS["suspend_s"], description="a suspend, besides the saving of its memory")
+    suspend_s_per_mib: _SecondsPerMib = Field(DEFAULTS["suspend_s_per_mib"], description="to save memory")
+    resume_s: _DurationS = Field(
+        DEFAULTS["resume_s"], description="a resume on the node with the saved state, besides reading it"
+    )
+    resume_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["resume_s_per_mib"], description="to read saved memory on that node"
+    )
+    remote_resume_s: _DurationS = Field(
+        DEFAULTS["remote_resume_s"], description="a resume on another node, besides copying and reading"
+    )
+    remote_resume_s_per_mib: _SecondsPerMib = Field(
+        DEFAULTS["remote_resume_s_per_mib"], description="to copy saved memory from another node and read it"
+    )
+    pipeline_s: _DurationS = Field(
+        DEFAULTS["pipeline_s"], description="between the beginnings of two suspends, or resumes, of one vjob"
+    )
+
+
+class Tokens(Section):
+    """How many VMs context switches act on at the same time; the defaults suit nodes with one SSD and 10 GbE."""
+
+    boots: int = Field(8, ge=1, le=1000, description="VMs that boot on a node")
+    saves: int = Field(4, ge=1, le=1000, description="VMs of a node that are suspended")
+    restores: int = Field(4, ge=1, le=1000, description="VMs that are resumed on a node")
+    migrations: int = Field(2, ge=1, le=1000, description="VMs that migrate to a node, and as many from it")
+    transfers: int = Field(
+        64, ge=1, le=10000, description="VMs of the whole cluster that are suspended, resumed or migrate"
+    )

@@ -1,0 +1,42 @@
+"""Settings of the engine itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from rmsplugin.settings.section import Seconds, Section
+
+
+class Engine(Section):
+    """The engine itself."""
+
+    state_dir: Path = Field(Path("/var/lib/rmsplugin"), description="ledger and keys; owned by engine.user, mode 0700")
+    socket: Path = Field(Path("/run/rmsplugin/engine.sock"), description="service socket on the controller")
+    listen: str = Field("", description="ADDRESS:PORT for wrappers on batch hosts, authenticated by munge; empty: none")
+    url: str = Field("", description="how batch hosts reach `listen`: http://ADDRESS:PORT")
+    user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
+    operators: tuple[str, ...] = Field(
+        (), description="users who may act on any vjob and have reports of all, besides root and engine.user"
+    )
+    cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
+    watch_s: Seconds = Field(
+        0.5,
+        description="seconds between two looks at Slurm's queue, more where a look takes long; "
+        "a job that arrives or ends starts a cycle at once. A batch job that was submitted is looked for within 0.03 "
+        "s, where the engine can see Slurm's StateSaveLocation",
+    )
+    workers: int = Field(
+        16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"
+    )
+    keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
+    stop_wait_s: float = Field(
+        30.0,
+        ge=0,
+        le=3600,
+        description="an engine that is told to end waits so long for what is under way; the rest is taken up again",
+    )
+    orphan_s: Seconds = Field(
+        30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"
+    )

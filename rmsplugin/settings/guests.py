@@ -1,0 +1,111 @@
+"""Settings of the guests: what all share, and the images that they are booted from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rmsplugin.model.vm_memory import vm_mib
+from rmsplugin.settings.section import Section
+
+_MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
+
+
+class Mount(Section):
+    """A file system that every guest mounts."""
+
+    source: _MountWord = Field(..., description="what mount(8) takes, e.g. 10.0.0.1:/home")
+    target: _MountWord = Field(..., description="where, an absolute path")
+    type: Annotated[str, Field(pattern=r"^[a-z0-9]+$")] = Field("nfs", description="type of the file system")
+    options: _MountWord = Field(
+        "vers=3,nolock", description="mount options; NFSv3 has no lease that a suspend could outlive"
+    )
+
+
+_SIZE = r"^(|[1-9][0-9]{0,12}[kmg]?|[1-9][0-9]?%|100%)$"
+
+
+class Guest(Section):
+    """What all guests share."""
+
+    mounts: tuple[Mount, ...] = Field(
+        (), description="file systems that every guest mounts (homes, submit directories)"
+    )
+    commands: bool = Field(
+        True,
+        description="sbatch, squeue, scancel, scontrol, sacct, ... work inside the VMs: the site's own clients on the "
+        "front carry out, as the job's user, what is asked for inside",
+    )
+    timezone: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$",
+        description="name of the guests' time zone, as in Europe/Prague; empty: that of the engine's host",
+    )
+    locale: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_.@-]*$",
+        description="LANG of who logs in to a guest, as in en_US.UTF-8; empty: that of the engine's host "
+        "(/etc/default/locale, /etc/locale.conf). Scripts get what was exported to them",
+    )
+    resolv_conf: str = Field(
+        "host",
+        pattern=r"^(host|image|/.*)$",
+        description="the guests' /etc/resolv.conf: `host`: that of the engine's host, without name servers that "
+        "only it can reach (127.0.0.53); `image`: the image's own; else the path of a file on the engine's host",
+    )
+    hosts: str = Field(
+        "host",
+        pattern=r"^(host|image|/.*)$",
+        description="likewise, what follows the VMs' own names in the guests' /etc/hosts",
+    )
+    tmp_size: str = Field(
+        "",
+        pattern=_SIZE,
+        description="the most that a guest's /tmp holds where it lies in memory: percent of the VM's memory, or bytes "
+        "(50%, 512m, 2g); empty: as the image has it, 50% in the small one",
+    )
+    shm_size: str = Field("", pattern=_SIZE, description="likewise of /dev/shm")
+
+
+class _AnyImage(Section):
+    """What images of all kinds have."""
+
+    overhead_mib: int = Field(
+        0,
+        ge=0,
+        le=1 << 20,
+        description="what the guest's kernel and tools take of a VM's memory: VMs are larger than requested by so much "
+        "and by what a kernel takes of a larger machine, so that a job has what it asked for; 0: VMs are as large as "
+        "requested, and jobs have less",
+    )
+    waits: bool = Field(
+        False,
+        description="its guests wait for their configuration where its first line is `wait`, as those of "
+        "contrib/guest-image do, and disk images with cloud-init, systemd and QEMU's fw_cfg driver: VMs of it may "
+        "start from templates ([start])",
+    )
+
+    def vm_mib(self, request_mib: int) -> int:
+        """The memory of a VM that is booted from it for this request, in MiB."""
+        return vm_mib(request_mib, self.overhead_mib)
+
+
+class KernelImage(_AnyImage):
+    """A guest booted directly from a kernel and an initrd."""
+
+    kind: Literal["kernel"]
+    kernel: Path = Field(..., description="path of the kernel on every node")
+    initrd: Path = Field(..., description="path of the initrd on every node")
+    cmdline: str = Field("", description="added to the kernel's command line")
+
+
+class Qcow2Image(_AnyImage):
+    """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
+
+    kind: Literal["qcow2"]
+    base: Path = Field(..., description="path of the base image on every node")
+
+
+Image = Annotated[KernelImage | Qcow2Image, Field(discriminator="kind")]
