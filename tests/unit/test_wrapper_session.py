@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from rmsplugin.errors import UnavailableError
+from rmsplugin.wrapper.engine import Access
 from rmsplugin.wrapper.mailbox import Mailbox
-from rmsplugin.wrapper.session import Access, Session
+from rmsplugin.wrapper.session import Session
 
 VM = {"name": "vjob12-0", "address": "127.0.0.1", "host_key": "ssh-ed25519 AAAA"}
 ANSWER = {"state": "running", "user": "alice", "vms": [VM], "private_key": "secret"}
