@@ -108,7 +108,7 @@ class Neighbours:
                 self._hypervisor.faults.hooks[:] = [
                     hook for hook in self._hypervisor.faults.hooks if hook[3] is not broken
                 ]
-                if (method, vm) in self._hypervisor.pending:
+                if (method, vm) in self._hypervisor.actions.pending:
                     self.broken_off[vm] = self._clock()
             return
         act(*words, **options)

@@ -114,7 +114,7 @@ class Day:
         if observed:
             options["memory"] = "observed"
         self.world = InterleavedWorld(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
-        self.world.hypervisor.durations_s = dict(_DURATIONS_S)
+        self.world.hypervisor.actions.durations_s = dict(_DURATIONS_S)
         self.world.happens = self._next_at_once
         self.world.looks = lambda: self.watch.look()
         if not solver:

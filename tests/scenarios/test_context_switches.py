@@ -159,7 +159,7 @@ def test_a_start_that_needs_room_waits_for_the_suspends_that_make_it(world: Worl
     """Nodes are full of memory: until each is saved the arrivals have not begun (I3, the checks of the world)."""
     low = running(world, 3, memory_mib=FULL_MIB)
     world.pass_time(400)
-    world.hypervisor.durations_s["save"] = 30.0
+    world.hypervisor.actions.durations_s["save"] = 30.0
     high = world.submit(vms=3, cpus=2, memory_mib=FULL_MIB, partition="urgent")
     world.until(high, S.RUNNING)
     assert states(world, low) == [S.SLEEPING] * 3

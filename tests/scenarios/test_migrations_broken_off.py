@@ -23,7 +23,7 @@ def broken_off(world: World, here: VMPower | None, there: VMPower | None, *, sil
     to = next(node for node in NODES if node != source)
 
     def leave() -> None:
-        world.hypervisor.pending.pop(("migrate", vm))
+        world.hypervisor.actions.pending.pop(("migrate", vm))
         for node, power in ((source, here), (to, there)):
             if power is None:
                 world.hypervisor.machines.remove(node, vm)

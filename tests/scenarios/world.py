@@ -387,7 +387,7 @@ class World:
 
     def settle(self, *vms: str) -> None:
         """What nobody waits for any more in the hypervisor (for these VMs, or all) ends without the engine."""
-        for vm in [vm for _, vm in list(self.hypervisor.pending) if not vms or vm in vms]:
+        for vm in [vm for _, vm in list(self.hypervisor.actions.pending) if not vms or vm in vms]:
             self.settled += 1
             self.hypervisor.settle(vm, succeed=self.settled % 2 == 0)
 

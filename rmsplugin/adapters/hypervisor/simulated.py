@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from rmsplugin.adapters.hypervisor.base import (
@@ -24,6 +24,7 @@ from rmsplugin.adapters.hypervisor.base import (
     VMSpec,
     VMStatistics,
 )
+from rmsplugin.adapters.hypervisor.simulated_actions import Pending, SimulatedActions
 from rmsplugin.adapters.hypervisor.simulated_faults import Point, SimulatedFaults
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
@@ -39,14 +40,6 @@ MIB = 1 << 20
 
 #: How many times as long the migration of a VM takes whose CPUs have to be slowed down for it.
 _CONVERGES_AFTER = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """An action whose caller was killed half-way."""
-
-    succeed: Callable[[], None]
-    fail: Callable[[], None]
 
 
 class SimulatedHypervisor:
@@ -75,17 +68,14 @@ class SimulatedHypervisor:
         self.machines = SimulatedMachines(nodes, clock)
         self.faults = SimulatedFaults()
         self.files = files or SimulatedFiles()
-        self.durations_s = durations_s if durations_s is not None else {}
         self.converge: Converge = converge
         self.calls: list[tuple[str, ...]] = []
         self.serials: dict[str, int] = {}  # saves so far, by VM
-        self.pending: dict[tuple[str, str], _Pending] = {}  # by method and VM
         self._checkpoints: dict[str, int] = {}  # made so far, by VM
-        self._sleep = sleep
         self._writing: set[str] = set()
         self._unreachable: set[str] = set()
-        self._aborted: set[str] = set()
         self._lock = self.machines.lock
+        self.actions = SimulatedActions(self._lock, self.faults, sleep, {} if durations_s is None else durations_s)
 
     @property
     def violations(self) -> list[str]:
@@ -107,8 +97,7 @@ class SimulatedHypervisor:
     def settle(self, vm: str, *, succeed: bool) -> None:
         """Let the hypervisor conclude the action on ``vm`` whose caller was killed half-way."""
         with self._lock:
-            pending = self.pending.pop(next(key for key in self.pending if key[1] == vm))
-            (pending.succeed if succeed else pending.fail)()
+            self.actions.settle(vm, succeed=succeed)
 
     def set_reachable(self, node: str, reachable: bool) -> None:
         """Cut the node's hypervisor off from us, or back on; its VMs run on."""
@@ -118,7 +107,7 @@ class SimulatedHypervisor:
     def kill_vm(self, vm: str) -> None:
         """The VM dies, wherever it is, and what is being done to it fails."""
         with self._lock:
-            self._fail_pending(vm)
+            self.actions.fail(vm)
             for node in self.where(vm):
                 self.machines.remove(node, vm)
 
@@ -126,7 +115,7 @@ class SimulatedHypervisor:
         """The node loses power: all its VMs are gone and nobody answers; its files stay."""
         with self._lock:
             for vm in list(self.machines.vms[node]):
-                self._fail_pending(vm)
+                self.actions.fail(vm)
             self.machines.vms[node].clear()
             self._unreachable.add(node)
 
@@ -215,7 +204,7 @@ class SimulatedHypervisor:
             self.machines.place(node, spec)
             self.machines.memory.boot(spec.name)
         succeed = partial(self.machines.become, node, spec.name, VMPower.RUNNING)
-        self._act("boot", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
+        self.actions.act("boot", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
@@ -223,8 +212,8 @@ class SimulatedHypervisor:
             self._enter("stop", node, name)
             if name not in self.machines.vms[node]:
                 return
-            self._fail_pending(name)
-        self._act("stop", name, timeout_s, None, partial(self.machines.remove, node, name), lambda: None)
+            self.actions.fail(name)
+        self.actions.act("stop", name, timeout_s, None, partial(self.machines.remove, node, name), lambda: None)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """See ``base.Hypervisor``."""
@@ -245,7 +234,7 @@ class SimulatedHypervisor:
             fail()
             self.serials[name] -= 1
 
-        self._act("save", name, timeout_s, progress, succeed, fail_save, total=state.size_bytes)
+        self.actions.act("save", name, timeout_s, progress, succeed, fail_save, total=state.size_bytes)
 
     def checkpoint(
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
@@ -267,7 +256,7 @@ class SimulatedHypervisor:
             self.files.put(node, path, state)
             self.machines.become(node, name, power)
 
-        self._act("checkpoint", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
+        self.actions.act("checkpoint", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
 
     def _begin_file(self, node: str, path: str, state: SimulatedState) -> Callable[[], None]:
         """The VM of a state stands still while it is written. Returns what undoes that."""
@@ -302,7 +291,7 @@ class SimulatedHypervisor:
                 # Whatever was saved of it before belongs to a life that it has not had now.
                 self.serials[spec.name] = self.serials.get(spec.name, 0) + 1
 
-        self._act("restore", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
+        self.actions.act("restore", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
     def pause(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
@@ -322,7 +311,7 @@ class SimulatedHypervisor:
             others = [other for other in self.where(name) if other != node]
             if power is VMPower.RUNNING and others:
                 self.machines.breach(f"I1: {name} would run on {node} while it is on {', '.join(others)}")
-        self._act(method, name, timeout_s, None, partial(self.machines.become, node, name, power), lambda: None)
+        self.actions.act(method, name, timeout_s, None, partial(self.machines.become, node, name, power), lambda: None)
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
         """See ``base.Hypervisor``."""
@@ -330,7 +319,7 @@ class SimulatedHypervisor:
             self._enter("set_memory", node, name, str(mib))
             if self.machines.on(node, name).job_running:
                 raise TimedOutError(f"another action on {name} is under way")
-        self._act(
+        self.actions.act(
             "set_memory", name, timeout_s, None, partial(self.machines.memory.set_balloon, name, mib), lambda: None
         )
 
@@ -372,16 +361,16 @@ class SimulatedHypervisor:
 
         def go_over() -> None:
             with self._lock:
-                if ("migrate", name) not in self.pending:
+                if ("migrate", name) not in self.actions.pending:
                     return  # it has ended meanwhile
-                self.pending["migrate", name] = _Pending(succeed, break_off)
+                self.actions.pending["migrate", name] = Pending(succeed, break_off)
                 self.machines.count(source)
                 self.machines.vms[source][name].power = VMPower.PAUSED
                 self.machines.vms[destination][name].power = power_before
             self.faults.call_hook("migrate", Point.POSTCOPY, name)
 
         lasts = {"auto-converge": _CONVERGES_AFTER, "post-copy": 1.0, "abort": math.inf}[self.converge]
-        self._act(
+        self.actions.act(
             "migrate",
             name,
             timeout_s,
@@ -402,12 +391,10 @@ class SimulatedHypervisor:
             guest = self.machines.vms[node].get(name)
             in_postcopy = guest is not None and guest.power is VMPower.PAUSED and len(self.where(name)) > 1
             if guest is not None and guest.job_running and not in_postcopy:
-                self._aborted.add(name)
+                self.actions.abort(name)
 
     def close(self) -> None:
         """See ``base.Hypervisor``."""
-
-    # How an action happens.
 
     def _enter(self, method: str, node: str, *words: str) -> None:
         self.calls.append((method, node, *words))
@@ -417,58 +404,3 @@ class SimulatedHypervisor:
         if method in ("host_info", "list_vms", "has_vm", "statistics"):
             self.faults.raise_failure(method, vm)
         self.faults.call_hook(method, Point.BEFORE, vm)
-
-    def _act(
-        self,
-        method: str,
-        vm: str,
-        timeout_s: float,
-        progress: Progress | None,
-        succeed: Callable[[], None],
-        fail: Callable[[], None],
-        *,
-        total: int = 0,
-        lasts: float = 1.0,
-        half_way: Callable[[], None] | None = None,
-        alone: Callable[[], None] | None = None,
-    ) -> None:
-        """Let the second half of an action happen, after its duration; the first half is done.
-
-        It ``lasts`` so many times as long as that of others. ``half_way`` is called when half of it is over. ``alone``
-        is how it succeeds if its caller is no more, where that makes a difference.
-        """
-        usual_s = self.durations_s.get(method, 0.0)
-        duration_s = usual_s * lasts if math.isfinite(lasts) else math.inf
-        with self._lock:
-            # Whatever kills the caller from here on leaves the hypervisor to conclude by itself.
-            self.pending[method, vm] = _Pending(alone or succeed, fail)
-        self.faults.call_hook(method, Point.DURING, vm)
-        self._sleep(min(duration_s, timeout_s) / 2)
-        if progress:
-            progress(total // 2, total)
-        if half_way:
-            half_way()
-        self._sleep(min(duration_s, timeout_s) / 2)
-        with self._lock:
-            if half_way and duration_s > timeout_s:
-                raise TimedOutError(f"{method} of {vm} did not end within {timeout_s:g} s, and goes on")
-            if self.pending.pop((method, vm), None) is None:
-                raise OperationFailedError(f"{method} of {vm} ended with the VM")
-            try:
-                self.faults.raise_failure(method, vm)
-                if vm in self._aborted:
-                    self._aborted.discard(vm)
-                    raise OperationFailedError(f"{method} of {vm} was aborted")
-                if duration_s > timeout_s:
-                    raise TimedOutError(f"{method} of {vm} did not end within {timeout_s:g} s")
-                succeed()
-            except Exception:
-                fail()
-                raise
-        if progress:
-            progress(total, total)
-        self.faults.call_hook(method, Point.AFTER, vm)
-
-    def _fail_pending(self, vm: str) -> None:
-        for key in [key for key in self.pending if key[1] == vm]:
-            self.pending.pop(key).fail()
