@@ -459,6 +459,13 @@ def test_who_does_not_wait_any_more_ends_the_client(small: Site) -> None:
     assert small.guest.run(f"ls -A {DESK}").split() == ["wake"]
 
 
+def test_what_a_client_prints_again_and_again_comes_line_by_line(small: Site) -> None:
+    small.client("squeue", "{ echo one; exec sleep 1000; } | sed s/one/first/")  # sed, too, fills buffers for a pipe
+    seen = "until grep first /tmp/seen; do sleep 0.1; done"
+    assert small.run(f"#!/bin/sh\nsqueue -i 1 >/tmp/seen &\n{seen}; kill $!; wait\n") == 0
+    assert small.out.read_text() == "first\n"
+
+
 def test_a_request_of_which_the_wrapper_died_is_not_carried_out_again(site: Site) -> None:
     site.fresh()
     slow(site)
