@@ -101,6 +101,7 @@ class Guestbox:
         self.directory = directory
         directory.chmod(0o755)
         self.engine_key = generate_keypair()
+        self._ssh = SshGuests(self.engine_key.private_openssh)
         self.key = generate_keypair()
         self._holder = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", "ip link set lo up && echo && exec sleep 100000"], stdout=subprocess.PIPE
@@ -173,7 +174,7 @@ class Guestbox:
 
     def ssh(self) -> SshGuests:
         """The engine's adapter; call it inside ``entered``."""
-        return SshGuests(self.engine_key.private_openssh)
+        return self._ssh
 
     def configure(self) -> None:
         """Do with all guests what the engine does after boot."""

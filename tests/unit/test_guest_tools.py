@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -184,6 +186,27 @@ def test_errors_are_told_apart_and_bounded(box: guestbox.Guestbox) -> None:
             box.ssh()._run(vm.address, vm.host_key, "sleep 20", b"", timeout_s=1)
         assert time.monotonic() - began < 5
     box.configure()
+
+
+@needs_guests
+def test_the_engines_connection_ends_some_time_after_it_has_configured_a_vm(
+    box: guestbox.Guestbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's wrapper connects at that instant, and an emulated guest is not to be busy with this."""
+    guest = box.guests[0]
+    guestbox.wait_until(lambda: not guest.server_children(), what="no connection is left of other tests")
+
+    def configure(linger_s: float) -> None:
+        monkeypatch.setattr("rmsplugin.adapters.guests.ssh._LINGER_S", linger_s)
+        with box.entered():
+            box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(), timeout_s=20)
+
+    configure(1000.0)
+    time.sleep(0.5)
+    (pid,) = guest.server_children()
+    os.kill(pid, signal.SIGKILL)
+    configure(0.5)
+    guestbox.wait_until(lambda: not guest.server_children(), what="it ends by itself")
 
 
 @needs_guests
