@@ -24,7 +24,10 @@ _TASKS = 64
 _NAME_BYTES = 64
 _START_S = 10.0
 _PAUSE_S = 30.0
+# Exit codes of srun. Where no task has ended it gives up a step that slurmctld told it is cancelled, without one: so it
+# is when the cancellation came before slurmd knew of the step.
 _KILLED = 128 + signal.SIGKILL
+_CANCELLED = 0
 _ASK_TIMES = 5
 _ASK_AGAIN_S = 1.0
 _CHUNK_BYTES = 1 << 12
@@ -245,10 +248,12 @@ class Steps:
             os.close(shadow.said)
         _, status = os.waitpid(shadow.pid, 0)
         self._shadows = {key: each for key, each in self._shadows.items() if each is not shadow}
-        if not shadow.up:
+        if os.waitstatus_to_exitcode(status) in (_KILLED, _CANCELLED):
+            # Perhaps before its task could say anything: Slurm shows a step, and takes its cancellation, sooner.
+            if not shadow.end and shadow.number >= 0:
+                self._judge(shadow.number, signal.SIGKILL)
+        elif not shadow.up:
             self._paused_until = time.monotonic() + _PAUSE_S
-        elif not shadow.end and shadow.number >= 0 and os.waitstatus_to_exitcode(status) == _KILLED:
-            self._judge(shadow.number, signal.SIGKILL)
 
     def _judge(self, step: int, number: int) -> None:
         """Send a signal if the job runs and goes on running, which another thread finds out."""

@@ -116,6 +116,18 @@ def test_a_killed_shadow_ends_its_step_only_while_the_job_is_known_to_go_on(
     assert front.sent == sent
 
 
+@pytest.mark.parametrize("code", [137, 0])
+def test_a_shadow_that_is_cancelled_before_it_can_say_anything_ends_its_step_too(tmp_path: Path, code: int) -> None:
+    """`scancel JOB.STEP` may come as soon as Slurm shows the step, before slurmd knows of it: srun then ends with 0."""
+    front = Front(tmp_path, SRUN.replace("SLURM_PROCID=0", f"exit {code}"))
+    front.take("now", "began 3 1 sleep")
+    front.until(lambda: front.sent)
+    assert front.sent == [(3, signal.SIGKILL)]
+    front.take("ended 3 signal 9", "began 4 1 sleep")
+    front.until(lambda: len(front.sent) == 2)  # Slurm works: the next step has its shadow without a pause
+    assert front.sent[1] == (4, signal.SIGKILL)
+
+
 def test_an_srun_that_dies_otherwise_proves_nothing(tmp_path: Path) -> None:
     front = Front(tmp_path, SRUN.replace('exit "$code"', "kill -9 $$"))
     front.take("now", "began 3 1 sleep")
