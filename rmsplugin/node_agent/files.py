@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -182,18 +183,31 @@ def free_bytes(directory: Path) -> int:
     return status.f_bfree * status.f_frsize if os.geteuid() == 0 else status.f_bavail * status.f_frsize
 
 
+def require_listener() -> None:
+    """Raise BrokenPipeError if nobody listens to what this call will answer."""
+    output = select.poll()
+    output.register(1, 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0)):
+        raise BrokenPipeError
+
+
 @contextmanager
 def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: str = "") -> Iterator[None]:
     """Keep other agents off the VM's files in the directory.
 
     One lock file for all VMs, a byte of it for each: a file a VM would have to be removed some day, and removing a
-    lock file safely is hard. The kernel lets go of the lock when the process ends, however it ends.
+    lock file safely is hard. The kernel lets go of the lock when the process ends, however it ends. It also does when
+    this process closes the lock file that it has opened another time: locks of one kind are not nested.
 
     Args:
         directory: where the files lie.
         vm: job id and index.
         shared: others may read too.
         kind: of the files; those of another kind have a lock of their own.
+
+    Raises:
+        AgentError: another call has it for too long.
+        BrokenPipeError: whoever called has gone, and may have done other things with the files since.
     """
     offset = vm[0] * _VMS_PER_JOB + vm[1]
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
@@ -210,6 +224,8 @@ def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: st
                 if time.monotonic() > deadline:
                     raise AgentError("failed", "another call for this VM is under way") from None
                 time.sleep(0.05)
+        if not shared:
+            require_listener()
         yield
     finally:
         os.close(descriptor)

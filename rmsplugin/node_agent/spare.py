@@ -13,21 +13,21 @@ from pathlib import Path
 from rmsplugin.node_agent import files
 
 SUFFIX = ".spare"
-#: No VM's place in the lock file: all templates have one together.
+#: No VM's place in the lock file: all templates of the node have one together.
 _ALL = (0, 0)
 
 
 class Spare:
     """The spare of one template."""
 
-    def __init__(self, state: Path, vm_dir: Path) -> None:
-        """``state``: the template's; ``vm_dir``: where VMs have their copies."""
-        self._state, self._vm_dir = state, vm_dir
+    def __init__(self, state: Path) -> None:
+        """``state``: the template's."""
+        self._state = state
         self.path = state.with_suffix(SUFFIX)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Whoever replaces a template, or its spare, holds this lock: the two belong together."""
-        return files.lock(self._vm_dir, _ALL)
+        """Whoever replaces or removes a template, or its spare, holds this lock: the two belong together."""
+        return files.lock(self._state.parent, _ALL, kind=".templates")
 
     def note_origin(self, origin: Path) -> None:
         """Let ``origin`` name the state from which a copy is about to be made: a hard link, which no later state is.

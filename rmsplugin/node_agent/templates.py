@@ -47,7 +47,7 @@ class Template:
         self._stamps = f"{_stamp(config.image_files[image])}-{_stamp([shutil.which(_QEMU) or _QEMU])}"
         name = f"{key}-{self._stamps}"
         self._state = self._directory / f"{name}.state"
-        self._spare = Spare(self._state, config.vm_dir)
+        self._spare = Spare(self._state)
         self._disk = self._directory / f"{name}.disk"
         self._has_disk = not config.bases.isdisjoint(config.image_files[image])
         self._claim = self._directory / f"{name}.claim"
@@ -55,14 +55,18 @@ class Template:
         self._bound = config.templates_mib << 20
 
     def use(self, vm: VMName, uuid: str, mac: str) -> Reply:
-        """Have a copy for the VM; else say whether it is to make the template, or to boot without ado."""
+        """Have a copy for the VM; else say whether it is to make the template, or to boot without ado.
+
+        A call that has become late does nothing: the VM may run by now, with the disk that would be replaced.
+        """
         self._drop_stale()
-        self._drop_files_of(vm)
-        try:
-            self._copy_for(vm, Identity(vm.name, *vm.identity, uuid, mac))
-            return COPIED
-        except FileNotFoundError:
+        with files.lock(self._config.vm_dir, vm.identity):
             self._drop_files_of(vm)
+            try:
+                self._copy_for(vm, Identity(vm.name, *vm.identity, uuid, mac))
+                return COPIED
+            except FileNotFoundError:
+                self._drop_files_of(vm)
         if _is_young(self._refused, _REFUSED_S) or not self._config.templates_mib or not self._claimed_by(vm):
             return {"template": "boot"}
         return {"template": "make"}
@@ -118,9 +122,11 @@ class Template:
 
     def refuse(self, vm: VMName) -> Reply:
         """The template has failed, or could not be made: it is gone, and none is made for a while."""
-        self._drop_files_of(vm)
-        files.remove(*_files_of(self._state), self._claim, self._refused)
-        files.create(self._refused).close()
+        with files.lock(self._config.vm_dir, vm.identity):
+            self._drop_files_of(vm)
+        with self._spare.lock():
+            files.remove(*_files_of(self._state), self._claim, self._refused)
+            files.create(self._refused).close()
         return {}
 
     def _console_begin(self, vm: VMName) -> int:
@@ -153,10 +159,14 @@ class Template:
     def _drop_stale(self) -> None:
         """Remove what was made with another QEMU, or from another state of this image."""
         qemu = self._stamps.partition("-")[2]
-        for path in self._directory.iterdir():
+        stale = []
+        for path in self._directory.glob("[!.]*"):  # not the lock
             key, _, stamps = path.stem.partition("-")
             if stamps.partition("-")[2] != qemu or (key == self._key and stamps != self._stamps):
-                files.remove(path)
+                stale.append(path)
+        if stale:
+            with self._spare.lock():
+                files.remove(*stale)
 
     def _keep(self, made: Path, disk: Path) -> bool:
         """Have the state as the template, uncompressed: each start from it is the sooner for it."""
@@ -168,9 +178,10 @@ class Template:
             copy_unpacked(made, partial)
             if self._has_disk:
                 files.copy_whole(disk, partial_disk)
-            kept = self._make_room(sum(files.size_of(path) or 0 for path in (partial, partial_disk)))
-            if kept:
-                with self._spare.lock():
+            size = sum(files.size_of(path) or 0 for path in (partial, partial_disk))
+            with self._spare.lock():
+                kept = self._make_room(size)
+                if kept:
                     files.remove(self._state, self._spare.path)
                     # The state comes last: without it there is no template.
                     if self._has_disk:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, Simula
 from rmsplugin.adapters.nodes.base import Nodes, Template, TemplateUse
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.errors import CorruptStateError, NotFoundError, OperationFailedError
+from rmsplugin.node_agent import files as node_files
 
 NODE, FIRST, OTHER = "n1", "vjob12-0", "vjob13-1"
 UUID, MAC = "00000000-0000-4000-8000-00000000000d", "52:54:00:00:00:0d"
@@ -260,7 +264,7 @@ def test_a_copy_of_a_template_that_was_replaced_is_nobodys(tmp_path: Path) -> No
     node = RealNode(tmp_path)
     node.world.make(FIRST, OF_DISKS)
     node.world.use(OTHER, OF_DISKS)
-    for path in node.templates.iterdir():
+    for path in node.templates.glob("[!.]*"):
         path.unlink()
     node.world.make("vjob14-0", OF_DISKS)
     assert not node.world.nodes.settle_template(NODE, OTHER, OF_DISKS)
@@ -278,12 +282,12 @@ def test_a_spare_goes_with_its_template_and_before_any_other_template(tmp_path: 
         assert node.world.nodes.settle_template(NODE, FIRST, template)
         assert node.world.use(OTHER, template) is TemplateUse.COPIED
         assert not node.world.nodes.settle_template(NODE, OTHER, template)
-    assert sorted(path.suffix for path in node.templates.iterdir()) == [".state", ".state"], "no room for a spare"
+    assert sorted(path.suffix for path in node.templates.glob("[!.]*")) == [".state", ".state"], "no room for a spare"
     node.world.use(OTHER, first)
     assert not node.world.nodes.settle_template(NODE, OTHER, first)
     node.world.use(OTHER, first)
     node.world.nodes.refuse_template(NODE, OTHER, first)
-    assert sorted(path.suffix for path in node.templates.iterdir()) == [".refused", ".state"]
+    assert sorted(path.suffix for path in node.templates.glob("[!.]*")) == [".refused", ".state"]
 
 
 def test_with_a_copy_come_the_other_files_of_the_vm_and_else_nothing(tmp_path: Path) -> None:
@@ -317,7 +321,7 @@ def test_a_template_that_cannot_be_unpacked_is_none_and_the_next_vm_makes_one(tm
     (node.vms / f"{FIRST}.template").write_bytes(saved(FIRST, gzipped=b"torn"))
     with pytest.raises(OperationFailedError, match="gzip cannot unpack"):
         node.world.nodes.settle_template(NODE, FIRST, TEMPLATE)
-    assert not [path for path in node.templates.iterdir() if path.suffix in (".state", ".partial")]
+    assert not [path for path in node.templates.glob("[!.]*") if path.suffix in (".state", ".partial")]
     assert node.world.use(OTHER) is TemplateUse.MAKE
 
 
@@ -403,11 +407,35 @@ def test_disks_of_templates_count_and_go_with_them(tmp_path: Path) -> None:
         node.world.save(FIRST)
         node.world.nodes.keep_disk(NODE, FIRST, template)
         assert node.world.nodes.settle_template(NODE, FIRST, template)
-    assert sorted(path.suffix for path in node.templates.iterdir()) == [".disk", ".state"]
+    assert sorted(path.suffix for path in node.templates.glob("[!.]*")) == [".disk", ".state"]
     assert node.world.nodes.check(NODE).templates == (1, (600 << 10) + len(saved(FIRST)))
     (tmp_path / "debian.qcow2").write_text("another release")
     assert node.world.use(OTHER, Template("2" * 32, "debian")) is TemplateUse.MAKE
-    assert [path.suffix for path in node.templates.iterdir()] == [".claim"]
+    assert [path.suffix for path in node.templates.glob("[!.]*")] == [".claim"]
+
+
+@pytest.mark.parametrize(
+    "call", ["use-template {} {} debian {} {} 10", "refuse-template {} {} debian", "drop-config {}"]
+)
+def test_a_call_that_has_become_late_does_not_touch_the_disk_of_a_vm_that_runs(tmp_path: Path, call: str) -> None:
+    node = RealNode(tmp_path)
+    node.world.make(FIRST, OF_DISKS)
+    assert node.world.use(OTHER, OF_DISKS) is TemplateUse.COPIED
+    with node_files.lock(node.vms, (13, 1)):
+        late = subprocess.Popen(
+            [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(tmp_path / "rmsplugin.toml")],
+            env={**os.environ, "SSH_ORIGINAL_COMMAND": call.format(OTHER, OF_DISKS.key, UUID, MAC)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert late.stdin and late.stdout
+        late.stdin.write(b"key=value\na seed")
+        late.stdin.close()
+        # Its caller has given it up, and started the VM in another way.
+        late.stdout.close()
+        node.world.write(OTHER, "what the guest has written")
+    assert late.wait(30) == 1
+    assert node.world.read(OTHER) == "what the guest has written"
 
 
 def test_a_node_that_keeps_no_templates_makes_none(tmp_path: Path) -> None:
