@@ -142,7 +142,7 @@ class Wrapper:
 
     def _take_over(self, session: Session, preparation: Preparation) -> None:
         """Start the script unless it was started, and find out how far its output was delivered."""
-        state = session.begin({file.name: file.ack.size for file in self._files})
+        state = session.begin({file.name: file.size_before_start() for file in self._files})
         if state.started:
             self._steps.take_over()
         else:
@@ -157,8 +157,7 @@ class Wrapper:
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode) and status.st_size:
             session.room(status.st_size)
-        session.start(preparation.fd)
-        preparation.check()
+        session.start(preparation.fd, preparation.check)
 
 
 def detach() -> None:

@@ -69,7 +69,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def main(argv: list[str]) -> None:
-    """Write the archive; one line on standard error if that fails."""
+    """Write the archive; what is wrong on standard error if that fails."""
     try:
         process.die_with_parent()
         files = start_files(argv)
@@ -79,6 +79,6 @@ def main(argv: list[str]) -> None:
         # The connection broke. The wrapper prepares again for the next one.
         os._exit(process.CANNOT_RUN)
     except Exception as error:
-        process.complain(error)
+        os.write(2, str(error or type(error).__name__).encode("utf-8", "backslashreplace"))
         os._exit(process.CANNOT_RUN)
     sys.exit(0)

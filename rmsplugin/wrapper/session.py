@@ -178,12 +178,18 @@ class Session:
                 f"{_text(answer)} MiB: let the script read the file itself, or ask for more memory"
             )
 
-    def start(self, archive_fd: int) -> None:
-        """Start the script, unless it was started, from the files in a tar, read from ``archive_fd`` to its end."""
+    def start(self, archive_fd: int, check: Callable[[], None]) -> None:
+        """Start the script, unless it was started, from the files in a tar, read from ``archive_fd`` to its end.
+
+        Args:
+            archive_fd: where the archive comes from.
+            check: raises what is wrong if the archive was not whole: the guest would wait for its rest for ever.
+        """
 
         def send(channel: Channel) -> None:
             while data := os.read(archive_fd, _CHUNK_BYTES):
                 channel.write(data)
+            check()
 
         if self._beginning is None:
             self._run("put", send)

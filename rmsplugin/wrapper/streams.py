@@ -19,9 +19,9 @@ from rmsplugin.errors import OperationFailedError
 _CHUNK_BYTES = 1 << 16
 # How far back a file that lost its end (its host crashed) is compared before it is believed to be the same file.
 _PROOF_BYTES = 4096
-# slurmstepd writes its own messages into the job's output file, behind whatever we wrote. (With its node's name where
-# several slurmd share a host.)
-_FOREIGN = re.compile(rb"slurmstepd(-[^ :]{1,256})?: error: ")
+# slurmstepd writes its own messages into the job's output file, behind whatever we wrote (with its node's name where
+# several slurmd share a host), and so does a wrapper that gives up.
+_FOREIGN = re.compile(rb"slurmstepd(-[^ :]{1,256})?: error: |rmsplugin(-job)?: ")
 _FOREIGN_BYTES = 300
 _CUT_OFF = (
     "rmsplugin: error: this file was truncated after the first {} bytes of the script's output had been written to it; "
@@ -78,6 +78,11 @@ class OutputFile:
     def ack(self) -> Ack:
         """What is delivered so far."""
         return self._ack
+
+    def size_before_start(self) -> int:
+        """Size of the file, in which nothing is the script's as long as that was not started."""
+        self._ack = Ack(0, self._size())
+        return self._ack.size
 
     def take_over(self, ack: Ack, kept_from: int) -> None:
         """Go on where a former wrapper acknowledged ``ack``; how much further it came is found out on the way.
@@ -181,12 +186,12 @@ class OutputFile:
         self._unsure = (start + same, end) if whole and start + same < end else (0, 0)
         self._advance(same, start + same if self._unsure[1] else self._size())
         if same < 0:
-            # slurmstepd's message began in what an earlier chunk had in common with it by coincidence.
+            # The message began in what an earlier chunk had in common with it by coincidence.
             return self._read(start + same, -same) + data
         return data[same:]
 
     def _before_foreign_text(self, mismatch: int) -> int:
-        """Where slurmstepd's message begins, if it is what differs: its first letters may be the stream's as well."""
+        """Where somebody else's message begins, if that is what differs: its first letters may be the stream's, too."""
         begin = max(mismatch - _FOREIGN_BYTES, 0)
         for found in _FOREIGN.finditer(self._read(begin, 2 * _FOREIGN_BYTES)):
             if begin + found.start() <= mismatch < begin + found.end():

@@ -536,6 +536,37 @@ def _digest(data: bytes) -> str:
     return f"{len(data)} bytes, {hashlib.sha256(data).hexdigest()}"
 
 
+def test_a_start_that_cannot_be_prepared_is_tried_again_and_leaves_no_trace(small: Bench) -> None:
+    small.fresh()
+    feed = small.directory / "feed"
+    feed.write_text("input\n")
+    feed.chmod(0o000)
+    small.script("#!/bin/sh\ncat\necho 'rm: cannot remove x' >&2\n")  # begins as a complaint of ours would
+    process = small.start(stdin=feed)
+    guestbox.wait_until(lambda: small.engine.names().count("started") == 2, 30, "it is tried again")
+    feed.chmod(0o644)
+    assert process.wait(60) == 0
+    assert small.out.read_bytes() == b"input\n"
+    assert small.err.read_bytes() == b"rm: cannot remove x\n"
+
+
+def test_a_start_that_can_never_be_prepared_ends_the_job_with_the_reason(small: Bench) -> None:
+    small.fresh()
+    feed = small.directory / "no feed"
+    feed.write_text("input\n")
+    feed.chmod(0o000)
+    small.script("#!/bin/sh\necho ran\n")
+    assert small.start(stdin=feed).wait(60) == 1
+    assert small.out.read_bytes() == b""
+    (line,) = small.err.read_text().splitlines()
+    assert line.startswith("rmsplugin-job: the start of the script could not be prepared: [Errno 13] Permission denied")
+    # The job is requeued when its file can be read: the line is no part of what the script prints.
+    feed.chmod(0o644)
+    small.script("#!/bin/sh\ncat\necho 'rm: cannot remove x' >&2\n")
+    assert small.start(stdin=feed).wait(60) == 0
+    assert small.err.read_text() == f"{line}\nrm: cannot remove x\n"
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("manner", ["appended", "truncated", "noted"])
 def test_killed_at_any_moment_and_rerun_loses_and_repeats_nothing(small: Bench, manner: str, seed: int) -> None:

@@ -11,7 +11,9 @@ from rmsplugin.wrapper import streams
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded, same_file
 
 STREAM = b"".join(b"line %d\n" % n for n in range(300)) + b"slurmstepd is a word that a script may print\n"
+STREAM += b"rmsplugin-jobs are some, too\n"
 NOTE = b"slurmstepd-n1: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-21T10:06:13 DUE TO JOB REQUEUE ***\n"
+OURS = b"rmsplugin-job: the guest breaks off (given up after 12 failures in a row)\n"
 
 
 class Guest:
@@ -67,15 +69,18 @@ def test_two_deaths(tmp_path: Path, chunk: int, acked: bool, note: bytes, trunca
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5000])
-def test_a_message_that_begins_as_the_stream_goes_on_hides_nothing(tmp_path: Path, chunk: int) -> None:
+@pytest.mark.parametrize(("note", "word"), [(NOTE, b"slurmstepd"), (OURS, b"rmsplugin-job")])
+def test_a_message_that_begins_as_the_stream_goes_on_hides_nothing(
+    tmp_path: Path, note: bytes, word: bytes, chunk: int
+) -> None:
     path = tmp_path / "out"
-    cut = STREAM.index(b"slurmstepd")
+    cut = STREAM.index(word)
     guest = Guest()
     run(path, guest, until=cut, chunk=100)
     with path.open("ab") as file:
-        file.write(NOTE)
+        file.write(note)
     run(path, guest, until=len(STREAM), chunk=chunk)
-    assert path.read_bytes() == STREAM[:cut] + NOTE + STREAM[cut:]
+    assert path.read_bytes() == STREAM[:cut] + note + STREAM[cut:]
 
 
 @pytest.mark.parametrize("lost", [1, 100, 1999])

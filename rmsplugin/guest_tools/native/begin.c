@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The job's output file had so many bytes before the first one of the stream came; it counts once. */
+/* The job's output file had so many bytes before the first one of the stream came. */
 static void keep_first(const char *stream, const char *size)
 {
     char name[PATH_BYTES], path[PATH_BYTES], line[LINE_BYTES];
@@ -21,7 +21,8 @@ static void keep_first(const char *stream, const char *size)
         fail(2, "begin needs streams and the sizes of their files");
     snprintf(name, sizeof name, "ack.%s", stream);
     snprintf(line, sizeof line, "%s 0 %lld\n", stream, (long long)bytes);
-    if (!exists(path_to(path, JOB, name, "")) && !keep(JOB, name, line))
+    bool counts = !exists(JOB "/started") || !exists(path_to(path, JOB, name, ""));
+    if (counts && !keep(JOB, name, line))
         fail(1, "cannot write %s", JOB);
 }
 
