@@ -37,8 +37,8 @@ _ELF_HEADER = struct.Struct("=32xQ14xHH")
 _ELF_SEGMENT = struct.Struct("=I4xQ16xQ")
 _PT_INTERP = 3
 _NO_PLACE = "/tmp"  # Where Slurm sends a job whose directory is not there.
-# Those that print again and again (`-i`). To a pipe they would print what fills a buffer; whether the guest prints to a
-# terminal, where each line is to be seen at once, is not known here.
+# Those that print again and again with `-i`. To a pipe they would print what fills a buffer; whether the guest prints
+# to a terminal, where each line is to be seen at once, is not known here.
 _ITERATE = ("squeue", "sinfo")
 _BY_LINES = ("/usr/bin/stdbuf", "-oL")
 
@@ -123,11 +123,16 @@ def carry_out(asked: Asked, search_path: str, output: Output) -> int:
                 # The job is to have it; sbatch itself must not load what lies there.
                 environment[_LIBRARIES] = asked.environment[_LIBRARIES]
                 program, command = loader, [loader, "--library-path", _NO_LIBRARIES, program, *words]
-        elif asked.client in _ITERATE and os.access(_BY_LINES[0], os.X_OK):
+        elif _may_iterate(asked) and os.access(_BY_LINES[0], os.X_OK):
             # It looks there for the client, which so is called by its mere name, as it says in messages.
             environment["PATH"] = f"{os.path.dirname(program)}:{environment.get('PATH', os.defpath)}"
             program, command = _BY_LINES[0], [*_BY_LINES, *command]
         return run(program, command, environment, feed, output)
+
+
+def _may_iterate(asked: Asked) -> bool:
+    """Whether one of its options may be `-i` or `--iterate`, short or shortened."""
+    return asked.client in _ITERATE and any(word.startswith("-") and "i" in word for word in asked.words[1:])
 
 
 def _program(client: str, search_path: str) -> str:

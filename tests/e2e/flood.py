@@ -78,7 +78,7 @@ def flood(cluster: Cluster, blocks: int, switches: int, say: Callable[[str], obj
 
 def describe_streams(cluster: Cluster, job: int) -> str:
     """Where the output may be stuck: on both sides of the wrapper's connection, and in between."""
-    guest = "cd /run/rmsplugin; ps; ls -l output/ job/; head output/*.acked output/*.kept job/ack.*; free; df -k"
+    guest = "cd /run/rmsplugin; ps; ls -l output/ state/; head output/*.acked output/*.kept state/ack.*; free; df -k"
     wrapper = cluster.job(job).get("BatchHost", "head")
     parts = [
         cluster.describe(job),

@@ -328,14 +328,14 @@ def test_what_a_group_used_is_told_without_caches_and_its_most_is_kept(box: gues
 @needs_guests
 def test_the_script_counts_whose_zombie_is_in_no_group_and_what_it_told_last(box: guestbox.Guestbox) -> None:
     guest, io_of_zombie = box.guests[0], "rchar: 5000000000\\nwchar: 7\\nsyscr: 1\\n"
-    guest.run(GROUP + ": >$group/cgroup.procs; rm -f /run/rmsplugin/usage/most; echo 1 >/run/rmsplugin/job/pid")
+    guest.run(GROUP + ": >$group/cgroup.procs; rm -f /run/rmsplugin/usage/most; echo 1 >/run/rmsplugin/state/pid")
     try:
         with box.entered():
             of_process = box.ssh().used(guest.vm.address, guest.vm.host_key, timeout_s=20)
-            guest.run(f"printf '{io_of_zombie}' >/run/rmsplugin/job/io")
+            guest.run(f"printf '{io_of_zombie}' >/run/rmsplugin/state/io")
             told = box.ssh().used(guest.vm.address, guest.vm.host_key, timeout_s=20)
     finally:
-        guest.run("rm -rf /run/rmsplugin/group /run/rmsplugin/job/pid /run/rmsplugin/job/io")
+        guest.run("rm -rf /run/rmsplugin/group /run/rmsplugin/state/pid /run/rmsplugin/state/io")
     assert of_process is not None and of_process.read_bytes > 0, "what process 1 has read"
     assert told is not None and (told.read_bytes, told.written_bytes) == (5_000_000_000, 7)
 
@@ -361,7 +361,9 @@ def test_of_many_starts_at_once_one_starts(box: guestbox.Guestbox) -> None:
     files = "printf 'set --\n' >args; printf 'set -- \"$@\"\n' >env; echo 022 >umask; printf /tmp >cwd; : >complete"
     script = "printf '#!/bin/sh\necho run >>/tmp/runs; sleep 0.5\n' >slurm_script; chmod 700 slurm_script"
     for _ in range(3):
-        box.guests[0].run("rm -rf /run/rmsplugin/job/* /tmp/runs /tmp/many; mkdir -m 777 /tmp/many")
+        box.guests[0].run(
+            "rm -rf /run/rmsplugin/job/* /run/rmsplugin/state/* /tmp/runs /tmp/many; mkdir -m 777 /tmp/many"
+        )
         output = box.guests[0].run(
             f"cd /tmp/many; {files}; {script}; tar -cf - * | {guest} put; "
             f"for i in 1 2 3 4 5 6; do {guest} start & done; wait; sleep 1 | {guest} wait; cat /tmp/runs",

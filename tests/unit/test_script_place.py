@@ -17,7 +17,7 @@ PLACE = f"{JOB_DIRECTORY}/slurm_script"
 OURS = "/run/rmsplugin/job/slurm_script"
 
 RUN = """
-rm -rf /run/rmsplugin/job/* /run/rmsplugin/job/.[a-z]* /tmp/up; mkdir /tmp/up; cd /tmp/up
+rm -rf /run/rmsplugin/job/* /run/rmsplugin/state/* /tmp/up; mkdir /tmp/up; cd /tmp/up
 printf 'set --\n' >args; printf 'set -- "$@"\n' >env; echo 022 >umask; printf /tmp >cwd
 printf '#!/bin/sh\necho $0 >/tmp/up/said; dirname $(readlink -f $0) >>/tmp/up/said\n' >slurm_script
 chmod 700 slurm_script

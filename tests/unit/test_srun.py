@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import guestbox
 import pytest
 
+STATE = "/run/rmsplugin/state"
 SRUN = "/run/rmsplugin/bin/srun"
 
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
@@ -306,9 +307,7 @@ def test_tasks_of_an_srun_that_one_of_our_own_programs_ends_may_clean_up(box: gu
 
 def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
     task = "sh -c 'trap \"echo got; exit 5\" USR1; echo ready; while :; do sleep 0.05; done'"
-    of_step = (
-        "echo step $(($(cat /run/rmsplugin/job/steps) - 1)) 10 | /run/rmsplugin/bin/rmsplugin-guest control >/dev/null"
-    )
+    of_step = f"echo step $(($(cat {STATE}/steps) - 1)) 10 | /run/rmsplugin/bin/rmsplugin-guest control >/dev/null"
     for command in ("kill -USR1 $!", of_step):
         lines = run(
             box,
@@ -320,18 +319,18 @@ def test_signals_reach_the_tasks(box: guestbox.Guestbox) -> None:
 
 
 def test_the_wrapper_hears_of_steps_and_ends_one(box: guestbox.Guestbox) -> None:
-    events = run(box, "cat ../run/rmsplugin/job/step-events; rm ../run/rmsplugin/job/step-events")
-    first = int(run(box, "cat /run/rmsplugin/job/steps")[0])
+    events = run(box, f"cat {STATE}/step-events; rm {STATE}/step-events")
+    first = int(run(box, f"cat {STATE}/steps")[0])
     assert events[-1].startswith(f"ended {first - 1} ")
     lines = run(
         box,
         f"srun -n 3 -O sh -c 'exit $SLURM_PROCID'; srun -J 'a\tname' -n 1 sh -c 'kill -SEGV $$'; "
-        f"{SRUN} -n 1 sleep 60 & until grep -q 'began {first + 2}' /run/rmsplugin/job/step-events; do sleep 0.1; done; "
+        f"{SRUN} -n 1 sleep 60 & until grep -q 'began {first + 2}' {STATE}/step-events; do sleep 0.1; done; "
         f"echo step {first + 2} 9 | rmsplugin-guest control; wait $!; echo code $?",
     )
     assert lines[-1] == "code 137"
     assert any("CANCELLED AT" in line for line in lines)
-    assert run(box, "cat /run/rmsplugin/job/step-events") == [
+    assert run(box, f"cat {STATE}/step-events") == [
         f"began {first} 3 sh", f"ended {first} exit 2",
         f"began {first + 1} 1 a?name", f"ended {first + 1} signal 11",
         f"began {first + 2} 1 sleep", f"ended {first + 2} signal 9",
@@ -402,7 +401,7 @@ def test_a_hub_that_is_killed_ends_its_steps_and_is_started_anew(box: guestbox.G
 
 def test_the_hub_talks_to_the_jobs_user_only(box: guestbox.Guestbox) -> None:
     run(box, "srun -n 1 true")
-    socket = box.guests[0].run("ls -ln /run/rmsplugin/job/stepd.socket").split()
+    socket = box.guests[0].run(f"ls -ln {STATE}/stepd.socket").split()
     assert socket[0].startswith("srwx------")
     assert socket[2] == str(guestbox.UID)
     refused = box.guests[0].run(f"{SRUN} -n 1 true 2>&1 || echo refused").splitlines()

@@ -72,14 +72,14 @@ static bool read_users(const char *path, char text[USERS_BYTES])
     return is_file;
 }
 
-/* The script's zombie is in no group, and has what its children did; what it told last is in job/io. */
+/* The script's zombie is in no group, and has what its children did; what it told last is in state/io. */
 static void add_ended_script(struct used *used, const char *in_group)
 {
     char told[USERS_BYTES], pid[USERS_BYTES];
     off_t script;
-    if (read_users(JOB "/io", told))
+    if (read_users(STATE "/io", told))
         add_lines(used, told);
-    else if (read_users(JOB "/pid", pid)) {
+    else if (read_users(STATE "/pid", pid)) {
         pid[strcspn(pid, "\n")] = '\0';
         if (parse_number(pid, &script) && script > 0 && !has_field(in_group, '\n', 1, pid))
             add_io_of(used, (pid_t)script);

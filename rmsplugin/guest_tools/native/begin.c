@@ -21,9 +21,9 @@ static void keep_first(const char *stream, const char *size)
         fail(2, "begin needs streams and the sizes of their files");
     snprintf(name, sizeof name, "ack.%s", stream);
     snprintf(line, sizeof line, "%s 0 %lld\n", stream, (long long)bytes);
-    bool counts = !exists(JOB "/started") || !exists(path_to(path, JOB, name, ""));
-    if (counts && !keep(JOB, name, line))
-        fail(1, "cannot write %s", JOB);
+    bool counts = !exists(STATE "/started") || !exists(path_to(path, STATE, name, ""));
+    if (counts && !keep(STATE, name, line))
+        fail(1, "cannot write %s", STATE);
 }
 
 int begin(char **words)
@@ -33,7 +33,7 @@ int begin(char **words)
     acks();
     puts("ready");
     fflush(stdout);
-    if (exists(JOB "/started"))
+    if (exists(STATE "/started"))
         return EXIT_SUCCESS;
     if (!take_files()) {
         puts(NOT_KEPT);

@@ -23,6 +23,15 @@ static bool has_disk(void)
     return is_one_of(type, of_disks) || strncmp(type, "ext", 3) == 0;
 }
 
+static void make_users(const char *path, const struct facts *facts)
+{
+    char inside[PATH_BYTES];
+    path_to(inside, path, ".", ""); /* it may be a link */
+    if (chmod(inside, 0700) != 0)
+        fail(1, "cannot make %s the user's: %s", path, strerror(errno));
+    give_to(inside, facts);
+}
+
 /* /run/rmsplugin/NAME; on the image's disk, if it has one, rather than in memory. */
 static void make_directory(const char *name)
 {
@@ -39,9 +48,9 @@ static void make_directory(const char *name)
 void make_job_directory(const struct facts *facts)
 {
     make_directory("job");
-    if (chmod(JOB "/.", 0700) != 0)
-        fail(1, "cannot make %s the user's: %s", JOB, strerror(errno));
-    give_to(JOB "/.", facts);
+    make_users(JOB, facts);
+    make_directories(STATE);
+    make_users(STATE, facts);
 }
 
 /* A new directory, as slurmd makes one for a job, with an empty file in it that the user fills with the script (put.c).
@@ -149,11 +158,13 @@ void link_commands(const struct facts *facts)
     }
 }
 
-static void make_output_file(const char *path, mode_t mode, const struct facts *facts)
+static void make_output_file(const char *path, mode_t mode, const char *content, const struct facts *facts)
 {
     int fd = exists(path) ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0)
+    if (fd >= 0) {
+        write_all(fd, content, strlen(content));
         close(fd);
+    }
     if (chmod(path, mode) != 0)
         fail(1, "cannot make %s: %s", path, strerror(errno));
     give_to(path, facts);
@@ -188,11 +199,12 @@ void start_relays(const struct facts *facts)
     make_directory("output");
     for (size_t i = 0; i < 2; i++) {
         make_pipe(path_to(path, OUTPUT, streams[i], ".pipe"));
-        make_output_file(path, 0600, facts);
+        make_output_file(path, 0600, "", facts);
         make_pipe(path_to(path, OUTPUT, streams[i], ".wake"));
         give_to(path, facts);
-        make_output_file(path_to(path, OUTPUT, streams[i], ""), 0400, facts);
-        make_output_file(path_to(path, OUTPUT, streams[i], ".acked"), 0600, facts);
+        make_output_file(path_to(path, OUTPUT, streams[i], ""), 0400, "", facts);
+        /* With something in it, which is overwritten: that takes no room on a full disk. */
+        make_output_file(path_to(path, OUTPUT, streams[i], ".acked"), 0600, "0\n", facts);
         start_relay(streams[i]);
     }
 }

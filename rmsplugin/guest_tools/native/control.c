@@ -41,7 +41,7 @@ static bool acknowledge(const char *stream, const char *offset, const char *size
         return false;
     snprintf(name, sizeof name, "ack.%s", stream);
     snprintf(line, sizeof line, "%s %s %s\n", stream, offset, size);
-    return keep(JOB, name, line) && tell_relay(stream, offset);
+    return keep(STATE, name, line) && tell_relay(stream, offset);
 }
 
 static bool signal_one(const struct process *process, void *number)

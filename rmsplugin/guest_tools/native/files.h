@@ -10,7 +10,8 @@
 
 #define BIN "/run/rmsplugin/bin"
 #define ETC "/run/rmsplugin/etc"
-#define JOB "/run/rmsplugin/job"
+#define JOB "/run/rmsplugin/job"     /* what a start needs, and its user's requests; on the image's disk, if any */
+#define STATE "/run/rmsplugin/state" /* how far the script is; in memory: a disk that its user fills costs it no end */
 #define OUTPUT "/run/rmsplugin/output"
 #define GROUP "/run/rmsplugin/group" /* a link to the control group of the job's processes, if there is one */
 #define USAGE "/run/rmsplugin/usage" /* what they have used */

@@ -46,7 +46,7 @@ int wait_for_script(off_t from)
 {
     char line[LINE_BYTES];
     struct watch watch;
-    if (!exists(JOB "/started"))
+    if (!exists(STATE "/started"))
         fail(1, "the script was not started");
     int events = from < 0 ? -1 : open(HUB_EVENTS, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
     watch_open(&watch, NULL);
@@ -62,9 +62,9 @@ int wait_for_script(off_t from)
     }
     if (events >= 0)
         print_events(events, from);
-    if (read_line(JOB "/signal", line))
+    if (read_line(STATE "/signal", line))
         printf("signal %s\n", line);
-    else if (read_line(JOB "/exit", line))
+    else if (read_line(STATE "/exit", line))
         printf("exit %s\n", line);
     return EXIT_SUCCESS;
 }
@@ -73,10 +73,10 @@ int wait_for_script(off_t from)
 int acks(void)
 {
     char path[PATH_BYTES], line[LINE_BYTES];
-    if (exists(JOB "/started"))
+    if (exists(STATE "/started"))
         puts("started");
     for (size_t i = 0; i < 2; i++)
-        if (read_line(path_to(path, JOB, "ack.", streams[i]), line))
+        if (read_line(path_to(path, STATE, "ack.", streams[i]), line))
             puts(line);
     for (size_t i = 0; i < 2; i++)
         printf("kept %s %lld\n", streams[i], (long long)read_number(path_to(path, OUTPUT, streams[i], ".kept"), 0));

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HUB_SOCKET VJOB_JOB "/stepd.socket"
-#define HUB_LOCK VJOB_JOB "/stepd.lock"
+#define HUB_SOCKET VJOB_STATE "/stepd.socket"
+#define HUB_LOCK VJOB_STATE "/stepd.lock"
 #define HUB_LOG VJOB_JOB "/stepd.log" /* what ssh says */
-#define HUB_STEPS VJOB_JOB "/steps"   /* number of the next step */
+#define HUB_STEPS VJOB_STATE "/steps" /* number of the next step */
 #define HUB_EVENTS_NAME "step-events"
-#define HUB_EVENTS VJOB_JOB "/" HUB_EVENTS_NAME /* which steps began and ended (events.c) */
+#define HUB_EVENTS VJOB_STATE "/" HUB_EVENTS_NAME /* which steps began and ended (events.c) */
 
 int hub_main(void);
 int hub_connect(void); /* start it if need be; a socket, or -1. Only in the first VM */

@@ -10,6 +10,7 @@
 #define VJOB_BIN "/run/rmsplugin/bin"
 #define VJOB_ETC "/run/rmsplugin/etc"
 #define VJOB_JOB "/run/rmsplugin/job"
+#define VJOB_STATE "/run/rmsplugin/state"
 
 struct vjob {
     uint32_t job_id, index, cpus, memory_mib, ntasks;

@@ -66,7 +66,7 @@ bool take_files(void)
         return false;
     bool came = unpack(STDIN_FILENO, place) && discard(place, "complete");
     /* Another wrapper may have started it while they came. */
-    if (came && !exists(JOB "/started"))
+    if (came && !exists(STATE "/started"))
         came = (put_in_place(place) || discard(place, "path") || errno == ENOENT) && each(place, move);
     each(place, discard);
     rmdir(place);
@@ -75,7 +75,7 @@ bool take_files(void)
 
 int put(void)
 {
-    bool kept = exists(JOB "/started") || take_files();
+    bool kept = exists(STATE "/started") || take_files();
     /* To leave the rest unread would look like a connection that breaks. */
     read_to_end(STDIN_FILENO);
     if (!kept)

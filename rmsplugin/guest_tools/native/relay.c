@@ -5,7 +5,7 @@
  *
  *   STREAM         the stream, from its first byte; what is not needed any more is a hole
  *   STREAM.pipe    what the script writes into
- *   STREAM.acked   how many bytes are acknowledged; empty: none (written by the user's rmsplugin-guest: not to be trusted)
+ *   STREAM.acked   how many bytes are acknowledged (written by the user's rmsplugin-guest: not to be trusted)
  *   STREAM.kept    from where on the stream is kept
  *   STREAM.full    is there while the relay waits for an acknowledgement; then it wants a line in STREAM.wake
  *   STREAM.relay   this process (written by configure) */

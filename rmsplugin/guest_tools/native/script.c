@@ -13,21 +13,21 @@
 
 pid_t script_pid(void)
 {
-    return (pid_t)read_number(JOB "/pid", 0);
+    return (pid_t)read_number(STATE "/pid", 0);
 }
 
 pid_t script_supervisor(void)
 {
     char line[LINE_BYTES]; /* SUPERVISOR STARTER */
-    return read_line(JOB "/started", line) ? (pid_t)atoi(line) : 0;
+    return read_line(STATE "/started", line) ? (pid_t)atoi(line) : 0;
 }
 
 static void keep_number(const char *name, int number)
 {
     char text[32];
     snprintf(text, sizeof text, "%d\n", number);
-    if (!keep(JOB, name, text))
-        fail(1, "cannot write %s/%s", JOB, name);
+    if (!keep(STATE, name, text))
+        fail(1, "cannot write %s/%s", STATE, name);
 }
 
 static int io_file = -1;
@@ -52,7 +52,7 @@ static void keep_io(pid_t pid)
     if (size <= 0 || !process_look(pid, &process))
         return;
     text[size] = '\0';
-    keep(JOB, "io", text);
+    keep(STATE, "io", text);
 }
 
 static void record(int status)
@@ -70,7 +70,7 @@ bool script_ended(void)
 {
     struct process process;
     pid_t supervisor, pid;
-    if (exists(JOB "/exit"))
+    if (exists(STATE "/exit"))
         return true;
     if ((supervisor = script_supervisor()) <= 0)
         return false;
@@ -86,7 +86,7 @@ bool script_ended(void)
     if (process_look(supervisor, &process) && process.state != 'Z')
         return false;
     /* Somebody killed all processes of the user, supervisor included. (It may have done its work before.) */
-    if (!exists(JOB "/exit"))
+    if (!exists(STATE "/exit"))
         record(SIGKILL);
     return true;
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether the script has ended; the first who sees it keeps how, in job/exit (and job/signal), and lets its supervisor
+/* Whether the script has ended; the first who sees it keeps how, in state/exit (and state/signal), and lets its supervisor
  * go. That one is stopped and never reaps the script (start.c): what the script's zombie tells is exact, where a
  * shell's $? cannot tell `exit 143` from death by SIGTERM. */
 bool script_ended(void);

@@ -28,7 +28,7 @@ static void have_signals_do_what_they_do(void)
 
 static void keep_or_die(const char *name, const char *text)
 {
-    if (!keep(JOB, name, text))
+    if (!keep(STATE, name, text))
         _exit(127);
 }
 
@@ -39,7 +39,7 @@ static bool claim(pid_t starter)
     snprintf(own, sizeof own, ".claim.%d", (int)getpid());
     snprintf(text, sizeof text, "%d %d\n", (int)getpid(), (int)starter);
     keep_or_die(own, text);
-    bool claimed = link(path_to(path, JOB, own, ""), JOB "/started") == 0;
+    bool claimed = link(path_to(path, STATE, own, ""), STATE "/started") == 0;
     unlink(path);
     if (claimed)
         keep_or_die("claimed", "");
@@ -97,20 +97,20 @@ static void become_supervisor(pid_t starter)
 int start(void)
 {
     char line[LINE_BYTES], own[32];
-    if (!exists(JOB "/started")) {
+    if (!exists(STATE "/started")) {
         if (!exists(JOB "/slurm_script"))
             fail(1, "there is no script");
         pid_t starter = getpid();
         if (fork() == 0)
             become_supervisor(starter);
     }
-    for (int waited_us = 0; !exists(JOB "/claimed"); waited_us += PAUSE_US) {
+    for (int waited_us = 0; !exists(STATE "/claimed"); waited_us += PAUSE_US) {
         if (waited_us >= LONGEST_US)
             fail(1, "the script does not start");
         usleep(PAUSE_US);
     }
     snprintf(own, sizeof own, " %d", (int)getpid());
-    const char *starter = read_line(JOB "/started", line) ? strchr(line, ' ') : NULL;
+    const char *starter = read_line(STATE "/started", line) ? strchr(line, ' ') : NULL;
     puts(starter != NULL && strcmp(starter, own) == 0 ? "started" : "already");
     return EXIT_SUCCESS;
 }

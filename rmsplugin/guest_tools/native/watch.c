@@ -17,7 +17,7 @@ void watch_open(struct watch *watch, const char *stream)
     char path[PATH_BYTES];
     *watch = (struct watch){.script = -1, .supervisor = -1};
     watch->events = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    watch->directory = inotify_add_watch(watch->events, JOB "/.", IN_CREATE | IN_MOVED_TO);
+    watch->directory = inotify_add_watch(watch->events, STATE "/.", IN_CREATE | IN_MOVED_TO);
     int growth = stream == NULL ? 0 : inotify_add_watch(watch->events, path_to(path, OUTPUT, stream, ""), IN_MODIFY);
     watch->looks = watch->directory < 0 || growth < 0; /* the user may have as many inotifies as a user may */
 }
@@ -35,7 +35,7 @@ static int opened(struct watch *watch, pid_t pid)
     return fd;
 }
 
-/* What is kept in job/ tells where the script is: as soon as it runs, its process does. */
+/* What is kept in state/ tells where the script is: as soon as it runs, its process does. */
 static void find_script(struct watch *watch)
 {
     if (watch->script >= 0 || watch->looks)
