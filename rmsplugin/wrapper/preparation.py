@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
-from rmsplugin.errors import OperationFailedError
+from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.wrapper import process
 
 _SAID_BYTES = 1 << 12
+# What passes: others on this host have taken it.
+_USED_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Preparation:
     """The archive of ``prepare``, as it comes."""
 
     def __init__(self, *words: str) -> None:
-        """Start ``prepare WORDS``; call ``close`` in the end."""
-        self.fd, writing = os.pipe2(os.O_CLOEXEC)
+        """Start ``prepare WORDS``; call ``close`` in the end.
+
+        Raises:
+            UnavailableError: this host has no process or descriptor left for it.
+            OperationFailedError: it cannot be started.
+        """
+        self.fd = self._said = -1
+        self._pid = 0
+        try:
+            self._start(process.command("prepare", *words))
+        except OSError as error:
+            self.close()
+            kind = UnavailableError if error.errno in _USED_UP else OperationFailedError
+            raise kind(f"the start of the script could not be prepared: {error.strerror}") from None
+
+    def _start(self, argv: list[str]) -> None:
         # Not to the job's error output: a script that was started needs no preparation, and the next may go well.
         self._said = os.memfd_create("said")
-        argv = process.command("prepare", *words)
-        self._pid = os.posix_spawn(
-            argv[0],
-            argv,
-            process.first_environment(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, self._said, 2)],
-            setsigmask=[],
-        )
-        os.close(writing)
+        self.fd, writing = os.pipe2(os.O_CLOEXEC)
+        actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, self._said, 2)]
+        try:
+            self._pid = os.posix_spawn(argv[0], argv, process.first_environment(), file_actions=actions, setsigmask=[])
+        finally:
+            os.close(writing)
 
     def check(self) -> None:
         """The archive was read to its end: was it whole?
@@ -43,10 +57,10 @@ class Preparation:
 
     def close(self) -> None:
         """Nobody reads it any more; may be called again."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            os.close(self._said)
+        for fd in (self.fd, self._said):
+            if fd >= 0:
+                os.close(fd)
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
-        self.fd, self._pid = -1, 0
+        self.fd, self._said, self._pid = -1, -1, 0
