@@ -78,7 +78,7 @@ def _allowed(context: Context, seen: Observation, partition: str, geometry: Geom
     if found is None:
         hosts = hosts_of(context.settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
-        nodes = frozenset(name for name, features in known.items() if constraints.allows(name, features))
+        nodes = constraints.allowed(known)
         found = seen.allowed[partition, constraints] = Allowed(nodes, "" if nodes else constraints.objection(known))
     return found
 

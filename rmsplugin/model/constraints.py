@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 
-from rmsplugin.model.hostlist import expand, split
+from rmsplugin.model.hostlist import HostList, split
 
 _TOKEN = re.compile(r"[&|()]|[A-Za-z0-9_.:+@/-]+")
 _OPERATORS = ("&", "|")
@@ -36,7 +37,7 @@ class Constraints:
         """
         _tokens(self.features)
         for lists in (self.nodes, self.exclude):
-            _names(lists)
+            _host_list(lists)
 
     @classmethod
     def parse(cls, features: str = "", nodes: str = "", exclude: str = "") -> Constraints:
@@ -52,19 +53,21 @@ class Constraints:
         """
         return cls(features, split(nodes), split(exclude))
 
-    def allows(self, node: str, features: Collection[str]) -> bool:
-        """Whether VMs may run on the node, which has these features."""
-        if self.nodes and node not in _names(self.nodes):
-            return False
-        return node not in _names(self.exclude) and _satisfied(_tokens(self.features), features)
+    def allowed(self, nodes: Mapping[str, Collection[str]]) -> frozenset[str]:
+        """Those of the nodes (name: its features) on which VMs may run."""
+        named = _host_list(self.nodes).among(nodes.keys()) if self.nodes else nodes.keys()
+        left = named - _host_list(self.exclude).among(nodes.keys())
+        tokens = _tokens(self.features)
+        return frozenset(name for name in left if _satisfied(tokens, nodes[name]))
 
     def objection(self, nodes: Mapping[str, Collection[str]]) -> str:
         """Why not one of the nodes (name: its features) may be used, in words for the user; empty if one may."""
-        if any(self.allows(name, features) for name, features in nodes.items()):
+        if self.allowed(nodes):
             return ""
-        strange = sorted((_names(self.nodes) | _names(self.exclude)) - nodes.keys())
+        named = chain(_host_list(self.nodes), _host_list(self.exclude))
+        strange = dict.fromkeys(islice((name for name in named if name not in nodes), 3))
         if strange:
-            return f"no node that hosts VMs is called {', '.join(strange[:3])} (--nodelist, --exclude)"
+            return f"no node that hosts VMs is called {', '.join(strange)} (--nodelist, --exclude)"
         known = {feature for features in nodes.values() for feature in features}
         for token in _tokens(self.features):
             if token not in (*_OPERATORS, "(", ")") and token not in known:
@@ -72,14 +75,13 @@ class Constraints:
         return "no node that hosts VMs is left by --constraint, --nodelist and --exclude"
 
 
-@lru_cache(maxsize=1024)
-def _names(lists: tuple[str, ...]) -> frozenset[str]:
-    """The nodes that host lists stand for.
+def _host_list(lists: tuple[str, ...]) -> HostList:
+    """Host lists as one.
 
     Raises:
-        ValueError: one is malformed, or they stand for too many.
+        ValueError: one is malformed, or they stand for too many names.
     """
-    return frozenset(expand(",".join(lists)))
+    return HostList(",".join(lists))
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterator, Set
 
 #: What Slurm prints where there are no nodes.
 _NO_NODES = ("", "(null)", "n/a", "None assigned")
@@ -15,6 +16,11 @@ MAX_NAMES = 65536
 _RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
 _TERM = re.compile(rf"(?:[^\[\],;=\s]|\[{_RANGE}(?:,{_RANGE})*\])+")
 _PIECE = re.compile(r"\[([0-9,-]*)\]|([^\[\],]+)")
+_DIGITS = re.compile(r"[0-9]*")
+
+#: What a part is made of: text, or the numbers that may stand in its place, range by range, with the width of each.
+_Ranges = tuple[tuple[range, int], ...]
+_Piece = str | _Ranges
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -32,25 +38,51 @@ def split(text: str) -> tuple[str, ...]:
     return parts
 
 
+class HostList:
+    """What a host list stands for; the names are not kept, for one line of a user's may stand for tens of thousands."""
+
+    def __init__(self, text: str) -> None:
+        """Read a host list.
+
+        Raises:
+            ValueError: the text is no host list, or stands for more than MAX_NAMES names.
+        """
+        self._parts = [_pieces(part) for part in split(text)]
+        if sum(map(_count, self._parts)) > MAX_NAMES:
+            raise ValueError(f"a list of more than {MAX_NAMES} nodes: {text!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        """Make the names one by one, in the order of the list."""
+        for part in self._parts:
+            yield from _names(part)
+
+    def among(self, names: Set[str]) -> set[str]:
+        """Those of the names that the list stands for; what it takes depends on how many are asked about."""
+        found: set[str] = set()
+        for part in self._parts:
+            if _count(part) <= len(names):
+                found.update(name for name in _names(part) if name in names)
+            else:
+                found.update(name for name in names if _stands_for(part, name))
+        return found
+
+
 def expand(text: str) -> tuple[str, ...]:
     """The names that a host list stands for, in its order; none for Slurm's words for "no nodes".
 
     Raises:
         ValueError: the text is no host list, or stands for more than MAX_NAMES names.
     """
-    names: list[str] = []
-    for part in split(text):
-        pieces = [_ranges(match[1]) if match[2] is None else match[2] for match in _PIECE.finditer(part)]
-        count = math.prod(sum(len(numbers) for numbers, _ in piece) for piece in pieces if not isinstance(piece, str))
-        if len(names) + count > MAX_NAMES:
-            raise ValueError(f"a list of more than {MAX_NAMES} nodes: {text!r}")
-        choices = [[piece] if isinstance(piece, str) else _numbers(piece) for piece in pieces]
-        names += ("".join(chosen) for chosen in itertools.product(*choices))
-    return tuple(names)
+    return tuple(HostList(text))
 
 
-def _ranges(text: str) -> list[tuple[range, int]]:
-    """The numbers in brackets, range by range, with the width of each; not made yet, for they may be billions.
+def _pieces(part: str) -> tuple[_Piece, ...]:
+    """Raises ValueError."""
+    return tuple(_ranges(match[1]) if match[2] is None else match[2] for match in _PIECE.finditer(part))
+
+
+def _ranges(text: str) -> _Ranges:
+    """The numbers in brackets; not made yet, for they may be billions.
 
     Raises:
         ValueError: a range ends before it begins.
@@ -62,8 +94,44 @@ def _ranges(text: str) -> list[tuple[range, int]]:
         if not numbers:
             raise ValueError(f"not a list of nodes: {each} ends before it begins")
         ranges.append((numbers, len(low)))
-    return ranges
+    return tuple(ranges)
 
 
-def _numbers(ranges: list[tuple[range, int]]) -> list[str]:
-    return [str(number).zfill(width) for numbers, width in ranges for number in numbers]
+def _count(part: tuple[_Piece, ...]) -> int:
+    """How many names a part stands for."""
+    return math.prod(sum(len(numbers) for numbers, _ in piece) for piece in part if not isinstance(piece, str))
+
+
+def _names(part: tuple[_Piece, ...]) -> Iterator[str]:
+    choices = [[piece] if isinstance(piece, str) else _numbers(piece) for piece in part]
+    return map("".join, itertools.product(*choices))
+
+
+def _numbers(ranges: _Ranges) -> Iterator[str]:
+    return (str(number).zfill(width) for numbers, width in ranges for number in numbers)
+
+
+def _stands_for(part: tuple[_Piece, ...], name: str) -> bool:
+    """Whether the pieces, one after the other, make up the name; brackets side by side may share its digits anyhow."""
+    ends = {0}
+    for piece in part:
+        if isinstance(piece, str):
+            ends = {begin + len(piece) for begin in ends if name.startswith(piece, begin)}
+        else:
+            ends = {end for begin in ends for end in _ends(piece, name, begin)}
+        if not ends:
+            return False
+    return len(name) in ends
+
+
+def _ends(ranges: _Ranges, name: str, begin: int) -> Iterator[int]:
+    """Where a number of the ranges that begins there in the name may end."""
+    digits = _DIGITS.match(name, begin)
+    assert digits is not None
+    for numbers, width in ranges:
+        shortest = begin + width
+        # A number that is longer than the width of its range has no zero before it.
+        longest = shortest if name.startswith("0", begin) else digits.end()
+        for end in range(shortest, min(longest, digits.end()) + 1):
+            if int(name[begin:end]) in numbers:
+                yield end

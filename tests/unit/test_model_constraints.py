@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import string
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ NODES = {"n1": {"a", "b"}, "n2": {"b", "c"}, "n3": {"c"}}
 
 
 def allowed(constraints: Constraints) -> list[str]:
-    return [name for name, features in NODES.items() if constraints.allows(name, features)]
+    return sorted(constraints.allowed(NODES))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,19 @@ def test_a_list_of_as_many_nodes_as_there_may_be() -> None:
     assert (len(names), names[0], names[-1]) == (MAX_NAMES, "n1", f"n{MAX_NAMES}")
 
 
+def test_lists_of_users_take_no_memory_for_the_names_that_they_stand_for() -> None:
+    tracemalloc.start()
+    try:
+        for i in range(20):
+            constraints = Constraints.parse(nodes=f"a{i}x[00001-{MAX_NAMES}]", exclude=f"b{i}x[00001-{MAX_NAMES}]")
+            assert allowed(constraints) == []
+            assert "a" in constraints.objection(NODES)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 2 * 2**20  # as names, 200 MiB
+
+
 def test_parts_of_a_list() -> None:
     assert split("n[1-3,7],gpu1,r[1,2]n[3]x") == ("n[1-3,7]", "gpu1", "r[1,2]n[3]x")
 
@@ -155,7 +169,7 @@ class Chain:
 def test_expressions_are_read_from_left_to_right(text: str, features: set[str]) -> None:
     names = {name: Chain(name in features) for name in "abcd"}
     expected: Chain = eval(text.replace("|", "+").replace("&", "-"), {}, names)
-    assert Constraints.parse(features=text).allows("n1", features) == expected.true
+    assert bool(Constraints.parse(features=text).allowed({"n1": features})) == expected.true
 
 
 @given(st.text(string.printable))

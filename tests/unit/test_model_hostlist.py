@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
 
-from rmsplugin.model.hostlist import expand
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmsplugin.model.hostlist import HostList, expand
 
 
 @pytest.mark.parametrize(
@@ -21,3 +25,21 @@ from rmsplugin.model.hostlist import expand
 )
 def test_hostlist(text: str, names: list[str]) -> None:
     assert list(expand(text)) == names
+
+
+NUMBERS = st.tuples(st.integers(0, 105), st.integers(0, 105), st.sampled_from(["", "0", "00"])).map(
+    lambda drawn: f"{drawn[2]}{min(drawn[:2])}-{max(drawn[:2])}"
+)
+BRACKETS = st.lists(NUMBERS, min_size=1, max_size=2).map(lambda ranges: f"[{','.join(ranges)}]")
+PARTS = st.lists(st.one_of(st.sampled_from(["n", "1", "0", "-x"]), BRACKETS), min_size=1, max_size=4).filter(
+    lambda pieces: sum(piece.startswith("[") for piece in pieces) <= 2
+)
+LISTS = st.tuples(PARTS.map("".join), st.sampled_from(["", ",n7", ",n[6-8,07]"])).map("".join)
+
+
+@given(LISTS, st.sets(st.text("n01279-x", max_size=5), max_size=20))
+def test_names_are_found_among_few_as_among_many(text: str, others: set[str]) -> None:
+    names = expand(text)
+    few = {*itertools.islice(names, 0, None, 1 + len(names) // 5), *others}
+    assert HostList(text).among(few) == few & set(names)
+    assert HostList(text).among({*names, *few}) == set(names)
