@@ -33,6 +33,7 @@ class LibvirtNodes:
         self._uri_template = uri_template
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, Link] = {}
+        self._silent: dict[str, list[str]] = {}  # by node, VMs that let the question for jobs wait: the last one first
         self._lock = threading.Lock()
 
     def link(self, node: str) -> Link:
@@ -92,23 +93,31 @@ class LibvirtNodes:
         """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
 
         A VM that something has locked keeps the question waiting for up to 30 s. It must not keep the whole node
-        waiting: no answer means that something is under way, and that is what the answer would have said.
+        waiting: no answer means that something is under way, and that is what the answer would have said. Of those
+        behind it in the question it would be said without reason: who did not answer is asked last from then on.
         """
         jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
+        silent = self._silent.get(node, [])
+        unanswered = [name for name in silent if name in jobs] + [name for name in names if name not in silent]
 
         def ask(conn: libvirt.virConnect) -> None:
-            for name in names:
+            while unanswered:  # from its end
+                name = unanswered[-1]
                 try:
                     jobs[name] = operation(conn.lookupByName(name))
                 except libvirt.libvirtError as error:
                     if error.get_error_code() in NOT_THERE:
                         jobs[name] = None
+                unanswered.pop()
 
         if names:
             try:
                 self.link(node).call("listing jobs", ask, self.call_timeout_s)
             except TimedOutError:
+                left = list(unanswered)
+                self._silent[node] = left[-1:] + [name for name in left[:-1] if name in silent]
                 return dict(jobs)
+        self._silent.pop(node, None)
         return jobs
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
