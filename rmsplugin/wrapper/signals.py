@@ -23,6 +23,10 @@ _OWN = frozenset(
     | {signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG, signal.SIGIO}
 )
 
+# What `scontrol show job -o` says first is of the job itself; of the last task of an array it tells all others, too.
+# Before the facts stands the job's name and behind them its comment, in which users may write what they like.
+_FACTS = re.compile(r"\sUserId=.*?\sJobState=(\S+).*?\sRestarts=(\d+)")
+
 _ASK_TIMEOUT_S = 5.0
 _ASK_AGAIN_S = 1.0
 _ASK_TIMES = 20
@@ -54,17 +58,16 @@ def parse_fate(line: str, restarts: int) -> Fate:
         line: its output.
         restarts: how often the job had been requeued when this run of it began.
     """
-    facts = dict(re.findall(r"(?:^|\s)(JobState|Restarts)=(\S+)", line))
-    state = facts.get("JobState", "")
-    if facts.get("Restarts", "").isdigit() and int(facts["Restarts"]) > restarts:
+    facts = _FACTS.search(line)
+    if facts is None:
+        return Fate.UNKNOWN
+    if int(facts[2]) > restarts:
         return Fate.REQUEUED
-    match state:
+    match facts[1]:
         case "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED":
             return Fate.REQUEUED
         case "RUNNING" | "SUSPENDED" | "CONFIGURING" | "SIGNALING" | "RESIZING":
             return Fate.RUNNING
-        case "":
-            return Fate.UNKNOWN
     return Fate.ENDING
 
 

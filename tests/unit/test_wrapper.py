@@ -105,7 +105,7 @@ class Bench:
         self.engine = FakeEngine(directory / "engine.sock", box)
         (directory / "rmsplugin.toml").write_text(f'[engine]\nsocket = "{directory}/engine.sock"\n')
         (directory / "bin").mkdir()
-        self.set_fate("JobId=12 JobState=RUNNING Restarts=0")
+        self.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=0")
         scontrol = directory / "bin/scontrol"
         scontrol.write_text(f"#!/bin/sh\ncat {directory}/fate\n")
         scontrol.chmod(0o755)
@@ -675,7 +675,7 @@ def _ready(bench: Bench, text: str) -> subprocess.Popen[bytes]:
 
 
 def test_signals_reach_the_script_and_those_of_a_suspend_do_not(bench: Bench) -> None:
-    bench.set_fate("JobId=12 JobState=COMPLETING Restarts=0")
+    bench.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=0")
     process = _ready(bench, TRAPS)
     for number in (signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1):
         process.send_signal(number)
@@ -711,7 +711,7 @@ def test_signals_for_all_processes_reach_the_scripts_children_and_those_for_the_
         for pid in (process.pid, *(children(process) if for_all else ())):
             os.kill(pid, signal.SIGUSR1)
         guestbox.wait_until(lambda expected=expected: heard() == expected, what=f"script and child hear of {expected}")
-    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=CANCELLED Restarts=0")
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == -signal.SIGTERM
     assert heard() == (4, 2)
@@ -727,7 +727,7 @@ def test_a_wrapper_that_is_killed_leaves_no_process_behind(small: Bench) -> None
 
 
 def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
-    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=CANCELLED Restarts=0")
     process = _ready(
         small, "#!/bin/sh\n(trap 'echo child; exit' TERM; while :; do sleep 0.1; done) &\necho ready\nwait\n"
     )
@@ -737,11 +737,11 @@ def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
 
 
 def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
-    small.set_fate("JobId=12 JobState=COMPLETING Restarts=1")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
     process = _ready(small, TRAPS)
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 128 + signal.SIGTERM
-    small.set_fate("JobId=12 JobState=RUNNING Restarts=1")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1")
     again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
     time.sleep(0.6)
     again.send_signal(signal.SIGTERM)
@@ -755,7 +755,7 @@ def test_no_answer_from_slurm_passes_no_sigterm_on(small: Bench) -> None:
     process.send_signal(signal.SIGTERM)
     time.sleep(1.5)
     assert process.poll() is None
-    small.set_fate("JobId=12 JobState=TIMEOUT Restarts=0")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=TIMEOUT Restarts=0")
     assert process.wait(20) == 9
 
 
@@ -818,7 +818,7 @@ def test_a_job_without_vms_says_so_and_runs_nothing(small: Bench) -> None:
 def test_cancelled_while_waiting_for_its_vms_it_ends(small: Bench) -> None:
     small.fresh()
     small.engine.access = {"state": "starting", "reason": ""}
-    small.set_fate("JobId=12 JobState=CANCELLED Restarts=0")
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=CANCELLED Restarts=0")
     process = small.start()
     guestbox.wait_until(lambda: "access" in small.engine.names())
     process.send_signal(signal.SIGTERM)

@@ -93,14 +93,23 @@ def test_every_argument_survives_the_shell(shell: list[str], words: list[str]) -
     ("line", "restarts", "fate"),
     [
         # Slurm 22.05, measured: the state alone does not tell a cancellation from a requeue.
-        ("JobId=4 JobState=COMPLETING Reason=None Restarts=1", 0, Fate.REQUEUED),
-        ("JobId=4 JobState=COMPLETING Reason=None Restarts=1", 1, Fate.ENDING),
-        ("JobId=1 JobState=COMPLETING Reason=None Restarts=0", 0, Fate.ENDING),
-        ("JobId=3 JobState=COMPLETING Reason=TimeLimit Restarts=0", 0, Fate.ENDING),
-        ("JobId=3 JobState=TIMEOUT Restarts=0", 0, Fate.ENDING),
-        ("JobId=2 JobState=RUNNING Reason=None Restarts=0", 0, Fate.RUNNING),
-        ("JobId=2 JobState=PENDING Reason=BeginTime Restarts=0", 0, Fate.REQUEUED),
+        ("JobId=4 JobName=x UserId=u(1001) JobState=COMPLETING Reason=None Restarts=1", 0, Fate.REQUEUED),
+        ("JobId=4 JobName=x UserId=u(1001) JobState=COMPLETING Reason=None Restarts=1", 1, Fate.ENDING),
+        ("JobId=1 JobName=x UserId=u(1001) JobState=COMPLETING Reason=None Restarts=0", 0, Fate.ENDING),
+        ("JobId=3 JobName=x UserId=u(1001) JobState=COMPLETING Reason=TimeLimit Restarts=0", 0, Fate.ENDING),
+        ("JobId=3 JobName=x UserId=u(1001) JobState=TIMEOUT Restarts=0", 0, Fate.ENDING),
+        ("JobId=2 JobName=x UserId=u(1001) JobState=RUNNING Reason=None Restarts=0", 0, Fate.RUNNING),
+        ("JobId=2 JobName=x UserId=u(1001) JobState=PENDING Reason=BeginTime Restarts=0", 0, Fate.REQUEUED),
         ("", 0, Fate.UNKNOWN),
+        # What users write into their jobs, and the other tasks of the array whose last one has its id.
+        ("JobName=a JobState=FAILED UserId=u(1) JobState=RUNNING Restarts=0 Comment=JobState=FAILED", 0, Fate.RUNNING),
+        ("JobName=a Restarts=9 UserId=u(1) JobState=RUNNING Restarts=0 Comment=b Restarts=9", 0, Fate.RUNNING),
+        (
+            "JobId=5 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=0 BatchFlag=1\n"
+            "JobId=6 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1 BatchFlag=1\n",
+            0,
+            Fate.ENDING,
+        ),
     ],
 )
 def test_what_slurm_does_to_the_job(line: str, restarts: int, fate: Fate) -> None:
