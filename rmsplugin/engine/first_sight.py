@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
+from rmsplugin.engine.failures import VJobFailure
 from rmsplugin.engine.newcomers import new_vjob, read_geometry
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
@@ -26,6 +28,7 @@ class FirstSight:
         self._context = context
         self.newcomers: frozenset[int] = frozenset()
         self._geometries: dict[int, Geometry | None] = {}  # None: no vjob, and that was said
+        self._not_held: dict[int, VJobFailure] = {}  # jobs that are no vjobs, and that could not be held yet
 
     def geometry(self, job: RmsJob) -> Geometry | None:
         """The geometry kept with the job (or its array); None if it cannot be a vjob."""
@@ -64,6 +67,7 @@ class FirstSight:
                     ledger.add_vjob(vjob)
         self.newcomers = frozenset(vjob.job_id for vjob in new)
         self._gate_arrays(jobs, report)
+        self._hold_again(jobs, report)
 
     def _gate_arrays(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:
         """Elements of arrays that have no row yet are put behind the gate together, by the id of their array."""
@@ -75,6 +79,7 @@ class FirstSight:
     def renew(self, job: RmsJob) -> None:
         """An ended job is in the queue again (or its id was given to a new one): it begins anew."""
         self._geometries.pop(job.job_id, None)
+        self._not_held.pop(job.job_id, None)
         geometry = self.geometry(job)
         if geometry is not None:
             self._context.ledger.renew_vjob(new_vjob(self._context, job, geometry))
@@ -82,11 +87,29 @@ class FirstSight:
     def _keep_out(self, job: RmsJob, reason: str) -> None:
         """What is not wrapped must not run in a vjob partition: nothing there starts outside a VM (I6)."""
         self._context.ledger.event("not-a-vjob", f"held: {reason}", vjob=job.display_id)
+        self._hold(job)
+
+    def _hold(self, job: RmsJob) -> None:
         try:
-            if job.state is JobState.PENDING:
-                self._context.rms.hold(job.job_id)
-            else:
+            if job.state is not JobState.PENDING:
                 self._context.rms.requeue(job.job_id)
-                self._context.rms.hold(job.job_id)
+            self._context.rms.hold(job.job_id)
         except RmspluginError as error:
             log.warning("job %s cannot be held: %s", job.display_id, error)
+            failed = self._not_held.get(job.job_id)
+            failures = failed.failures + 1 if failed else 1
+            not_before = self._context.clock.now() + pause_s(failures)
+            self._not_held[job.job_id] = VJobFailure(failures, not_before, str(error))
+        else:
+            self._not_held.pop(job.job_id, None)
+
+    def _hold_again(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:
+        left = {job.job_id: job for job in jobs if job.job_id in self._not_held and job.state is not JobState.ENDED}
+        for job_id, job in left.items():
+            with report.alone(f"job {job.display_id}"):
+                if not self._not_held[job_id].rests(self._context.clock.now()):
+                    self._hold(job)
+            if failed := self._not_held.get(job_id):
+                report.problems.append(
+                    f"job {job.display_id} is no vjob and cannot be held: {failed.error}; it is tried again soon"
+                )

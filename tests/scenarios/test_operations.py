@@ -12,6 +12,7 @@ from scenarios.world import NODES, World
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.engine.task import CancelledError
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError
@@ -341,6 +342,27 @@ def test_a_job_that_was_not_wrapped_never_runs_in_a_vjob_partition(world: World)
     assert world.rms.job(job).held
     assert "submitted again" in events(world)
     assert world.context.ledger.vjobs(ended=True) == []
+
+
+@pytest.mark.parametrize("failing", ["hold", "requeue"])
+def test_a_job_that_was_not_wrapped_and_could_not_be_held_is_held_later(world: World, failing: str) -> None:
+    job = world.rms.submit(script="#!/bin/sh\ntrue\n", gated=False)
+    if failing == "requeue":
+        world.pass_time(60)
+        assert world.rms.job(job).state is not JobState.PENDING
+    for _ in range(3):
+        world.rms.fail_next(failing, UnavailableError("slurmctld does not answer"))
+    world.tick(0.1)
+    world.tick(30)
+    assert world.rms.calls.count((failing, job)) == 1
+    assert f"job {job} is no vjob and cannot be held: slurmctld does not answer" in world.cycle.report.problems[-1]
+    for _ in range(3):
+        assert not world.rms.job(job).held
+        world.tick(30)
+    assert world.rms.job(job).held
+    world.tick(30)
+    assert world.rms.calls.count((failing, job)) == 4
+    assert not [problem for problem in world.cycle.report.problems if "cannot be held" in problem]
 
 
 def test_elements_of_an_array_become_vjobs_of_their_own(world: World) -> None:
