@@ -1,7 +1,8 @@
 """Connections: how many each caller may have open, and what ends one that asks nothing or too much.
 
 A file descriptor is what every connection costs whatever it asks, and there are only so many of them: without a bound
-for each caller, one user who opens connections shuts out all others, Slurm's hooks and all wrappers.
+for each caller, one user who opens connections shuts out all others, Slurm's hooks and all wrappers. Over TCP nobody
+knows who calls before the first request: until then the caller is a *stranger*, of whom no number shuts out anybody.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ _EACH_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most connections open at once: of each caller, and of all callers together."""
+    """Most connections open at once: of each caller, of all callers together, and of strangers besides."""
 
     each: int
     total: int
+    strangers: int
 
     @classmethod
     def of_this_process(cls) -> Limits:
@@ -40,8 +42,8 @@ class Limits:
         most = _ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_DESCRIPTORS)
         if soft < most:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        total = most - min(most // 2, _OTHER_DESCRIPTORS)
-        return cls(each=min(_EACH_MAX, total // 4), total=total)
+        every = most - min(most // 2, _OTHER_DESCRIPTORS)
+        return cls(each=min(_EACH_MAX, every // 4), total=every - every // 4, strangers=every // 4)
 
 
 class Connections:
@@ -53,18 +55,19 @@ class Connections:
         self._unlimited = unlimited
         self._of: Counter[Hashable] = Counter()
         self._guards: dict[asyncio.BaseTransport, _Guard] = {}
+        self._strangers: dict[asyncio.BaseTransport, None] = {}  # in the order in which they came
 
     def __len__(self) -> int:
         return len(self._guards)
 
     def guarded(
-        self, handler: Callable[[], asyncio.Protocol], caller: Callable[[asyncio.BaseTransport], Hashable]
+        self, handler: Callable[[], asyncio.Protocol], caller: Callable[[asyncio.BaseTransport], Hashable | None]
     ) -> Callable[[], asyncio.Protocol]:
         """Return a factory of protocols, each of which lets one connection reach a handler if the limits allow it.
 
         Args:
             handler: makes what handles a connection.
-            caller: who is at the other end, as far as this is known before the first request.
+            caller: who is at the other end; None if this is not known before the first request.
         """
         return lambda: _Guard(self, handler, caller)
 
@@ -82,10 +85,9 @@ class Connections:
             raise TooManyError("send one request at a time over one connection")
         guard.asked()
         if guard.caller != caller:
-            self._of[caller] += 1
+            self._strangers.pop(transport, None)
             self._forget(guard.caller)
-            guard.caller = caller
-            self._check(caller)
+            self._count(guard, caller)
 
     def answered(self, transport: asyncio.BaseTransport) -> None:
         """The request has its answer; another one may come."""
@@ -93,25 +95,39 @@ class Connections:
         if guard is not None:
             guard.answering = False
 
-    def enter(self, transport: asyncio.BaseTransport, guard: _Guard) -> None:
-        """A connection is made. Raises TooManyError if there is no room for it."""
-        if len(self._guards) >= self._limits.total and guard.caller not in self._unlimited:
-            raise TooManyError("the engine has as many connections open as it can have; try again later")
-        self._of[guard.caller] += 1
+    def enter(self, transport: asyncio.BaseTransport, guard: _Guard, caller: Hashable | None) -> None:
+        """A connection is made. Raises TooManyError if there is no room for it; for a stranger there is."""
         self._guards[transport] = guard
-        self._check(guard.caller)
+        if caller is not None:
+            self._count(guard, caller)
+            return
+        self._strangers[transport] = None
+        if len(self._strangers) > self._limits.strangers:
+            # Who means it asks at once; who has said nothing for the longest time makes room.
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """A connection has ended."""
+        self._strangers.pop(transport, None)
         guard = self._guards.pop(transport, None)
         if guard is not None:
             self._forget(guard.caller)
 
-    def _check(self, caller: Hashable) -> None:
-        if self._of[caller] > self._limits.each and caller not in self._unlimited:
+    def _count(self, guard: _Guard, caller: Hashable) -> None:
+        guard.caller = caller
+        self._of[caller] += 1
+        if caller in self._unlimited:
+            return
+        if self._of[caller] > self._limits.each:
             raise TooManyError(f"you have {self._limits.each} connections to the engine open; close some of them first")
+        if self._of.total() > self._limits.total:
+            raise TooManyError("the engine has as many connections open as it can have; try again later")
 
-    def _forget(self, caller: Hashable) -> None:
+    def _forget(self, caller: Hashable | None) -> None:
+        if caller is None:
+            return
         self._of[caller] -= 1
         if not self._of[caller]:
             del self._of[caller]
@@ -124,9 +140,9 @@ class _Guard(asyncio.Protocol):
         self,
         connections: Connections,
         handler: Callable[[], asyncio.Protocol],
-        caller: Callable[[asyncio.BaseTransport], Hashable],
+        caller: Callable[[asyncio.BaseTransport], Hashable | None],
     ) -> None:
-        self.caller: Hashable = None
+        self.caller: Hashable | None = None  # a stranger
         self._connections = connections
         self._make_handler = handler
         self._identify = caller
@@ -145,9 +161,8 @@ class _Guard(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self.caller = self._identify(transport)
         try:
-            self._connections.enter(transport, self)
+            self._connections.enter(transport, self, self._identify(transport))
         except TooManyError as error:
             assert isinstance(transport, asyncio.Transport)
             transport.write(_refusal(str(error)))

@@ -95,7 +95,7 @@ class Service:
             self._servers.append(await loop.create_server(factory, sock=listening, backlog=_BACKLOG))
             if settings.listen:
                 host, _, port = settings.listen.rpartition(":")
-                factory = self._connections.guarded(await self._handlers(self._by_munge), _peer_address)
+                factory = self._connections.guarded(await self._handlers(self._by_munge), _stranger)
                 self._servers.append(await loop.create_server(factory, host.strip("[]"), int(port), backlog=_BACKLOG))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {settings.socket} or {settings.listen}: {error}") from error
@@ -251,10 +251,8 @@ def _peer_uid(transport: asyncio.BaseTransport) -> int:
     return int(uid)
 
 
-def _peer_address(transport: asyncio.BaseTransport) -> str:
-    """The other host's; a connection that is gone already has none."""
-    name = transport.get_extra_info("peername")
-    return str(name[0]) if name else ""
+def _stranger(transport: asyncio.BaseTransport) -> None:
+    """Who calls over TCP, the credential of the first request says."""
 
 
 def _unix_socket(path: str) -> socket.socket:

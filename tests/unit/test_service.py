@@ -412,7 +412,7 @@ def test_a_wrapper_that_asks_anew_ends_the_wait_of_its_lost_connection(served: S
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, directory: Path, each: int, total: int) -> Served:
-    monkeypatch.setattr(Limits, "of_this_process", classmethod(lambda cls: cls(each, total)))
+    monkeypatch.setattr(Limits, "of_this_process", classmethod(lambda cls: cls(each, total, strangers=1)))
     return Served(directory)
 
 

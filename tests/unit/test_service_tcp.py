@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.client
 import json
+import resource
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +128,23 @@ def test_a_poll_over_tcp_ends_with_its_connection(served: Served, munged: Munged
     until(lambda: served.waiting == 1, "the request waits")
     connection.close()
     until(lambda: (served.waiting, served.connections) == (0, 0), "nothing is left of it")
+
+
+@pytest.fixture
+def few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine may have 64 files open, half of which are for connections; before the service is made."""
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (64, 64))
+
+
+def test_silent_callers_from_the_network_shut_out_nobody(
+    few_descriptors: None, served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.service._connections, "_unlimited", frozenset())  # nor a user who is not the engine's
+    with contextlib.ExitStack() as silent:
+        for host in range(1, 9):
+            for _ in range(8):
+                address, source = ("127.0.0.1", served.port), (f"127.0.0.{host}", 0)
+                silent.enter_context(socket.create_connection(address, PATIENCE_S, source))
+        assert served.ask("GET", "/v1/status")[0] == 200
+        assert client(served, munged).request("GET", "/v1/nodes") == served.ask("GET", "/v1/nodes")[1]
+        until(lambda: served.connections <= 8, "the last ones are left")
