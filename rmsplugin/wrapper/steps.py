@@ -126,6 +126,7 @@ class Steps:
 
     def turn(self) -> None:
         """Do what can be done without waiting."""
+        self._start_judging()
         if not self._shadows:
             return
         for fd, _ in self._ready.poll(0):
@@ -141,6 +142,8 @@ class Steps:
         starting = [shadow.started_at + _START_S for shadow in self._shadows.values() if shadow.pid and not shadow.up]
         if any(not shadow.pid for shadow in self._shadows.values()) and self._paused_until:
             starting.append(self._paused_until)
+        if self._unjudged and not self._judging:
+            starting.append(time.monotonic() + _ASK_AGAIN_S)
         return max(min(starting) - time.monotonic(), 0.0) + 0.01 if starting else None
 
     def settle(self, patience_s: float) -> None:
@@ -181,24 +184,44 @@ class Steps:
             self._start(shadow, now)
 
     def _start(self, shadow: _Shadow, now: float) -> None:
-        their_input, shadow.speaks = os.pipe2(os.O_CLOEXEC)
-        shadow.said, their_output = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(shadow.said, False)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, their_input, 0),
-            (os.POSIX_SPAWN_DUP2, their_output, 1),
-            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-        ]
-        words = _command(self._program, self._job_id, shadow)
         try:
+            self._spawn(shadow)
+        except OSError:
+            # This host has no process or no descriptor to spare, which is to cost the job nothing: try again later.
+            self._close(shadow)
+            if shadow.pid:
+                os.kill(shadow.pid, signal.SIGKILL)
+                os.waitpid(shadow.pid, 0)
+                shadow.pid = 0
+            self._paused_until = now + _PAUSE_S
+        else:
+            shadow.started_at = now
+
+    def _spawn(self, shadow: _Shadow) -> None:
+        with contextlib.ExitStack() as theirs:
+            their_input, shadow.speaks = os.pipe2(os.O_CLOEXEC)
+            theirs.callback(os.close, their_input)
+            shadow.said, their_output = os.pipe2(os.O_CLOEXEC)
+            theirs.callback(os.close, their_output)
+            os.set_blocking(shadow.said, False)
+            self._ready.register(shadow.said, select.EPOLLIN)
+            actions = [
+                (os.POSIX_SPAWN_DUP2, their_input, 0),
+                (os.POSIX_SPAWN_DUP2, their_output, 1),
+                (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+            ]
+            words = _command(self._program, self._job_id, shadow)
             shadow.pid = os.posix_spawn(words[0], words, _environment(), file_actions=actions, setsigmask=[])
-        finally:
-            os.close(their_input)
-            os.close(their_output)
-        shadow.started_at = now
         shadow.watch = os.pidfd_open(shadow.pid)
         self._ready.register(shadow.watch, select.EPOLLIN)
-        self._ready.register(shadow.said, select.EPOLLIN)
+
+    def _close(self, shadow: _Shadow) -> None:
+        for fd in (shadow.watch, shadow.said, shadow.speaks):
+            if fd >= 0:
+                with contextlib.suppress(OSError):  # Not all are watched.
+                    self._ready.unregister(fd)
+                os.close(fd)
+        shadow.watch = shadow.said = shadow.speaks = -1
 
     def _attend(self, fd: int) -> None:
         for shadow in list(self._shadows.values()):
@@ -240,12 +263,7 @@ class Steps:
             self._send(step, number)
 
     def _bury(self, shadow: _Shadow) -> None:
-        self._ready.unregister(shadow.watch)
-        os.close(shadow.watch)
-        os.close(shadow.speaks)
-        if shadow.said >= 0:
-            self._ready.unregister(shadow.said)
-            os.close(shadow.said)
+        self._close(shadow)
         _, status = os.waitpid(shadow.pid, 0)
         self._shadows = {key: each for key, each in self._shadows.items() if each is not shadow}
         if os.waitstatus_to_exitcode(status) in (_KILLED, _CANCELLED):
@@ -259,10 +277,17 @@ class Steps:
         """Send a signal if the job runs and goes on running, which another thread finds out."""
         with self._lock:
             self._unjudged.append((step, number))
-            if self._judging:
+        self._start_judging()
+
+    def _start_judging(self) -> None:
+        with self._lock:
+            if self._judging or not self._unjudged:
                 return
             self._judging = True
-        _thread.start_new_thread(self._judge_all, ())
+        try:
+            _thread.start_new_thread(self._judge_all, ())
+        except RuntimeError:  # This host has no thread to spare; ``turn`` tries again.
+            self._judging = False
 
     def _judge_all(self) -> None:
         while True:

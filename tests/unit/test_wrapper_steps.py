@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import descriptors
 import pytest
 
 from rmsplugin.wrapper.signals import Fate
@@ -185,6 +187,56 @@ def test_a_slurm_that_fails_costs_the_shadow_and_no_time(tmp_path: Path) -> None
     assert time.monotonic() - began < 3
     assert front.lines() == ["x"]
     assert 0 < (front.steps.due_s() or 0) < 31
+
+
+@pytest.mark.parametrize("more", range(4))  # of two pipes
+def test_a_front_that_has_no_descriptors_left_costs_the_shadow_some_time(
+    front: Front, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.steps._PAUSE_S", 0.1)
+    before = descriptors.open_now()
+    with descriptors.at_most(more):
+        front.take("now", "began 0 1 a")
+    assert descriptors.open_now() == before
+    assert front.steps.due_s() is not None
+    front.up()
+    front.take("ended 0 exit 7")
+    front.until(lambda: front.lines(".codes") == ["7"])
+
+
+@pytest.mark.parametrize("call", ["posix_spawn", "pidfd_open"])
+def test_a_front_that_has_no_processes_or_memory_left_costs_the_shadow_some_time(
+    front: Front, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.steps._PAUSE_S", 0.1)
+    before = descriptors.open_now()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as short:
+        short.setattr(os, call, refuse)
+        front.take("now", "began 0 1 a")
+    assert descriptors.open_now() == before
+    front.up()
+    front.take("ended 0 exit 7")
+    front.until(lambda: "7" in front.lines(".codes"))
+
+
+def test_a_signal_for_which_there_is_no_thread_yet_is_sent_later(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    front.take("now", "began 7 1 sleep")
+    front.up()
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short:
+        short.setattr("rmsplugin.wrapper.steps._thread.start_new_thread", refuse)
+        front.signal(signal.SIGKILL)
+        front.until(lambda: front.lines(".codes") == ["137"] and front.steps.due_s() is not None)
+        assert front.sent == []
+    front.until(lambda: front.sent)
+    assert front.sent == [(7, signal.SIGKILL)]
 
 
 def test_without_an_srun_there_are_no_shadows_and_lines_of_the_guest_may_be_anything(tmp_path: Path) -> None:

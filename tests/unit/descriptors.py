@@ -1,0 +1,26 @@
+"""Processes that may have few descriptors open, as on a front where something else has taken them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+
+
+def open_now() -> set[int]:
+    """Descriptors of this process."""
+    return {int(name) for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}
+
+
+@contextlib.contextmanager
+def at_most(more: int) -> Iterator[None]:
+    """Let this process open so many more."""
+    taken = open_now()
+    unused = [number for number in range(len(taken) + more + 1) if number not in taken]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (unused[more], before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
