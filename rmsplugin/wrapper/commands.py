@@ -28,6 +28,7 @@ _CHUNK_BYTES = 1 << 16
 _LINE_BYTES = 256
 _IDENTIFIER = re.compile(r"[0-9]{1,20}-[0-9]{1,10}")
 _LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
+_NOT_CARRIED_OUT = "it was not carried out: the front has no room for it now"
 _SWITCHED_OFF = "commands inside the VMs are switched off at this site (guest.commands)"
 
 
@@ -38,11 +39,14 @@ _MAKING, _READY, _SENDING, _SENT = range(4)
 class _Answer:
     """The part of an answer that the guest is to have next, and the process that makes the answer."""
 
-    __slots__ = ("_given_up", "_pid", "_printed", "file", "last", "line", "number", "state")
+    __slots__ = ("_file", "_given_up", "_pid", "_printed", "_text", "last", "line", "number", "state")
 
-    def __init__(self, file: int, *, number: int = 0, pid: int = 0, line: socket.socket | None = None) -> None:
-        """Take a file with an answer, or one that a process writes, which is at the other end of ``line``."""
-        self.file = file
+    def __init__(
+        self, text: bytes = b"", *, file: int = -1, number: int = 0, pid: int = 0, line: socket.socket | None = None
+    ) -> None:
+        """Take an answer of ours, or a file that a process writes, which is at the other end of ``line``."""
+        # Ours needs no descriptor: there may be none.
+        self._text, self._file = text, file
         #: Which part it is, from 1 on; 0: the whole answer.
         self.number = number
         #: Tells of a part, and is answered when the next one may be made; None: the process has ended.
@@ -52,6 +56,18 @@ class _Answer:
         #: Whether it is the part with the exit code.
         self.last = line is None
         self.state = _MAKING if line else _READY
+
+    def piece(self, offset: int) -> bytes:
+        """What comes from there on; nothing at its end."""
+        if self._file < 0:
+            return self._text[offset : offset + _CHUNK_BYTES]
+        return os.pread(self._file, _CHUNK_BYTES, offset)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def made(self) -> None:
         """The process has made a part."""
@@ -98,7 +114,7 @@ class _Answer:
 
     def _go_on(self) -> None:
         """Have the next part made."""
-        os.ftruncate(self.file, 0)
+        os.ftruncate(self._file, 0)
         self.number += 1
         self._printed = False
         if self.line is None:
@@ -109,8 +125,8 @@ class _Answer:
             self.line.send(b".", socket.MSG_NOSIGNAL)
 
     def _lose(self) -> None:
-        os.close(self.file)
-        self.file, self.number = _error(_LOST), 0
+        self.close()
+        self._text, self.number = _error(_LOST), 0
         self.last, self.state = True, _READY
 
 
@@ -180,7 +196,7 @@ class Commands:
             if self._incoming:
                 data = self._incoming.add(data)
                 if self._incoming.missing == 0:
-                    self._carry_out(*self._incoming.whole())
+                    self._carry_out(self._incoming)
                     self._incoming = None
             else:
                 line, end, data = (self._heard + data).partition(b"\n")
@@ -245,24 +261,35 @@ class Commands:
     def _with_process(self) -> list[tuple[_Answer, socket.socket]]:
         return [(answer, answer.line) for answer in self._answers.values() if answer.line]
 
-    def _carry_out(self, identifier: str, request: int) -> None:
-        answer = os.memfd_create("answer")
-        line, its_line = socket.socketpair()
-        words = process.command("carry_out", self._search_path, "parts" if self._in_parts else "whole")
-        actions = [
-            (os.POSIX_SPAWN_DUP2, request, 0),
-            (os.POSIX_SPAWN_DUP2, answer, 1),
-            (os.POSIX_SPAWN_DUP2, its_line.fileno(), 3),
-            # What it has to say is in the answer: the job's error output is not for it.
-            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-        ]
+    def _carry_out(self, request: _Incoming) -> None:
         try:
-            pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsigmask=[])
+            answer = self._start(request.whole())
+        except OSError as error:
+            answer = _Answer(_error(f"{_NOT_CARRIED_OUT}: {error.strerror}"))
         finally:
-            os.close(request)
-            its_line.close()
-        self._lines.register(line, select.EPOLLIN)
-        self._answers[identifier] = _Answer(answer, number=int(self._in_parts), pid=pid, line=line)
+            request.close()
+        self._answers[request.identifier] = answer
+
+    def _start(self, request: int) -> _Answer:
+        """Have a process carry out what the file asks for. Raises OSError."""
+        words = process.command("carry_out", self._search_path, "parts" if self._in_parts else "whole")
+        with contextlib.ExitStack() as undone:
+            line, its_line = socket.socketpair()
+            undone.callback(line.close)
+            with its_line:
+                file = os.memfd_create("answer")
+                undone.callback(os.close, file)
+                self._lines.register(line, select.EPOLLIN)
+                actions = [
+                    (os.POSIX_SPAWN_DUP2, request, 0),
+                    (os.POSIX_SPAWN_DUP2, file, 1),
+                    (os.POSIX_SPAWN_DUP2, its_line.fileno(), 3),
+                    # What it has to say is in the answer: the job's error output is not for it.
+                    (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+                ]
+                pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsigmask=[])
+            undone.pop_all()
+        return _Answer(file=file, number=int(self._in_parts), pid=pid, line=line)
 
     def _hear_processes(self) -> None:
         running = self._with_process()
@@ -313,7 +340,7 @@ class Commands:
             self._answers[identifier].sent()
 
     def _forget(self, identifier: str) -> None:
-        os.close(self._answers.pop(identifier).file)
+        self._answers.pop(identifier).close()
         self._done[identifier] = None
         if len(self._done) > _REMEMBERED:
             del self._done[next(iter(self._done))]
@@ -324,25 +351,40 @@ class _Incoming:
 
     def __init__(self, identifier: str, size: int) -> None:
         self.identifier, self.missing = identifier, size
-        self._file = os.memfd_create("request")
+        self._file = -1
+        self._problem: OSError | None = None
 
     def add(self, data: bytes) -> bytes:
         """Take what belongs to it, and return the rest."""
         part, rest = data[: self.missing], data[self.missing :]
-        while part:
-            written = os.write(self._file, part)
-            part = part[written:]
-            self.missing -= written
+        self.missing -= len(part)
+        try:
+            self._keep(part)
+        except OSError as error:
+            # It is told when all has come: what comes after it is to be understood.
+            self._problem = error
         return rest
 
-    def whole(self) -> tuple[str, int]:
-        """Its name and its file, to be read from the beginning; the file is the caller's."""
+    def _keep(self, part: bytes) -> None:
+        if self._problem:
+            return
+        if self._file < 0:
+            self._file = os.memfd_create("request")
+        while part:
+            part = part[os.write(self._file, part) :]
+
+    def whole(self) -> int:
+        """Its file, to be read from the beginning. Raises OSError: it could not be kept here."""
+        if self._problem:
+            raise self._problem
         os.lseek(self._file, 0, os.SEEK_SET)
-        return self.identifier, self._file
+        return self._file
 
     def close(self) -> None:
-        """It does not come any more."""
-        os.close(self._file)
+        """It is not needed any more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 class _Delivery:
@@ -351,7 +393,7 @@ class _Delivery:
     def __init__(self, identifier: str, answer: _Answer, channel: Channel) -> None:
         self.identifier, self.channel = identifier, channel
         self.ended = False
-        self._answer, self._offset, self._sent = answer.file, 0, False
+        self._answer, self._offset, self._sent = answer, 0, False
         answer.state = _SENDING
 
     def advance(self) -> bool:
@@ -361,7 +403,7 @@ class _Delivery:
                 return False
             self.channel.close()
             self.ended = True
-        elif piece := os.pread(self._answer, _CHUNK_BYTES, self._offset):
+        elif piece := self._answer.piece(self._offset):
             self.channel.write(piece)
             self._offset += len(piece)
         else:
@@ -377,9 +419,7 @@ def _read(line: socket.socket) -> bytes:
     return b""
 
 
-def _error(text: str) -> int:
-    """A file with an answer of ours."""
+def _error(text: str) -> bytes:
+    """An answer of ours."""
     line = f"rmsplugin: error: {text}\n".encode()
-    answer = os.memfd_create("answer")
-    os.write(answer, b"1 0 %d\n" % len(line) + line)
-    return answer
+    return b"1 0 %d\n" % len(line) + line
