@@ -20,6 +20,9 @@ from rmsplugin.wrapper.libssh2 import Channel, Connection
 
 _GUEST = f"{TOOLS}/commands"
 _AT_ONCE = 16
+# No more are begun while so many answers, or so much, is not taken by the guest, whose memory this host's is not.
+_HELD = 64
+_HELD_BYTES = 64 << 20
 # The guest tells of the rest once more when these are done.
 _WAITING = 1000
 _REMEMBERED = 256
@@ -62,6 +65,10 @@ class _Answer:
         if self._file < 0:
             return self._text[offset : offset + _CHUNK_BYTES]
         return os.pread(self._file, _CHUNK_BYTES, offset)
+
+    def size(self) -> int:
+        """How many bytes of it are held here."""
+        return len(self._text) if self._file < 0 else os.fstat(self._file).st_size
 
     def close(self) -> None:
         """It is not needed any more."""
@@ -240,23 +247,36 @@ class Commands:
             return
         if identifier in self._done:
             self._answers[identifier] = _Answer(_error(_LOST))
-        elif not self._search_path:
-            self._answers[identifier] = _Answer(_error(_SWITCHED_OFF))
         elif len(self._waiting) < _WAITING:
             self._waiting[identifier] = None
         else:
             self._overlooked = True
 
     def _take_next(self) -> None:
-        if self._requests is None or self._taking or self._incoming or len(self._with_process()) >= _AT_ONCE:
+        if self._requests is None or self._taking or self._incoming:
+            return
+        if not (self._waiting or self._overlooked) or not self._has_room():
             return
         if self._waiting:
-            self._taking = next(iter(self._waiting))
-            del self._waiting[self._taking]
-            self._requests.write(f"take {self._taking}\n".encode())
-        elif self._overlooked:
+            identifier = next(iter(self._waiting))
+            del self._waiting[identifier]
+            self._take(identifier)
+        else:
             self._overlooked = False
             self._requests.write(b"again\n")
+
+    def _has_room(self) -> bool:
+        if len(self._with_process()) >= _AT_ONCE or len(self._answers) >= _HELD:
+            return False
+        return sum(answer.size() for answer in self._answers.values()) < _HELD_BYTES
+
+    def _take(self, identifier: str) -> None:
+        assert self._requests
+        if self._search_path:
+            self._taking = identifier
+            self._requests.write(f"take {identifier}\n".encode())
+        else:
+            self._answers[identifier] = _Answer(_error(_SWITCHED_OFF))
 
     def _with_process(self) -> list[tuple[_Answer, socket.socket]]:
         return [(answer, answer.line) for answer in self._answers.values() if answer.line]

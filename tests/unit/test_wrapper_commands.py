@@ -33,12 +33,12 @@ def archive() -> bytes:
 class Channel:
     """A command of the guest's; as far as the wrapper sees."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], status: int | None) -> None:
         self.words, self.said, self.heard = words, b"", b""
-        self.status: int | None = None
+        self.ended, self.status = False, status
 
     def read(self) -> bytes | None:
-        if self.said or self.status is not None:
+        if self.said or (self.ended and self.status is not None):
             data, self.said = self.said, b""
             return data
         return None
@@ -47,7 +47,7 @@ class Channel:
         self.heard += data
 
     def end_input(self) -> None:
-        self.heard += b"<end>"
+        self.ended = True
 
     def close(self) -> tuple[int, bytes]:
         assert self.status is not None
@@ -57,40 +57,53 @@ class Channel:
 class Guest:
     """A guest in which requests lie, and the wrapper's Commands for it."""
 
-    def __init__(self, directory: Path, squeue: str = "echo answered") -> None:
+    def __init__(self, directory: Path, squeue: str = "echo answered", *, switched_off: bool = False) -> None:
         self.calls = directory / "calls"
         self.calls.touch()
         client = directory / "squeue"
         client.write_text(f"#!/bin/sh\necho call >>{self.calls}\n{squeue}\n")
         client.chmod(0o755)
-        self.commands = Commands(str(directory))
+        self.commands = Commands("" if switched_off else str(directory))
+        self.asked: dict[str, None] = {}
         self.delivered: list[Channel] = []
+        #: The exit status of the command that takes an answer; None: it does not end.
+        self.status: int | None = None
         self.commands.connect(self)  # type: ignore[arg-type]
 
     def open(self, words: str) -> Channel:
         """Start a command, as Connection does."""
-        channel = Channel(words.split())
+        channel = Channel(words.split(), self.status)
         if channel.words[1] == "serve":
             self.serve = channel
+            self._tell(*self.asked)
         else:
             self.delivered.append(channel)
+            self.asked.pop(channel.words[2], None)
         return channel
 
     def ask(self, *identifiers: str) -> None:
-        """Tell of requests."""
+        """Have requests, and tell of them."""
+        self.asked.update(dict.fromkeys(identifiers))
+        self._tell(*identifiers)
+
+    def _tell(self, *identifiers: str) -> None:
         self.serve.said += "".join(f"new {each}\n" for each in identifiers).encode()
 
     def turn(self) -> None:
-        """Let the wrapper do what it can; what it takes comes."""
-        while self.commands.turn() or self._give():
+        """Let the wrapper do what it can, and be obeyed."""
+        while self.commands.turn() or self._obey():
             pass
 
-    def _give(self) -> bool:
-        taken = [line.split()[1] for line in self.serve.heard.splitlines() if line.startswith(b"take ")]
-        self.serve.heard = b""
-        for identifier in taken:
-            self.serve.said += b"request %s %d\n" % (identifier, len(archive())) + archive()
-        return bool(taken)
+    def _obey(self) -> bool:
+        lines, self.serve.heard = self.serve.heard.decode().splitlines(), b""
+        for line in lines:
+            if line == "again":
+                self._tell(*self.asked)
+            else:
+                identifier = line.removeprefix("take ")
+                del self.asked[identifier]
+                self.serve.said += f"request {identifier} {len(archive())}\n".encode() + archive()
+        return bool(lines)
 
     def until(self, so: Callable[[], object]) -> None:
         """Let the wrapper go on until it is so."""
@@ -102,8 +115,8 @@ class Guest:
 
     def answer(self, number: int) -> bytes:
         """What the wrapper has sent as one answer, whole."""
-        self.until(lambda: len(self.delivered) > number and self.delivered[number].heard.endswith(b"<end>"))
-        return self.delivered[number].heard.removesuffix(b"<end>")
+        self.until(lambda: len(self.delivered) > number and self.delivered[number].ended)
+        return self.delivered[number].heard
 
     def called(self) -> int:
         """How often the site's client was."""
@@ -143,3 +156,38 @@ def test_a_front_that_has_no_processes_left_says_that_it_was_not_carried_out(
         guest.turn()
     assert descriptors.open_now() == before
     assert b"not carried out" in guest.answer(0)
+
+
+@pytest.mark.parametrize(
+    ("squeue", "most"),
+    [("echo answered", 64), ("head -c 8000000 /dev/zero", 64 // 8 + 16)],
+    ids=["many", "large"],
+)
+def test_a_guest_that_takes_no_answers_has_no_more_of_them_made(tmp_path: Path, squeue: str, most: int) -> None:
+    guest = Guest(tmp_path, squeue)
+    guest.ask(*(f"{number}-1" for number in range(1, 101)))
+    still_s, called, since = 2.0, 0, time.monotonic()
+    while time.monotonic() < since + still_s:  # until nothing is begun any more
+        guest.turn()
+        if guest.called() > called:
+            called, since = guest.called(), time.monotonic()
+        time.sleep(0.02)
+    assert called <= most
+    guest.delivered[0].status = guest.status = 0
+    guest.until(lambda: len(guest.delivered) == 100 and guest.delivered[-1].ended)
+    assert guest.called() == 100
+
+
+def test_where_commands_are_switched_off_any_number_of_requests_is_answered_and_few_answers_are_held(
+    tmp_path: Path,
+) -> None:
+    guest = Guest(tmp_path, switched_off=True)
+    with descriptors.at_most(8):
+        guest.ask(*(f"{number}-1" for number in range(1, 3001)))
+        guest.turn()
+        guest.commands.connect(guest)  # type: ignore[arg-type]
+        assert len(guest.serve.words[2:]) <= 64
+        guest.status = 0
+        guest.until(lambda: not guest.asked and guest.delivered[-1].ended)
+    assert all(b"switched off" in channel.heard for channel in guest.delivered if channel.ended)
+    assert len({channel.words[2] for channel in guest.delivered if channel.ended}) == 3000
