@@ -17,6 +17,7 @@ from rmsplugin.assessment.settled import Settled, settled
 from rmsplugin.engine import site
 from rmsplugin.engine.capacity import booked
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.ending import is_ending
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
@@ -161,7 +162,7 @@ class _Assessor:
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
         # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
-        ended = vjob.finished or (job is not None and job.state is JobState.ENDED)
+        ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
         return VJobFacts(
             name=vjob.display_id,
             vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
@@ -202,7 +203,7 @@ class _Assessor:
             return f"is {vjob.state}, and nobody resumes it now"
         if vjob.state_since >= seen.taken:
             return "has just begun to run"
-        if vjob.finished:
+        if is_ending(vjob, seen.taken):
             return "its script has ended"
         if job is None or job.state is not JobState.RUNNING or job.completing:
             return f"its job is {job.detail if job else 'not in the list'} in Slurm"

@@ -10,6 +10,7 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.checkpoint_rules import COPIES, Covered, due
 from rmsplugin.engine.checkpoints import Checkpoint, CheckpointState, CheckpointVM
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.ending import is_ending
 from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
@@ -83,7 +84,7 @@ class Checkpointing:
             and vjob.state is VJobState.RUNNING
             and vjob.state_since < seen.taken
             and vjob.script_started
-            and not vjob.finished
+            and not is_ending(vjob, seen.taken)
             and not self._context.has_disk(vjob)
             and job is not None
             and job.state is JobState.RUNNING

@@ -19,6 +19,7 @@ from rmsplugin.engine.checkpointing import Checkpointing
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
 from rmsplugin.engine.deciding import Deciding, Found, Proposes
+from rmsplugin.engine.ending import tell_of_end_that_does_not_come
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.fencing import Fencing
@@ -177,6 +178,8 @@ class Cycle:
             return Held(vjob.job_id, vjob.display_id, directive, proved)
         if directive is not None:
             self._follow(seen, vjob, job, directive, report)
+        else:
+            tell_of_end_that_does_not_come(self._context, vjob, job, seen.taken)
         return None
 
     def _directive(

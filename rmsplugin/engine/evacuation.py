@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.ending import is_ending
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
@@ -91,7 +92,7 @@ class Evacuation:
             return [f"restart {vjob.display_id}: {reason}"]
         if vjob.job_id in busy:
             self._executor.make_way(vjob.job_id, "an evacuation")  # the next cycle goes on
-        if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or vjob.finished:
+        if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or is_ending(vjob, seen.taken):
             return []
         if self._rests(vjob, OperationKind.SUSPEND):
             return []

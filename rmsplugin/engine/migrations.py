@@ -235,3 +235,9 @@ def m012_memory_and_usage(db: Database) -> None:
 def m013_accounts(db: Database) -> None:
     """Who the user of a vjob is on the front that Slurm runs its job on."""
     db.execute("alter table vjobs add column account text not null default ''")
+
+
+@migrations()
+def m014_ends_of_scripts(db: Database) -> None:
+    """When the script of a vjob has ended, whose job may run on."""
+    db.execute("alter table vjobs add column finished_at real not null default 0")

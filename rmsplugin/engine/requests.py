@@ -187,8 +187,12 @@ class Requests:
         """The script has ended and its output is delivered."""
         vjob = self._wrapped(uid, display_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
+        # Who says it again and again is not about to end for ever.
+        since = vjob.finished_at if vjob.finished else self._context.clock.now()
         with self._context.ledger.transaction():
-            self._context.ledger.update_vjob(vjob.job_id, finished=True, exit_code=exit_code, exit_signal=signal)
+            self._context.ledger.update_vjob(
+                vjob.job_id, finished=True, finished_at=since, exit_code=exit_code, exit_signal=signal
+            )
             self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
         return {"ok": True}
 

@@ -41,6 +41,7 @@ class VJobRow:
     exit_code: int | None = None  # of its script; None: it has not ended by itself, or under an older release
     exit_signal: int = 0  # that ended it; 0: none
     account: str = ""  # its user as the front told, as JSON; empty: as this host has it
+    finished_at: float = 0.0  # when the wrapper delivered them for the first time; means nothing while not ``finished``
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rmsplugin.decision.outgrown import bearable
 from rmsplugin.engine import tokens
 from rmsplugin.engine.assess import Assessment, assess
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.ending import is_ending
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
@@ -211,8 +212,10 @@ class Switch:
             RefusedError: it cannot, and never will.
         """
         state = vjob.state if vjob is not None else VJobState.WAITING
-        if state is not _BEFORE[step.kind] or (vjob is not None and vjob.finished):
+        if state is not _BEFORE[step.kind]:
             raise RefusedError(f"vjob {step.vjob} is {state}")
+        if vjob is not None and is_ending(vjob, self._context.clock.now()):
+            raise RefusedError(f"the script of vjob {step.vjob} has ended")
         if self._seen is None:
             return False
         if step.kind not in (OperationKind.START, OperationKind.RESUME) or step.vjob in self._queue:

@@ -190,7 +190,8 @@ class Day:
             work_s = _WORK_S[vjob.job_id % len(_WORK_S)]
             self._ran_s[vjob.job_id] = self._ran_s.get(vjob.job_id, 0.0) + seconds
             if self._ran_s[vjob.job_id] >= work_s and vjob.job_id not in world.executor.busy():
-                world.alive(lambda vjob=vjob: world.context.ledger.update_vjob(vjob.job_id, finished=True))
+                ends = {"finished": True, "finished_at": world.context.clock.now()}
+                world.alive(lambda vjob=vjob, ends=ends: world.context.ledger.update_vjob(vjob.job_id, **ends))
                 if not world.life.dead:
                     world.rms.finish(vjob.job_id)
 

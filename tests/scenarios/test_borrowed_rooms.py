@@ -11,6 +11,7 @@ from scenarios.world import GRACE_S, NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
+from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
@@ -205,6 +206,23 @@ def test_a_drained_node_is_evacuated_and_given_back_and_borrowed_again_later(dir
     if rooms_are == "hold":
         tick_until(world, lambda: home in rooms(world))
     unharmed(world, job)
+
+
+def test_a_vjob_whose_script_was_said_to_have_ended_long_ago_leaves_a_drained_node_all_the_same(
+    dedicated: World,
+) -> None:
+    job = running(dedicated)
+    home = host(dedicated, job)
+    Requests(dedicated.context, dedicated.executor, dedicated.placing, dedicated.cycle, lambda: None).finished(
+        65534, str(job), 0, 0
+    )
+    dedicated.rms.set_node(home, draining=True, reason="new disk")
+    dedicated.tick(60)
+    assert host(dedicated, job) == home, "its job is about to end"
+    dedicated.tick(60)
+    tick_until(dedicated, lambda: home not in rooms(dedicated))
+    assert host(dedicated, job) not in ("", home)
+    unharmed(dedicated, job)
 
 
 def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:

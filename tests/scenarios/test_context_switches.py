@@ -12,6 +12,7 @@ from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World, spread
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
@@ -74,6 +75,64 @@ def test_one_of_a_higher_tier_takes_the_room_of_the_last_in_the_queue_which_go_o
         vjob = world.context.ledger.vjob(job)
         assert (vjob.losses, vjob.script_started) == (0, True), "it went on, and did not begin anew"
     assert {plan.state for plan in world.context.ledger.plans.plans(10)} == {PlanState.DONE}
+
+
+def told_of_ends(world: World, jobs: list[int]) -> None:
+    """Their owner (or their wrappers) say that their scripts have ended."""
+    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    for job in jobs:
+        requests.finished(65534, str(job), 0, 0)
+
+
+def test_whose_script_has_just_ended_is_not_suspended_for_its_room_is_about_to_be_free(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)
+    world._give_signs_of_life()
+    told_of_ends(world, low)
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    for _ in range(8):
+        world.tick(10)
+    assert states(world, low) == [S.RUNNING] * 3
+    for job in low:
+        world.rms.finish(job)
+    world.until(high, S.RUNNING)
+    assert events(world, "script-runs-on") == []
+
+
+def test_who_says_again_and_again_that_its_script_has_ended_is_suspended_like_any_other(world: World) -> None:
+    low = running(world, 3)
+    world.pass_time(400)
+    world._give_signs_of_life()
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    for _ in range(12):
+        told_of_ends(world, low)
+        world.tick(10)
+    world.until(high, S.RUNNING)
+    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
+    assert len(events(world, "script-runs-on")) == 3
+    world.rms.finish(high)
+    for job in low:
+        world.until(job, S.RUNNING)
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_vjob_whose_script_has_ended_may_be_suspended_when_slurm_is_slow(world: World, asleep: bool) -> None:
+    low = running(world, 3)
+    told_of_ends(world, low)
+    world.pass_time(400)
+    world._give_signs_of_life()
+    high = world.submit(vms=2, cpus=2, partition="urgent")
+    world.until(high, S.RUNNING)
+    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
+    if not asleep:
+        world.rms.finish(high)
+        for job in low:
+            world.until(job, S.RUNNING)
+    for job in low:  # what Slurm was to hear of long ago
+        world.rms.finish(job)
+        world.until(job, S.TERMINATED)
+        assert world.context.ledger.vjob(job).losses == 0
+    assert {(kind, job) for kind, job in world.rms.calls if kind == "requeue"} == set()
 
 
 def test_a_job_is_started_by_the_first_cycle_that_sees_it(world: World) -> None:

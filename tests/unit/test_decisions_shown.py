@@ -126,7 +126,7 @@ def test_a_preview_forgets_no_room_that_was_given_back(world: World) -> None:
 
 def test_who_is_left_out_is_told_with_the_reason_and_nobody_is_told_twice(world: World, said: Said) -> None:
     jobs = running(world)
-    world.context.ledger.update_vjob(jobs[0], finished=True)
+    world.context.ledger.update_vjob(jobs[0], finished=True, finished_at=world.wall())
     told = json.loads(said("plan", "--live", "--json"))
     assert told["left_out"] == {str(jobs[0]): {"why": "unsettled", "reason": "its script has ended"}}
     assert set(told["decision"]) == {str(job) for job in jobs[1:]}, "what stands for vjob 1 is no vjob"
