@@ -22,6 +22,7 @@ from rmsplugin.engine.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.ending import tell_of_end_that_does_not_come
 from rmsplugin.engine.evacuation import Evacuation
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.failures import LOSS
 from rmsplugin.engine.fencing import Fencing
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
@@ -353,8 +354,8 @@ class Cycle:
                 row = rows.get(job.display_id) if job.split else None
                 if row is not None:
                     kind = OperationKind.RESUME if row.state is VJobState.SLEEPING else OperationKind.START
-                    failed = failures.get((row.job_id, kind))
-                    if self._moved(seen, row) or self._limits.rests(row, failed, seen.taken):
+                    failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
+                    if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
                 if each := self._waits(job, row):
                     waiting.append(each)

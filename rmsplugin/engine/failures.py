@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from rmsplugin.assessment.back_off import MOST_S, pause_s
 from rmsplugin.engine.chapter import Chapter
 
+#: The kind of failure that is the loss of a vjob's state soon after its start; the next start waits.
+LOSS = "loss"
+
 #: So many failures in a row make a node rest; so long at first, doubled with each further failure up to ``MOST_S``.
 _NODE_LIMIT = 3
 _NODE_REST_S = 60.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from scenarios.world import NODES, World
 
@@ -138,6 +140,53 @@ def test_a_request_that_slurm_refuses_is_repeated_less_and_less_often(world: Wor
     for _ in range(300):
         world.tick()
     assert world.rms.job(job).gated
+
+
+def lose(world: World, job: int, times: int, ran_s: float = 0.0) -> list[float]:
+    """Have its VM die each time that it runs, so long after its start. Returns when it ran each time."""
+    ran = []
+    for _ in range(times * 100):
+        if world.state(job) is S.RUNNING and world.hypervisor.where(f"vjob{job}-0"):
+            if len(ran) == times:
+                break
+            world.context.ledger.update_vjob(job, script_started=True)
+            ran.append(world.time)
+            world.tick(ran_s)
+            world.hypervisor.kill_vm(f"vjob{job}-0")
+        world.tick(5)
+    return ran
+
+
+def test_a_guest_that_dies_each_time_is_started_less_and_less_often_and_held_at_last(world: World) -> None:
+    job = running(world)
+    ran = lose(world, job, 9)
+    assert len(ran) == 8
+    pauses = [later - sooner for sooner, later in pairwise(ran)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 64
+    vjob = world.context.ledger.vjob(job)
+    assert (world.state(job), world.rms.job(job).held, vjob.losses) == (S.WAITING, True, 8)
+    assert "8 times in a row: its job is held" in vjob.reason
+    world.rms.release(job)
+    assert len(lose(world, job, 2)) == 1, "once more"
+    assert world.rms.job(job).held
+
+
+def test_a_restarted_engine_remembers_how_often_a_guest_has_died(world: World) -> None:
+    job = running(world)
+    lose(world, job, 7)
+    world.start_engine()
+    lose(world, job, 1)
+    world.until(job, S.WAITING)
+    assert world.rms.job(job).held
+
+
+def test_losses_with_long_runs_between_them_are_no_losses_in_a_row(world: World) -> None:
+    job = running(world)
+    ran = lose(world, job, 10, ran_s=700)
+    assert len(ran) == 10
+    assert {round(later - sooner) for sooner, later in pairwise(ran[:-1])} <= set(range(700, 740))
+    assert not world.rms.job(job).held
 
 
 # -- nodes that rest ---------------------------------------------------------------------------------------------------

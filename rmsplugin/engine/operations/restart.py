@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rmsplugin.engine.failures import LOSS
 from rmsplugin.engine.old_checkpoints import drop_old
 from rmsplugin.engine.operations.aside import give_back, put_aside, require_addresses
 from rmsplugin.engine.operations.go_back import go_back
@@ -11,6 +12,11 @@ from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
+
+#: What is lost so soon after its start may be lost by what its script does: a guest that powers off, for one.
+_SOON_S = 600.0
+#: After so many of these losses in a row its job is held: by then its starts have waited for some minutes.
+_MOST_LOSSES = 8
 
 
 def restart(task: Task) -> None:
@@ -31,14 +37,20 @@ def restart(task: Task) -> None:
 
 def _begin_again(task: Task) -> None:
     context, vjob = task.context, task.vjob()
+    losses = _losses_in_a_row(task)
+    held = losses >= _MOST_LOSSES and _hold(task)
     with context.ledger.transaction():
+        if losses == 1:
+            context.ledger.failures.vjob_done(task.job_id, LOSS)
+        if losses:
+            context.ledger.failures.vjob_failed(task.job_id, LOSS, "its state was lost")
         context.ledger.asides.close(task.job_id)
         context.ledger.checkpoints.retire(task.job_id)
         context.ledger.set_vms(task.job_id, [])
         context.ledger.transition(
             task.job_id,
             VJobState.WAITING,
-            "its state was lost; it starts again from the beginning" if vjob.script_started else vjob.reason,
+            _why_lost(losses, held=held) if losses else vjob.reason,
             script_started=False,
             finished=False,
             resumes=False,
@@ -48,6 +60,34 @@ def _begin_again(task: Task) -> None:
             public_key="",
         )
     drop_old(context, task.job_id)
+
+
+def _losses_in_a_row(task: Task) -> int:
+    """How often its state was lost soon after its start, now included; 1 after a longer run, 0 before its script."""
+    vjob = task.vjob()
+    if not vjob.script_started:
+        return 0
+    before = task.context.ledger.failures.of_vjob(task.job_id, LOSS)
+    return 1 if before is None or vjob.ran_s > _SOON_S else before.failures + 1
+
+
+def _hold(task: Task) -> bool:
+    """Have the RMS hold the job, until an operator releases it; False if that is refused."""
+    try:
+        task.context.rms.hold(task.job_id)
+    except (NotFoundError, RefusedError) as error:
+        task.event("hold-refused", str(error))
+        return False
+    return True
+
+
+def _why_lost(losses: int, *, held: bool) -> str:
+    if losses == 1:
+        return "its state was lost; it starts again from the beginning"
+    lost = f"its state was lost soon after its start, {losses} times in a row"
+    if held:
+        return f"{lost}: its job is held; an operator's `scontrol release` has it start once more"
+    return f"{lost}; it starts again from the beginning, later each time"
 
 
 def _clear(task: Task) -> None:
