@@ -7,6 +7,7 @@ says so; it is forgotten when the world is back.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class Held:
 
     job_id: int
     vjob: str  # as its user calls it
+    user: str
     directive: Directive
     proved: bool  # False: there is no proof at all, so that a few of them are held back too
 
@@ -61,11 +63,24 @@ class Brake:
         """
         with self._lock:
             proved = [held for held in wanted if held.proved and held.key not in self._confirmed]
-            too_many = len(proved) > max(MOST, SHARE * live)
-            kept = {held.key for held in wanted if too_many or not held.proved} - self._confirmed
+            kept = {held.key for held in wanted if not held.proved} - self._confirmed
+            kept |= {held.key for held in _too_many(proved, max(MOST, SHARE * live))}
             self._held = tuple(held for held in wanted if held.key in kept)
             self._confirmed = frozenset()
             return [held for held in wanted if held.key not in kept]
+
+
+def _too_many(proved: Sequence[Held], most: float) -> Sequence[Held]:
+    """What is held back for being more than ``most``.
+
+    All of it; but where those of one user alone are more, and those of the others are not, only that user's: whoever
+    powers off VMs of his own keeps nobody else's vjobs from beginning again.
+    """
+    if len(proved) <= most:
+        return ()
+    [(user, count)] = Counter(held.user for held in proved).most_common(1)
+    his = [held for held in proved if held.user == user]
+    return his if count > most >= len(proved) - count else proved
 
 
 def sentence(held: Sequence[Held]) -> str:

@@ -176,7 +176,7 @@ class Cycle:
             return None  # it moves, or moved after the first look
         directive = self._directive(seen, vjob, vms, gone, jobs)
         if directive is not None and (directive.absence or not proved):
-            return Held(vjob.job_id, vjob.display_id, directive, proved)
+            return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved)
         if directive is not None:
             self._follow(seen, vjob, job, directive, report)
         else:

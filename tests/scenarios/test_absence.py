@@ -26,7 +26,7 @@ def epilogs_end_nothing(world: World) -> Iterator[None]:
     assert world.ended_by_epilog == []
 
 
-def running(world: World, **options: int) -> int:
+def running(world: World, **options: Any) -> int:
     job = world.submit(**{"vms": 1, "memory_mib": 128, **options})
     world.until(job, S.RUNNING)
     world.context.ledger.update_vjob(job, script_started=True)
@@ -340,6 +340,17 @@ def test_many_vjobs_that_lose_their_vms_at_once_begin_again_when_an_operator_say
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
     assert world.cycle.brake.held == ()
     assert len(events(world, "held-back-no-more")) == 1
+
+
+def test_one_user_who_loses_many_vms_keeps_no_other_from_beginning_again(world: World) -> None:
+    bad, good = [running(world) for _ in range(4)], running(world, user="daemon", uid=1)
+    for job in bad:
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+    ticks(world, 12)
+    world.hypervisor.kill_vm(f"vjob{good}-0")
+    ticks(world, 30)
+    assert [world.context.ledger.vjob(job).losses for job in (*bad, good)] == [0, 0, 0, 0, 1]
+    assert {held.job_id for held in world.cycle.brake.held} == set(bad)
 
 
 def test_what_an_operator_confirms_is_done_at_once_whatever_failed_before(world: World) -> None:

@@ -586,7 +586,7 @@ def test_a_socket_left_by_a_killed_engine_is_replaced(tmp_path: Path) -> None:
 def hold_back(served: Served, *jobs: int) -> None:
     """As a cycle that has no proof."""
     directive = Directive(OperationKind.STOP, "not seen")
-    served.world.cycle.brake.let_through([Held(job, str(job), directive, proved=False) for job in jobs], 9)
+    served.world.cycle.brake.let_through([Held(job, str(job), "nobody", directive, proved=False) for job in jobs], 9)
 
 
 def test_status_shows_what_is_held_back_and_operators_let_it_through(served: Served) -> None:

@@ -1,0 +1,42 @@
+"""The brake: how many vjobs may be restarted or requeued in one cycle, and whose."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmsplugin.engine.brake import Brake, Held
+from rmsplugin.engine.reconcile import Directive
+from rmsplugin.engine.rows import OperationKind
+
+
+def lost(**counts: int) -> list[Held]:
+    """So many lost vjobs of each user."""
+    users = [user for user, count in counts.items() for _ in range(count)]
+    why = Directive(OperationKind.RESTART, "lost", absence=True)
+    return [Held(number, str(number), user, why, proved=True) for number, user in enumerate(users)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "live", "through"),
+    [
+        ({"ada": 3}, 9, {"ada"}),
+        ({"ada": 4}, 9, set()),
+        ({"ada": 4, "bob": 3}, 9, {"bob"}),
+        ({"ada": 4, "bob": 2, "cleo": 1}, 9, {"bob", "cleo"}),
+        ({"ada": 2, "bob": 2}, 9, set()),  # nobody alone is to blame
+        ({"ada": 4, "bob": 4}, 9, set()),
+        ({"ada": 9, "bob": 2, "cleo": 2}, 13, set()),
+        ({"ada": 20, "bob": 20}, 400, set()),
+        ({"ada": 21, "bob": 20}, 400, {"bob"}),
+    ],
+    ids=str,
+)
+def test_too_many_at_once_are_held_back_but_those_of_one_user_hold_back_no_others(
+    counts: dict[str, int], live: int, through: set[str]
+) -> None:
+    brake = Brake()
+    wanted = lost(**counts)
+    let = brake.let_through(wanted, live)
+    assert {held.user for held in let} == through
+    assert len(let) == sum(counts[user] for user in through) <= max(3, live / 20)
+    assert sorted(held.job_id for held in (*let, *brake.held)) == [held.job_id for held in wanted]
