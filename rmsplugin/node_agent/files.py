@@ -201,7 +201,7 @@ def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: st
 
     Args:
         directory: where the files lie.
-        vm: job id and index.
+        vm: job id and index; of a checkpoint's file, the checkpoint's number and the index.
         shared: others may read too.
         kind: of the files; those of another kind have a lock of their own.
 

@@ -26,7 +26,8 @@ _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+#: A checkpoint's, with a VM's index, is a place in the file of locks.
+_NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 _BYTES = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

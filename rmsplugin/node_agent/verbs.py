@@ -156,7 +156,7 @@ class Agent:
         Asked again, when the answer did not reach the engine, it digests the final file.
         """
         final, partial = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm):
+        with lock_state(final, vm, checkpoint):
             path = final if files.size_of(partial) is None else partial
             size = files.size_of(path)
             if size is None:
@@ -174,7 +174,7 @@ class Agent:
     def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Reply:
         """Read the final file."""
         final, _ = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm, shared=True):
+        with lock_state(final, vm, checkpoint, shared=True):
             _require_digest(vm, final, size, blake2b)
             compression.require_program(final)
         return {}
@@ -182,7 +182,7 @@ class Agent:
     def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
         """Remove final and partial file, and what a copy that broke off has left."""
         final, partial = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm):
+        with lock_state(final, vm, checkpoint):
             files.remove(final, partial, incoming_path(final))
         return {}
 
@@ -190,7 +190,7 @@ class Agent:
         """Make a checkpoint the VM's state, by a second name of the same file; nothing happens if it is already."""
         final, _ = self.state_paths(vm, shared)
         source, _ = self.state_paths(vm, shared, number)
-        with files.lock(final.parent, vm.identity), lock_state(source, vm, shared=True):
+        with files.lock(final.parent, vm.identity), lock_state(source, vm, number, shared=True):
             if files.size_of(source) is None:
                 raise AgentError("not_found", f"no checkpoint {number} of {vm.name}")
             if files.size_of(final) is not None:
@@ -286,10 +286,15 @@ class Agent:
         return directory / name, directory / f"{name}.partial"
 
 
-def lock_state(final: Path, vm: VMName, *, shared: bool = False) -> AbstractContextManager[None]:
-    """Keep other agents off the VM's states; who works on checkpoints keeps nobody off the others, and vice versa."""
-    kind = _CHECKPOINT if final.name.startswith(_CHECKPOINT) else ""
-    return files.lock(final.parent, vm.identity, shared=shared, kind=kind)
+def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = False) -> AbstractContextManager[None]:
+    """Keep other agents off the VM's states, or off this checkpoint of it.
+
+    Each checkpoint has a lock of its own: a copy whose sender has died keeps nobody off the one before.
+    """
+    if not checkpoint:
+        return files.lock(final.parent, vm.identity, shared=shared)
+    _, index = vm.identity
+    return files.lock(final.parent, (checkpoint, index), shared=shared, kind=_CHECKPOINT)
 
 
 def incoming_path(final: Path) -> Path:

@@ -16,7 +16,7 @@ from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.engine.checkpoints import Checkpoint
 from rmsplugin.engine.gone import record_gone
 from rmsplugin.engine.rows import OperationKind
-from rmsplugin.errors import NoSpaceError, OperationFailedError
+from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -184,6 +184,78 @@ def test_checkpoint_of_which_every_file_is_damaged_is_not_used(world: World) -> 
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1
     assert "checkpoint-unusable" in events(world)
+
+
+@pytest.mark.parametrize("method", ["verify", "use_checkpoint"])
+def test_a_failure_that_proves_nothing_of_a_checkpoint_leaves_it_and_is_tried_again(world: World, method: str) -> None:
+    job = checkpointed(world, vms=2)
+    before = newest(world, job)
+    # More than there are nodes to ask for each file.
+    for _ in range(1 if method == "use_checkpoint" else 10):
+        world.nodes.fail_next(method, TimedOutError(f"{method} did not end in time"))
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    settled(world, 30)
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.returns) == (0, 1)
+    after = newest(world, job)
+    assert before is not None and after is not None and (after.id, after.used) == (before.id, 1)
+    assert f"{method} did not end in time" in events(world), "an operator has to see what keeps it"
+
+
+def test_a_file_that_cannot_be_read_does_not_matter_where_another_one_is_lost(own_stores: World) -> None:
+    world = own_stores
+    job = checkpointed(world, vms=2)
+    found = newest(world, job)
+    assert found is not None
+    for node in found.vms[1].nodes:
+        world.files.damage(node, f"/store/checkpoint-{found.id}.{found.vms[1].name}.state")
+    for _ in found.vms[0].nodes:
+        world.nodes.fail_next("verify", OperationFailedError("Input/output error"))
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    settled(world, 12)
+    world.until(job, S.RUNNING)
+    assert world.context.ledger.vjob(job).losses == 1
+
+
+def test_a_store_that_is_another_one_proves_no_checkpoint_lost(world: World) -> None:
+    job = checkpointed(world, vms=1)
+    found = newest(world, job)
+    assert found is not None
+    for store in found.vms[0].nodes:
+        world.context.ledger.markers.set(store, "0" * 32)
+        at, directory = ("n1", "/shared") if store == "shared" else (store, "/store")
+        world.files.drop(at, f"{directory}/checkpoint-{found.id}.{found.vms[0].name}.state")
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    settled(world, 12)
+    assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.STOPPING, 0)
+    assert newest(world, job) == found
+
+
+def test_a_return_that_breaks_off_between_two_vms_goes_on(own_stores: World) -> None:
+    world = own_stores
+    job = checkpointed(world, vms=2)
+    found = newest(world, job)
+    assert found is not None
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    vm = world.context.ledger.vms(job)[1]
+    world.files.damage(vm.image_node, f"/store/{vm.name}.state")
+    use, asked = world.nodes.use_checkpoint, []
+
+    def second_fails(node: str, name: str, number: int, *, shared: bool = False) -> None:
+        asked.append(name)
+        if len(asked) == 2:
+            raise OperationFailedError("the node is busy")
+        use(node, name, number, shared=shared)
+
+    world.nodes.use_checkpoint = second_fails  # type: ignore[method-assign]
+    world.ask(job, K.RESUME)
+    settled(world, 12)
+    world.until(job, S.RUNNING)
+    assert len(asked) == 4
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.returns) == (0, 1)
 
 
 def test_lost_saved_state_goes_back_to_the_checkpoint(world: World) -> None:

@@ -680,9 +680,25 @@ def test_copy_of_a_checkpoint_and_a_state_of_the_vm_do_not_wait_for_each_other(n
         assert copying.stdout and json.loads(copying.stdout.read()) == {"bytes": len(CONTENT)}
 
 
+def test_copy_that_breaks_off_keeps_nobody_off_the_checkpoint_before(node: Node) -> None:
+    state = struct.pack("=16s5I", STATE_MAGIC, 2, 0, 1, 0, 0) + bytes(100)
+    digest = hashlib.blake2b(state).hexdigest()
+    assert node.call(f"{receive(len(state), digest)} --checkpoint 7", state) == {"bytes": len(state)}
+    with node.start(f"{receive()} --checkpoint 8") as silent:
+        assert silent.stdin
+        silent.stdin.write(CONTENT[: 2 << 20])
+        silent.stdin.flush()
+        wait_for((node.store / f"checkpoint-8.{VM}.state.incoming").exists)
+        assert node.call(f"verify {VM} {len(state)} {digest} --checkpoint 7") == {}
+        assert node.call(f"use-checkpoint {VM} 7") == {}
+        assert silent.poll() is None
+        silent.kill()
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        f"stat {VM} --checkpoint 1000000000000",
         f"stat {VM} --checkpoint",
         f"stat {VM} --checkpoint 0",
         f"stat {VM} --checkpoint ../x",

@@ -24,7 +24,7 @@ from rmsplugin.errors import (
     NotFoundError,
     OperationFailedError,
     RefusedError,
-    UnavailableError,
+    RmspluginError,
 )
 from rmsplugin.model.vjob import VJobState
 
@@ -36,8 +36,9 @@ def go_back(task: Task) -> bool:
     """Bring a vjob from *stopping* to *sleeping* in its checkpoint; False if it has none that can be used.
 
     Raises:
-        UnavailableError: a node that may have the only intact copy does not answer, and nobody said that it is gone;
-            or one does not on which something has to be ended. To be tried again.
+        RmspluginError: nothing is proved of a file that may be the only intact one: its node does not answer, and
+            nobody said that it is gone, or could not read it now; or a node does not answer on which something has to
+            be ended. To be tried again.
     """
     context, vjob = task.context, task.vjob()
     checkpoint = context.ledger.checkpoints.whole(task.job_id)
@@ -48,14 +49,12 @@ def go_back(task: Task) -> bool:
         return False
     put_aside(task)
     remove_all(task)
+    _forget_states(task)
     _have_job_wait(task)
-    try:
-        for name, node in holders.items():
-            context.ledger.touch(name, node)
-            context.nodes.use_checkpoint(node, name, checkpoint.id, shared=context.shared)
-    except (OperationFailedError, NotFoundError) as error:
-        task.event("checkpoint-unusable", f"its checkpoint cannot be used: {error}")
-        return False
+    for name, node in holders.items():
+        context.ledger.touch(name, node)
+        # What fails here proves nothing: the files were whole a moment ago, and the next attempt reads them again.
+        context.nodes.use_checkpoint(node, name, checkpoint.id, shared=context.shared)
     _record(task, checkpoint, holders)
     return True
 
@@ -92,6 +91,13 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
         task.event("went-back", told)
 
 
+def _forget_states(task: Task) -> None:
+    """What there was of saved states is aside: another attempt must not put the checkpoint's files there, too."""
+    with task.context.ledger.transaction():
+        for vm in task.vms():
+            task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+
+
 def _have_job_wait(task: Task) -> None:
     """Its wrapper stands still as long as its VMs sleep; where Slurm does not suspend the job, it is requeued."""
     context = task.context
@@ -108,41 +114,73 @@ def _have_job_wait(task: Task) -> None:
 
 
 def _holders(task: Task, checkpoint: Checkpoint) -> dict[str, str] | None:
-    """A node for each VM that has its file, read and intact; None if there is none for one of them."""
+    """A node for each VM that has its file, read and intact; None if it is proved that there is none for one of them.
+
+    Raises:
+        OperationFailedError: nothing is proved of one of them, and all others have theirs.
+    """
     if checkpoint.used >= _MOST_USES:
         task.event("checkpoint-unusable", f"it went back to its checkpoint {checkpoint.used} times in vain")
         return None
     found = {}
+    doubt: OperationFailedError | None = None
     for vm in checkpoint.vms:
-        holder = _holder(task, checkpoint, vm)
+        try:
+            holder = _holder(task, checkpoint, vm)
+        except OperationFailedError as error:
+            doubt = error  # the file of another VM may be lost for certain, and nobody need wait for this one
+            continue
         if holder is None:
             return None
         found[vm.name] = holder
+    if doubt is not None:
+        raise doubt
     return found
 
 
 def _holder(task: Task, checkpoint: Checkpoint, vm: CheckpointVM) -> str | None:
+    """A node that has the VM's file, read and intact; None if it is proved that none has.
+
+    Raises:
+        OperationFailedError: one may have it, and did not answer or could not read it now.
+    """
+    doubt: RmspluginError | None = None
+    lost = False
+    for node in _nodes(task, checkpoint, vm):
+        try:
+            unusable = _why_unusable(task, checkpoint, vm, node)
+        except NodeGoneError:
+            continue
+        except RmspluginError as error:
+            doubt = error
+            continue
+        if not unusable:
+            return node
+        task.event("checkpoint-unusable", f"the file of {vm.name} on {node} cannot be used: {unusable}", node=node)
+        lost = task.context.shared  # the others have this file, and no better one
+    if doubt is not None and not lost:
+        raise OperationFailedError(f"whether the checkpoint's file of {vm.name} is intact is not known: {doubt}")
+    return None
+
+
+def _why_unusable(task: Task, checkpoint: Checkpoint, vm: CheckpointVM, node: str) -> str:
+    """What proves that the VM's file on the node is lost; empty if it was read and is intact.
+
+    Raises:
+        RmspluginError: nothing is proved.
+    """
     context = task.context
     bound = context.settings.nodes.copy_timeout_s
     digest = Digest(vm.size_bytes, vm.blake2b)
-    silent: UnavailableError | None = None
-    for node in _nodes(task, checkpoint, vm):
-        try:
-            context.stores.ensure(node)
-            context.nodes.verify(
-                node, vm.name, digest, timeout_s=bound, shared=context.shared, checkpoint=checkpoint.id
-            )
-        except NodeGoneError:
-            continue
-        except UnavailableError as error:
-            silent = error
-        except (CorruptStateError, NotFoundError, OperationFailedError) as error:
-            task.event("checkpoint-unusable", f"the file of {vm.name} on {node} cannot be used: {error}", node=node)
-        else:
-            return node
-    if silent is not None:
-        raise silent
-    return None
+    try:
+        context.stores.ensure(node)
+        context.nodes.verify(node, vm.name, digest, timeout_s=bound, shared=context.shared, checkpoint=checkpoint.id)
+    except CorruptStateError as error:
+        return str(error)
+    except NotFoundError as error:
+        context.stores.require(node)
+        return f"{error}, its store is there"
+    return ""
 
 
 def _nodes(task: Task, checkpoint: Checkpoint, vm: CheckpointVM) -> Iterable[str]:
