@@ -172,8 +172,11 @@ class Cycle:
         job, proved = jobs.found.get(vjob.job_id), vjob.job_id not in jobs.unknown
         if has_ended(job) and proved:
             self._executor.cancel(vjob.job_id, "its job has ended")
-        if vjob.job_id in busy | self._executor.busy() or vjob.state_since >= seen.taken:
-            return None  # it moves, or moved after the first look
+        if vjob.state_since >= seen.taken:
+            return None  # it moved after the first look
+        if vjob.job_id in busy | self._executor.busy():
+            self._look_behind_checkpoint(seen, vjob, vms)
+            return None  # it moves
         directive = self._directive(seen, vjob, vms, gone, jobs)
         if directive is not None and (directive.absence or not proved):
             return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved)
@@ -182,6 +185,11 @@ class Cycle:
         else:
             tell_of_end_that_does_not_come(self._context, vjob, job, seen.taken)
         return None
+
+    def _look_behind_checkpoint(self, seen: Observation, vjob: VJobRow, vms: list[VMRow]) -> None:
+        """A checkpoint of VMs that are gone may go on for an hour: it makes way. The next cycle sees to the loss."""
+        if vjob.job_id in self._executor.yielding() and not vjob.finished and self._missing.gone(vjob, vms, seen):
+            self._executor.make_way(vjob.job_id, "the loss of its VMs")
 
     def _directive(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -343,6 +344,28 @@ def test_a_suspend_by_hand_goes_before_a_checkpoint_that_is_being_copied(own_sto
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     assert powers(world, job) == {VMPower.RUNNING}
+
+
+@pytest.mark.parametrize("method", ["seal", "send"])
+def test_a_vm_that_dies_while_its_checkpoint_goes_on_is_noticed(own_stores: World, method: str) -> None:
+    world = own_stores
+    job = checkpointed(world, vms=1)
+    act, begun, go_on = getattr(world.nodes, method), threading.Event(), threading.Event()
+
+    def slow(*words: object, **options: object) -> object:
+        begun.set()
+        assert go_on.wait(60), "nobody waits for it"
+        return act(*words, **options)
+
+    setattr(world.nodes, method, slow)
+    try:
+        world.as_daemon(begun.is_set)
+        world.hypervisor.kill_vm(f"vjob{job}-0")
+        world.as_daemon(lambda: world.context.ledger.vjob(job).returns == 1)
+    finally:
+        go_on.set()
+    assert "cancelled: the loss of its VMs goes first" in events(world)
+    assert world.context.ledger.vjob(job).losses == 0
 
 
 def live_with_a_lost_node(world: World, kill_at: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,7 +12,7 @@ from rmsplugin.adapters.hypervisor.libvirt_link import Call
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import JobProgress, job_progress
 from rmsplugin.adapters.hypervisor.libvirt_vms import LibvirtVMs
-from rmsplugin.errors import RmspluginError, TimedOutError
+from rmsplugin.errors import NotFoundError, RmspluginError, TimedOutError
 
 T = TypeVar("T")
 
@@ -19,6 +20,10 @@ _POLL_S = 0.25
 
 #: How long an aborted save, checkpoint or migration may take to come to its end.
 _ABORT_GRACE_S = 20.0
+
+#: So long libvirt says that there is no such VM before what is being done to it is given up. What ends the VM itself,
+#: a save or a migration, ends in a moment then.
+_GONE_S = 10.0
 
 
 def wait(call: Call[T], timeout_s: float) -> T:
@@ -49,7 +54,9 @@ class Waiting:
         progress: Progress | None,
         on_progress: Callable[[JobProgress], None] | None = None,
     ) -> T:
-        """Wait for a save or a migration, telling its progress; abort it when its time is over.
+        """Wait for a save, checkpoint or migration, telling its progress; abort it when its time is over.
+
+        It is given up when its VM is gone, if anybody wants to know how far it is.
 
         Args:
             call: what is under way.
@@ -64,6 +71,7 @@ class Waiting:
             RmspluginError: it failed.
         """
         deadline = time.monotonic() + timeout_s
+        gone_since = math.inf
         while not call.wait(min(_POLL_S, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 return self._abort(call, node, name, timeout_s)
@@ -71,8 +79,14 @@ class Waiting:
                 continue
             try:
                 seen = self._nodes.query(node, f"asking how far {name} is", lambda conn: job_progress(conn, name))
+                gone_since = math.inf
                 if on_progress:
                     on_progress(seen)
+            except NotFoundError:
+                gone_since = min(gone_since, time.monotonic())
+                if time.monotonic() - gone_since >= _GONE_S:
+                    raise TimedOutError(f"{call.what} goes on, although {name} is not on {node} any more") from None
+                continue
             except RmspluginError:
                 continue  # It has just ended, or nobody answers: the call itself will tell.
             if progress and seen.total_bytes:
