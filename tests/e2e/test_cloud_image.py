@@ -62,6 +62,14 @@ srun -n 2 -l bash tells | sort -s -n
 sleep 6
 ps --ppid 2 -p 2 --deselect -o ni= | grep -c 19 || :
 """
+FILLS = """#!/bin/bash
+fallocate -l $(($(df --output=avail -B1 /tmp | tail -n 1) - (16 << 20))) /tmp/most
+dd if=/dev/zero of=/tmp/rest bs=4k 2>/dev/null || echo full
+sleep 6
+echo acknowledged by now
+srun -n 1 echo step
+exit 7
+"""
 NUMBER_OF_TELLS, ADDRESSES = 8, (2, 4)
 # Each process has a number that shows in the sum, and hears from the other one.
 MPI_PROGRAM = """from mpi4py import MPI
@@ -138,7 +146,15 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
     assert (cluster.home() / "made-in-debian").exists()
     cluster.wait_gone(job)
     _sisters_differ(cluster, tells)
+    _a_full_disk_costs_no_output(cluster)
     _cancel_while_it_boots(cluster)
+
+
+def _a_full_disk_costs_no_output(cluster: Cluster) -> None:
+    """The job's directory is on the disk that its script fills."""
+    job = cluster.sbatch(FILLS, *DEBIAN, "--mem=512")
+    assert cluster.wait_job(job, timeout_s=300)["ExitCode"] == "7:0", cluster.describe(job)
+    assert cluster.lines(job) == ["full", "acknowledged by now", "step"]
 
 
 def _sisters_differ(cluster: Cluster, tells: list[str]) -> None:
