@@ -57,11 +57,15 @@ class Route:
 class Routes:
     """Answers requests in the event loop; what reads or changes the ledger is done in threads, by turns."""
 
-    def __init__(self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, waits: Waits) -> None:
+    def __init__(
+        self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, slow_turns: Turns, waits: Waits
+    ) -> None:
+        """``slow_turns``: for what users may ask that waits for a guest, a node or an operation."""
         self._context = context
         self._requests = requests
         self._cycle = cycle
         self._turns = turns
+        self._slow_turns = slow_turns
         self._waits = waits
         self._previews = Previews(context, cycle, turns)
         self._reports = UserReports(context.settings, waits.changed)
@@ -117,6 +121,11 @@ class Routes:
         # A line of its own for what wrappers say: whatever else their user asks, they are heard.
         return await self._turns.take((asked.uid, wrapper), work)
 
+    async def _do_slowly(self, asked: Asked, work: Callable[[], T]) -> T:
+        # In threads of their own: however many users hold, hooks and wrappers are heard, and root is served.
+        turns = self._turns if asked.uid in self._requests.engine_uids else self._slow_turns
+        return await turns.take((asked.uid, "slow"), work)
+
     # -- hooks ---------------------------------------------------------------------------------------------------
 
     async def _prolog(self, asked: Asked) -> Reply:
@@ -139,7 +148,7 @@ class Routes:
 
     async def _account(self, asked: Asked) -> Reply:
         job_id, account = parsing.job_id(asked.path["id"]), asked.body.account()
-        return await self._do(asked, lambda: self._requests.account(asked.uid, job_id, account))
+        return await self._do_slowly(asked, lambda: self._requests.account(asked.uid, job_id, account))
 
     async def _epilog(self, asked: Asked) -> Reply:
         job_id = parsing.job_id(asked.path["id"])
@@ -190,7 +199,7 @@ class Routes:
 
     async def _usage(self, asked: Asked) -> Reply:
         name = asked.vjob
-        return {"usage": await self._do(asked, lambda: self._requests.usage(asked.uid, name))}
+        return {"usage": await self._do_slowly(asked, lambda: self._requests.usage(asked.uid, name))}
 
     # -- operations ----------------------------------------------------------------------------------------------
 
@@ -207,7 +216,7 @@ class Routes:
         return await self._begin(asked, lambda: self._requests.migrate(asked.uid, name, vm, to))
 
     async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Reply:
-        return {"operation": (await self._do(asked, begin)).id}
+        return {"operation": (await self._do_slowly(asked, begin)).id}
 
     async def _states(self, asked: Asked) -> Reply:
         return {"states": await self._do(asked, lambda: self._requests.asides(asked.uid))}
@@ -218,7 +227,7 @@ class Routes:
 
     async def _drop_states(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._do(asked, lambda: self._requests.drop_aside(asked.uid, number))
+        return await self._do_slowly(asked, lambda: self._requests.drop_aside(asked.uid, number))
 
     async def _new_store(self, asked: Asked) -> Reply:
         store = asked.body.node("store")

@@ -72,9 +72,10 @@ class Service:
     def __init__(self, context: Context, requests: Requests, cycle: Cycle) -> None:
         self._settings = context.settings.engine
         self._turns = Turns("service")
+        self._slow_turns = Turns("slow service")
         self._sealing = Turns("munge")
         self._waits = Waits()
-        self._answers = Routes(context, requests, cycle, self._turns, self._waits)
+        self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits)
         self._routes = self._answers.table()
         self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
         self._servers: list[asyncio.Server] = []
@@ -108,6 +109,7 @@ class Service:
         for runner in self._runners:
             await runner.cleanup()
         self._turns.close()
+        self._slow_turns.close()
         self._sealing.close()
 
     async def _handlers(self, front: Front) -> Callable[[], asyncio.Protocol]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.served import ME, Served, answer_of, request_bytes, until
+from unit.served import ME, PATIENCE_S, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine import connections, service
@@ -25,6 +25,7 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.observation import observe
 from rmsplugin.engine.reconcile import Directive
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 NOBODY = 65534
@@ -395,6 +396,35 @@ def test_a_user_cannot_have_more_than_a_few_requests_wait_for_one_vjob(served: S
     assert served.ask("GET", "/v1/jobs/12/access?wait=0.1")[0] == 200
     for poll in polls:
         poll.close()
+
+
+def test_users_who_ask_silent_guests_keep_hooks_and_wrappers_from_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = range(1001, 1005)
+    caller, hanging, over = [0], [], threading.Event()
+
+    def hang(address: str, host_key: str, *, timeout_s: float) -> None:
+        hanging.append(address)
+        over.wait(3 * PATIENCE_S)
+        raise UnavailableError("it is silent")
+
+    monkeypatch.setattr(service, "_peer_uid", lambda transport: caller[0])
+    monkeypatch.setattr(served.world.guests, "used", hang)
+    with contextlib.ExitStack() as open_connections:
+        open_connections.callback(over.set)
+        for uid in users:
+            served.add_vjob(uid, uid, S.RUNNING, script_started=True)
+            caller[0] = uid
+            for _ in range(2):
+                asked = len(hanging)
+                open_connections.enter_context(served.send("GET", f"/v1/jobs/{uid}/usage"))
+                until(lambda asked=asked: len(hanging) > asked, "the guest is asked")
+        assert served.ask("POST", "/v1/jobs/1004/started")[0] == 200
+        caller[0] = 0
+        assert served.ask("POST", "/v1/jobs/1004/prolog")[0] == 200
+        with served.send("GET", "/v1/jobs/1004/usage"):
+            until(lambda: len(hanging) == 9, "root's guest is asked, too")
 
 
 def test_a_wrapper_that_asks_anew_ends_the_wait_of_its_lost_connection(served: Served) -> None:
