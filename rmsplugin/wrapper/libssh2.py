@@ -38,6 +38,8 @@ _METHODS = (
 _WINDOW_BYTES = 128 << 10
 _PACKET_BYTES = 32 << 10
 _CHUNK_BYTES = 32 << 10
+# What is kept of a command's errors, which are to be a sentence.
+_ERROR_BYTES = 4 << 10
 
 _library: ctypes.CDLL | None = None
 
@@ -234,9 +236,15 @@ class Channel:
         """
         # Asked for standard error, the library counts standard output as well.
         if self._ssh.libssh2_poll_channel_read(self._place, _STDERR):
-            while said := self._read(_STDERR):
-                self._said += said
+            self._read_errors()
         return bool(self._ssh.libssh2_poll_channel_read(self._place, 0) or self._ssh.libssh2_channel_eof(self._place))
+
+    def _read_errors(self) -> None:
+        """Take what has come, and no more than can be on its way: where it does not end, others have their turn."""
+        rest = _WINDOW_BYTES
+        while rest > 0 and (said := self._read(_STDERR)):
+            self._said += said[: _ERROR_BYTES - len(self._said)]
+            rest -= len(said)
 
     def _read(self, stream: int) -> bytes | None:
         buffer, size = self._connection.buffer, ctypes.c_size_t(_CHUNK_BYTES)

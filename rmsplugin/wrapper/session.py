@@ -30,6 +30,11 @@ _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
 _USAGE, _NO_ROOM = 2, 3  # exit statuses of `rmsplugin-guest`
+# No tool of ours says so much at once. The user, who may have put something else in its place, pays for his VM's memory
+# and not for the front's.
+_SAID_BYTES = 1 << 16
+_SHOWN_BYTES = 1 << 10
+_LARGEST_COUNT, _LARGEST_EXIT_CODE, _LARGEST_SIGNAL = 10**15, 255, 64
 
 # The guest holds back what is not acknowledged yet: often enough that a script that prints much does not wait for it.
 _ACKNOWLEDGE_BYTES = 1 << 20
@@ -72,10 +77,20 @@ def _parse_state(said: bytes) -> GuestState:
             case ["started"]:
                 result.started = True
             case ["kept", stream, offset]:
-                result.kept_from[stream] = int(offset)
+                result.kept_from[stream] = _count(offset)
             case [stream, offset, size]:
-                result.acks[stream] = Ack(int(offset), int(size))
+                result.acks[stream] = Ack(_count(offset), _count(size))
     return result
+
+
+def _count(text: str) -> int:
+    if not _is_number(text, _LARGEST_COUNT):
+        raise OperationFailedError(f"the guest does not tell how far the output came: {text[:_SHOWN_BYTES]}")
+    return int(text)
+
+
+def _is_number(text: str, largest: int) -> bool:
+    return text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest
 
 
 class Session:
@@ -212,9 +227,9 @@ class Session:
         _check("wait", *self._waiting.close())
         answer = self._end
         match answer.decode("ascii", "replace").split():
-            case ["exit", code]:
+            case ["exit", code] if _is_number(code, _LARGEST_EXIT_CODE):
                 return Ending(int(code), 0)
-            case ["signal", number]:
+            case ["signal", number] if _is_number(number, _LARGEST_SIGNAL):
                 return Ending(0, int(number))
         raise OperationFailedError(f"the guest does not tell how the script ended: {_text(answer)}")
 
@@ -232,6 +247,7 @@ class Session:
         for line in lines:
             if not steps.take(line):
                 self._end = line
+        _check_size(self._lines)
 
     def acknowledge(self, acks: dict[str, Ack]) -> None:
         """Return when the guest has kept the acknowledgements."""
@@ -343,7 +359,10 @@ class Session:
         for line in lines:
             if line != b"ok":
                 raise OperationFailedError(f"in the guest, 'control' failed: {_text(line)}")
+            if not self._owed:
+                raise OperationFailedError("in the guest, 'control' answers what it was not told")
             self._owed.pop(0)()
+        _check_size(self._answers)
         return True
 
     def _run(self, words: str, send: Callable[[Channel], None] | None = None) -> bytes:
@@ -380,6 +399,7 @@ class Session:
                 self._wait(deadline)
             else:
                 output += data
+                _check_size(output)
         return bytes(output)
 
     def _wait(self, deadline: float) -> None:
@@ -396,5 +416,10 @@ def _check(words: str, status: int, said: bytes) -> None:
         raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or status}")
 
 
-def _text(data: bytes) -> str:
-    return " ".join(data.decode("utf-8", "replace").split())
+def _check_size(said: bytes | bytearray) -> None:
+    if len(said) > _SAID_BYTES:
+        raise OperationFailedError(f"the guest says what none of its tools does: {_text(said)}")
+
+
+def _text(data: bytes | bytearray) -> str:
+    return " ".join(data[:_SHOWN_BYTES].decode("utf-8", "replace").split())

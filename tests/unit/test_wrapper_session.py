@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
+import shlex
 import socket
 import threading
+from collections.abc import Callable, Iterator
 
+import guestbox
 import pytest
 
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.wrapper.engine import Access
+from rmsplugin.wrapper.libssh2 import Connection
 from rmsplugin.wrapper.mailbox import Mailbox
-from rmsplugin.wrapper.session import Session
+from rmsplugin.wrapper.session import SSH_PORT, Session
+from rmsplugin.wrapper.signals import Fate
+from rmsplugin.wrapper.steps import Steps
+from rmsplugin.wrapper.streams import Ack
 
 VM = {"name": "vjob12-0", "address": "127.0.0.1", "host_key": "ssh-ed25519 AAAA"}
+TOOL = "/run/rmsplugin/bin/rmsplugin-guest"
 ANSWER = {"state": "running", "user": "alice", "vms": [VM], "private_key": "secret"}
 
 
@@ -65,6 +74,106 @@ def test_a_server_that_speaks_no_ssh_is_a_broken_connection(greeting: bytes) -> 
             Session.connect(access, port=server.getsockname()[1])
         thread.join(10)
         assert not thread.is_alive(), "the connection was closed"
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[guestbox.Guestbox]:
+    if why := guestbox.missing():
+        pytest.skip(why)
+    with guestbox.ready("busybox", 1) as box:
+        yield box
+
+
+def access_to(box: guestbox.Guestbox) -> Access:
+    vm = box.guests[0].vm
+    return Access(guestbox.USER, (vm.name,), vm.address, vm.host_key, box.key.private_openssh)
+
+
+@contextlib.contextmanager
+def session_with(box: guestbox.Guestbox, does: str) -> Iterator[Session]:
+    """A session with a guest whose user has put something else in the place of our tool."""
+    program = shlex.quote(f"#!/bin/sh\n{does}\n")
+    box.guests[0].run(f"mv {TOOL} {TOOL}.ours && printf %s {program} >{TOOL} && chmod 755 {TOOL}")
+    try:
+        with box.entered():
+            session = Session.connect(access_to(box))
+        try:
+            yield session
+        finally:
+            session.close()
+    finally:
+        box.guests[0].run(f"mv {TOOL}.ours {TOOL}")
+
+
+def begin(session: Session) -> object:
+    return session.begin({"stdout": 0})
+
+
+def acknowledge(session: Session) -> object:
+    return session.acknowledge({f"stream{number}": Ack(1, 1) for number in range(9)})
+
+
+def ending(session: Session) -> object:
+    return session.ending(Steps("", "12", lambda: Fate.RUNNING, lambda step, number: None))
+
+
+LINE_WITHOUT_END = "cat /dev/zero | tr '\\0' x"
+
+
+@pytest.mark.parametrize(
+    ("ask", "does"),
+    [
+        (begin, "exec yes"),
+        (begin, LINE_WITHOUT_END),
+        (begin, "echo kept stdout x; echo ready; cat"),
+        (begin, "echo stdout 1 -; echo ready; cat"),
+        (begin, f"echo stdout 1 {'9' * 30}; echo ready; cat"),
+        (lambda session: session.room(1), "exec yes"),
+        (acknowledge, LINE_WITHOUT_END),
+        (acknowledge, "exec yes ok"),
+        (ending, LINE_WITHOUT_END),
+        (ending, "echo exit x"),
+        (ending, "echo exit 256"),
+        (ending, "echo signal 1000"),
+    ],
+)
+def test_a_tool_that_says_what_ours_would_not_has_failed(
+    box: guestbox.Guestbox, ask: Callable[[Session], object], does: str
+) -> None:
+    with session_with(box, does) as session, pytest.raises(OperationFailedError, match="guest") as failure:
+        ask(session)
+    assert len(str(failure.value)) < 2000
+
+
+@pytest.fixture
+def connection(box: guestbox.Guestbox) -> Iterator[Connection]:
+    access = access_to(box)
+    with box.entered():
+        sock = socket.create_connection((access.address, SSH_PORT))
+    connection = Connection(sock, access.host_key_bytes(), timeout_s=15)
+    connection.login(access.user, access.private_key)
+    yield connection
+    connection.close()
+
+
+def test_of_a_commands_errors_as_much_is_kept_as_can_be_read(connection: Connection) -> None:
+    channel = connection.open("echo it fails >&2; head -c 1000000 /dev/zero >&2; exit 4")
+    while channel.read() != b"":
+        if not channel.pending():
+            select.select([connection], [], [], 0.05)
+    status, said = channel.close()
+    assert status == 4
+    assert said.startswith(b"it fails\n")
+    assert len(said) < 10_000
+
+
+def test_errors_without_end_hold_up_no_other_command(connection: Connection) -> None:
+    flood = connection.open("exec yes >&2")
+    other = connection.open("sleep 1; echo done")
+    while (data := other.read()) is None:
+        flood.pending()
+        select.select([connection], [], [], 0.05)
+    assert data == b"done\n"
 
 
 def test_a_signal_stays_in_the_mailbox_until_it_was_sent() -> None:
