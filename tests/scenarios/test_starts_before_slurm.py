@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, look_up
-from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.hypervisor.base import VMSpec
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine import identity
 from rmsplugin.engine.identity import take_account
 from rmsplugin.errors import OperationFailedError, RefusedError
@@ -85,6 +87,96 @@ def test_after_a_restore_that_failed_the_next_one_is_waited_for(
     template_world.hypervisor.fail_next("restore", OperationFailedError("QEMU will not load it"))
     template_world.until(template_world.submit(vms=1), S.RUNNING)
     assert template_world.context.restored_s == {}
+
+
+def has_template(world: World) -> None:
+    """Make one on the node on which the next vjob starts."""
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+
+
+def fails_late(world: World, monkeypatch: pytest.MonkeyPatch, had: JobState) -> list[tuple[JobState, bool]]:
+    """Have the first VM of the next vjob not restored, once Slurm has its job so, and boot for five minutes then.
+
+    Returns how Slurm has the job meanwhile, and whether its VMs are said to be nearly up.
+    """
+    seen: list[tuple[JobState, bool]] = []
+
+    def job() -> RmsJob:
+        return max(world.rms.snapshot().jobs, key=lambda each: each.job_id)
+
+    def restore(node: str, spec: VMSpec, *arguments: Any, **options: Any) -> None:
+        deadline = time.monotonic() + 10
+        while spec.name.endswith("-0") and job().state is not had:
+            assert time.monotonic() < deadline
+            world.pass_time(0.1)
+            time.sleep(0.001)
+        if spec.name.endswith("-0"):
+            raise OperationFailedError("QEMU will not load it")
+        type(world.hypervisor).restore(world.hypervisor, node, spec, *arguments, **options)
+
+    def boot(*arguments: Any, **options: Any) -> None:
+        for _ in range(10):
+            world.pass_time(30.0)
+            seen.append((job().state, world.executor.nearly_up(job().job_id)))
+        type(world.hypervisor).boot(world.hypervisor, *arguments, **options)
+
+    monkeypatch.setattr(world.hypervisor, "restore", restore)
+    monkeypatch.setattr(world.hypervisor, "boot", boot)
+    return seen
+
+
+@pytest.mark.parametrize("vms", [1, 2])
+@pytest.mark.parametrize("had", [JobState.PENDING, JobState.RUNNING])
+def test_a_jobs_time_does_not_run_while_a_vm_boots_whose_restore_failed(
+    template_world: World, monkeypatch: pytest.MonkeyPatch, had: JobState, vms: int
+) -> None:
+    world = template_world
+    has_template(world)
+    if had is JobState.PENDING:
+        monkeypatch.setattr(world.rms, "_start_delay_s", 5.0)
+    seen = fails_late(world, monkeypatch, had)
+    job, began = world.submit(vms=vms, time_limit_s=120.0), world.time
+    world.until(job, S.RUNNING)
+    assert set(seen) == {(JobState.PENDING, False)}
+    assert world.rms.job(job).state is JobState.RUNNING
+    assert world.rms.job(job).start_time - began > 299
+    assert (world.rms.job(job).restarts, world.context.ledger.vjob(job).losses) == (int(had is JobState.RUNNING), 0)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert world.hypervisor.where(f"vjob{job}-0") == []
+
+
+def test_prolog_slurmctld_keeps_a_job_that_it_has_while_a_vm_boots_whose_restore_failed(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = template_world
+    has_template(world)
+    monkeypatch.setattr(world.rms, "_configuring_s", None)
+    seen = fails_late(world, monkeypatch, JobState.CONFIGURING)
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    assert set(seen) == {(JobState.CONFIGURING, False)}
+    assert world.rms.job(job).restarts == 0
+
+
+def test_a_job_that_is_cancelled_before_a_restore_fails_starts_no_vm(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = template_world
+    has_template(world)
+
+    def restore(*arguments: Any, **options: Any) -> None:
+        world.rms.cancel(job)
+        raise OperationFailedError("QEMU will not load it")
+
+    monkeypatch.setattr(world.hypervisor, "restore", restore)
+    job = world.submit(vms=1)
+    boots = [call[0] for call in world.hypervisor.calls].count("boot")
+    world.until(job, S.TERMINATED)
+    assert [call[0] for call in world.hypervisor.calls].count("boot") == boots
 
 
 def test_the_gate_is_opened_once_when_the_last_vm_is_nearly_there(

@@ -41,8 +41,10 @@ class Opening:
     def __init__(self, task: Task, vms: Iterable[str]) -> None:
         self._task = task
         self._lock = threading.Lock()
-        self._far = set(vms)
-        #: When that was; infinitely long ago as long as it was not.
+        self._vms = frozenset(vms)
+        self._far = set(self._vms)
+        self._opened = False
+        #: When that was; infinitely long ago as long as it was not, or once the job was sent back.
         self.at = -math.inf
 
     def near(self, vm: str) -> None:
@@ -51,13 +53,43 @@ class Opening:
             if vm not in self._far:
                 return
             self._far.discard(vm)
-            if self._far:
-                return
+            if not self._far:
+                self._let_go()
+
+    def far(self, vm: str) -> None:
+        """The VM had its accident, and boots after all; a job that was let go for it does not run meanwhile.
+
+        Else its time would be up before its script has begun. Any thread may call.
+
+        Raises:
+            CancelledError: the job has ended.
+        """
+        with self._lock:
+            self._far |= self._vms & {vm}
+            if self._far and self._opened:
+                self._task.nearly_up = False
+                self._send_back()
+
+    def _let_go(self) -> None:
         self._task.check_cancelled()
         self._task.nearly_up = True
+        if self._opened:
+            return  # and sent back since: who awaits the allocation opens it again, when Slurm has cleaned up
+        self._opened = True
         with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
             self._task.context.rms.open_gate(self._task.job_id)
             self.at = self._task.context.clock.now()
+
+    def _send_back(self) -> None:
+        """Have the job behind the gate, unless PrologSlurmctld keeps it: what that takes is added to its time limit."""
+        try:
+            if current_job(self._task).state is not JobState.CONFIGURING:
+                self._task.context.rms.requeue(self._task.job_id)
+                self.at = -math.inf
+        except CancelledError:
+            raise
+        except RmspluginError as error:  # then it runs, and its wrapper waits
+            self._task.event("requeue-failed", str(error))
 
 
 def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf) -> RmsJob:

@@ -53,6 +53,7 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template |
         raise
     except RmspluginError as error:
         _give_up(task, vm, template, error)
+        opening.far(vm.name)
         return None
     return template
 
