@@ -8,7 +8,9 @@ more likely than the end of many is that the engine itself is cut off.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from collections.abc import Sequence
 
 from rmsplugin.adapters.command import run_command
 from rmsplugin.engine.context import Context
@@ -96,11 +98,12 @@ class Fencing:
         settings = self._context.settings.nodes
         if not settings.fence or not settings.fence_after_s:
             return []
-        silent = self._silent(seen)
-        self._silent_since = {node: self._silent_since.get(node, seen.taken) for node in silent}
+        silent, others = self._silent(seen)
+        self._silent_since = {node: self._silent_since.get(node, seen.taken) for node in (*silent, *others)}
+        at_once = sorted([*silent, *self._lately(others, silent, settings.fence_after_s)])
         most = max(_MOST_NODES, int(_SHARE * (len(seen.vms) + len(seen.unreachable))))
-        if len(silent) > most:
-            return [f"{', '.join(silent)} are silent at once: none is fenced, more likely it is the network"]
+        if len(at_once) > most:
+            return [f"{', '.join(at_once)} are silent at once: none is fenced, more likely it is the network"]
         failures = self._context.ledger.nodes.fence_failures()
         for node in silent:
             failed = failures.get(node)
@@ -112,11 +115,21 @@ class Fencing:
                 threading.Thread(target=self._fence_quietly, args=(node,), name=f"fence {node}", daemon=True).start()
         return []
 
-    def _silent(self, seen: Observation) -> list[str]:
-        """Nodes with VMs of ours that neither libvirt nor Slurm's daemon answers for, and that are not gone."""
+    def _silent(self, seen: Observation) -> tuple[list[str], list[str]]:
+        """Nodes that neither libvirt nor Slurm's daemon answers for, and that are not gone: with our VMs, and without.
+
+        Without VMs, those that Slurm itself has powered off are not silent.
+        """
         hosts = {place for vm in self._context.ledger.live_vms() for place in (vm.host, vm.destination)}
         gone = self._context.ledger.nodes.gone()
-        return [node for node in sorted(seen.unreachable) if node in hosts - gone.keys() and _slurm_lost(seen, node)]
+        lost = [node for node in sorted(seen.unreachable) if node not in gone and _slurm_lost(seen, node)]
+        others = [node for node in lost if node not in hosts and "POWER" not in seen.rms.nodes[node].state]
+        return [node for node in lost if node in hosts], others
+
+    def _lately(self, others: Sequence[str], silent: Sequence[str], before_s: float) -> list[str]:
+        """The others but those that fell silent long before the first one: these tell nothing of the network now."""
+        first = min((self._silent_since[node] for node in silent), default=math.inf)
+        return [node for node in others if self._silent_since[node] >= first - before_s]
 
     def _agent_is_silent(self, node: str) -> bool:
         try:

@@ -148,6 +148,40 @@ def test_when_many_nodes_are_silent_at_once_none_is_fenced(world: World, directo
     assert any("none is fenced" in problem for problem in world.cycle.report.problems)
 
 
+def cut_off(world: World, *nodes: str, state: str = "DOWN*") -> None:
+    """Nothing reaches these nodes, on which VMs run on."""
+    for node in nodes:
+        world.hypervisor.set_reachable(node, False)
+        world.nodes.set_reachable(node, False)
+        world.rms.set_node(node, up=False, state=state)
+
+
+def test_an_engine_that_is_cut_off_from_all_nodes_fences_none_though_one_only_has_vms(
+    world: World, directory: Path
+) -> None:
+    with_fence(world, directory, fence_after_s=AFTER_S)
+    job, node = running(world)
+    cut_off(world, *(other for other in NODES if other != node))
+    world.tick(AFTER_S / 2)
+    cut_off(world, node)
+    assert not ticks_until(world, lambda: bool(calls(directory)))
+    assert any("n1, n2, n3 are silent at once" in problem for problem in world.cycle.report.problems)
+    assert world.context.ledger.vjob(job).losses == 0
+
+
+@pytest.mark.parametrize(("state", "before_s"), [("DOWN*", AFTER_S + 60), ("IDLE+POWERED_DOWN", 0.0)])
+def test_nodes_that_are_out_of_order_for_long_or_powered_off_by_slurm_keep_no_other_from_being_fenced(
+    world: World, directory: Path, state: str, before_s: float
+) -> None:
+    with_fence(world, directory, fence_after_s=AFTER_S)
+    _, node = running(world)
+    cut_off(world, *(other for other in NODES if other != node), state=state)
+    world.tick(before_s)
+    world.kill_node(node)
+    assert ticks_until(world, lambda: node in world.context.ledger.nodes.gone())
+    assert len(calls(directory)) == 1
+
+
 def test_a_fencing_that_fails_is_tried_again_later_and_later(world: World, directory: Path) -> None:
     with_fence(world, directory, "exit 1", fence_after_s=AFTER_S)
     job, node = running(world)
