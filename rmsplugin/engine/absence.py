@@ -19,6 +19,8 @@ from rmsplugin.engine.task import Task
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
+#: What accounting also says of jobs that a slurmctld has thrown away at its start, with their VMs still there.
+DOUBTFUL_ENDS = frozenset({"CANCELLED"})
 #: Between the two looks in which a VM is missing there is at least so much time.
 APART_S = 5.0
 

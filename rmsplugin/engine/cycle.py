@@ -11,7 +11,7 @@ from dataclasses import replace
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.decision.wanted import nodes_wanted
 from rmsplugin.engine import brake, site
-from rmsplugin.engine.absence import Jobs, MissingVMs, find_jobs, has_ended
+from rmsplugin.engine.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import host_capacities
@@ -209,8 +209,11 @@ class Cycle:
         )
         if directive is None or vjob.job_id in jobs.found:
             return directive
-        why = jobs.unknown.get(vjob.job_id) or f"its job has ended: {jobs.ended[vjob.job_id]}, as accounting says"
-        return replace(directive, reason=why)
+        if why := jobs.unknown.get(vjob.job_id):
+            return replace(directive, reason=why)
+        how = jobs.ended[vjob.job_id]
+        absence = how in DOUBTFUL_ENDS and vjob.state is not VJobState.WAITING
+        return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """Nodes on which VMs are seen, by VM name, that are not where they run and where no migration takes them."""

@@ -252,6 +252,52 @@ def test_a_job_that_slurmctld_has_forgotten_and_accounting_says_has_ended_is_cle
     assert "COMPLETED, as accounting says" in events(world, "vjob-stopping")[0]
 
 
+def thrown_away(world: World, jobs: list[int]) -> None:
+    """As after `slurmctld -c`: slurmctld knows nothing of the jobs, and accounting says that they were cancelled."""
+    for job in jobs:
+        world.rms.forget(job)
+        world.rms._recorded[job] = "CANCELLED"
+
+
+def test_many_jobs_that_only_accounting_knows_as_cancelled_are_ended_when_an_operator_says_so(world: World) -> None:
+    jobs = [*(running(world) for _ in range(2)), *(sleeping(world) for _ in range(2))]
+    waiting = world.submit(vms=1, constraints={"nodes": "n9"})
+    world.tick()
+    before = world.leftovers()
+    thrown_away(world, [*jobs, waiting])
+    ticks(world)
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 2 + [S.SLEEPING] * 2
+    assert world.leftovers() == before
+    assert world.state(waiting) is S.TERMINATED, "nothing of it is lost, should it come back"
+    [held] = events(world, "held-back")
+    assert "4 vjobs" in held
+    world.cycle.brake.confirm([str(job) for job in jobs])
+    for job in jobs:
+        world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+
+
+def test_a_few_jobs_that_only_accounting_knows_as_cancelled_are_ended(world: World) -> None:
+    jobs = [running(world), sleeping(world), sleeping(world)]
+    thrown_away(world, jobs)
+    for job in jobs:
+        world.until(job, S.TERMINATED)
+    assert world.leftovers() == []
+    assert events(world, "held-back") == []
+
+
+def test_jobs_that_come_back_after_slurmctld_had_thrown_them_away_go_on(world: World) -> None:
+    jobs = [*(running(world) for _ in range(2)), *(sleeping(world) for _ in range(2))]
+    known = dict(world.rms._jobs)
+    thrown_away(world, jobs)
+    ticks(world)
+    world.rms._jobs |= known
+    ticks(world)
+    unharmed(world, *jobs)
+    assert [world.state(job) for job in jobs] == [S.RUNNING] * 2 + [S.SLEEPING] * 2
+    assert world.cycle.brake.held == ()
+
+
 @pytest.mark.parametrize("why", ["it has none", "it does not answer", "it knows the job as running"])
 def test_a_job_that_slurmctld_has_forgotten_is_not_ended_without_accounting(world: World, why: str) -> None:
     jobs = [running(world), sleeping(world)]
