@@ -25,6 +25,7 @@ from rmsplugin.engine.observed_memory import real_capacity
 from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_demands, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.strays import stray_nodes
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
@@ -80,7 +81,7 @@ class _Assessor:
         self._busy = busy
         self._closed = closed
         self._leaving = leaving_nodes(context, seen)
-        self._unclean = {node for node, _ in context.ledger.nodes.left_behind()}
+        self._unclean = {node for node, _ in context.ledger.nodes.left_behind()} | stray_nodes(context, seen)
         self._resting = context.ledger.failures.resting()
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = seen.jobs

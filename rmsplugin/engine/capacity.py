@@ -10,6 +10,7 @@ from rmsplugin.engine import site
 from rmsplugin.engine.observed_memory import booked_mib, real_capacity
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
+from rmsplugin.engine.strays import stray_nodes
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
 
@@ -79,8 +80,10 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     """
     found = {}
     unclean = {node for node, _ in context.ledger.nodes.left_behind()}
+    strange = stray_nodes(context, seen)
     for name in vm_hosts(context.settings, seen.rms):
         why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+        why_not = why_not or ("VMs run there that nobody has booked; see `rmsplugin confirm`" * (name in strange))
         found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():

@@ -35,11 +35,12 @@ from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
+from rmsplugin.engine.strays import stop_strays, strays
 from rmsplugin.engine.switch import Switch
-from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.vjob import VJobState, parse_vm_name
+from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +115,8 @@ class Cycle:
         if not observes_only:
             with report.alone("evacuation"):
                 report.begun += self._evacuation.run(seen, busy)
-        self._reconcile(seen, ours, busy, report)
-        self._stop_strays(seen, report)
+        jobs = self._reconcile(seen, ours, busy, report)
+        stop_strays(self._context, seen, jobs, report)
         with report.alone("dead nodes"):
             report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
         if not observes_only:
@@ -135,7 +136,8 @@ class Cycle:
 
     # -- reconciliation ------------------------------------------------------------------------------------------
 
-    def _reconcile(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> None:
+    def _reconcile(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Jobs:
+        """Follow what disagrees. Returns the jobs of the vjobs."""
         context = self._context
         # All that have not ended, and those that have but whose jobs have come back.
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
@@ -157,6 +159,7 @@ class Cycle:
             for held in self._let_through(doubtful, vjobs, report):
                 with report.alone(f"vjob {held.vjob}"):
                     self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
+        return jobs
 
     def _reconcile_one(
         self,
@@ -178,8 +181,8 @@ class Cycle:
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # it moves
         directive = self._directive(seen, vjob, vms, gone, jobs)
-        if directive is not None and (directive.absence or not proved):
-            return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved)
+        if directive is not None and (directive.absence or directive.disputed or not proved):
+            return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved and not directive.disputed)
         if directive is not None:
             self._follow(seen, vjob, job, directive, report)
         else:
@@ -205,9 +208,14 @@ class Cycle:
             seen.taken - heard,
             context.settings.engine.orphan_s,
             gone,
-            self._copies(vms, seen),
+            self._copies(vms, seen) or strays(context, seen, vjob),
+            self._executor.lost(vjob.job_id),
         )
-        if directive is None or vjob.job_id in jobs.found:
+        if directive is None:
+            return None
+        if vjob.state is VJobState.RUNNING and directive.what is OperationKind.SUSPEND and _unseen(seen, vms):
+            return None  # there is nothing to be saved; whether they are gone shows in another look
+        if vjob.job_id in jobs.found:
             return directive
         if why := jobs.unknown.get(vjob.job_id):
             return replace(directive, reason=why)
@@ -245,10 +253,14 @@ class Cycle:
             report.problems.append(f"vjob {vjob.display_id}: {kind}: {failed.error}; it is tried again soon")
             return
         try:
+            for name, node in directive.hosts.items():
+                self._context.ledger.touch(name, node)
             if isinstance(kind, RmsAct):
                 self._follow_rms(seen, vjob, job, directive)
                 if failed is not None:
                     failures.vjob_done(vjob.job_id, kind)
+            elif kind is OperationKind.RESUME and directive.hosts:
+                self._go_on_with(vjob, directive)
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
                 self._resume(seen, vjob, directive.reason)
             elif kind is OperationKind.SUSPEND and vjob.state is VJobState.RUNNING:
@@ -259,6 +271,13 @@ class Cycle:
         except Exception as error:
             failures.vjob_failed(vjob.job_id, kind, str(error) or repr(error))
             raise
+
+    def _go_on_with(self, vjob: VJobRow, directive: Directive) -> None:
+        """Resume a vjob whose VMs run already: nothing is restored."""
+        for name, node in directive.hosts.items():
+            if not self._context.hypervisor.has_vm(node, name):
+                raise OperationFailedError(f"{name} is not on {node}, which listed it")
+        self._executor.begin(vjob.job_id, OperationKind.RESUME, directive.reason, hosts=directive.hosts)
 
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
@@ -284,31 +303,6 @@ class Cycle:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:
             self._first_sight.renew(job)
-
-    def _stop_strays(self, seen: Observation, report: CycleReport) -> None:
-        """End VMs of vjobs that have none: left by an interrupted stop on a node that was out of reach.
-
-        Only of vjobs that the ledger knows as having no VMs: with a lost or foreign ledger nothing is ended.
-        """
-        observed = {parsed[0] for vms in seen.vms.values() for name in vms if (parsed := parse_vm_name(name))}
-        without = {
-            job_id: vjob
-            for job_id, vjob in self._context.ledger.vjobs_among(observed).items()
-            if not vjob.state.is_live and vjob.state_since < seen.taken
-        }
-        for node, vms in seen.vms.items():
-            for name in vms:
-                parsed = parse_vm_name(name)
-                if parsed is None or parsed[0] not in without:
-                    continue
-                vjob = without[parsed[0]]
-                with report.alone(f"stray {name} on {node}"):
-                    bound = self._context.settings.hypervisor.stop_timeout_s
-                    self._context.hypervisor.stop(node, name, timeout_s=bound)
-                    self._context.nodes.drop_config(node, name)
-                    self._context.ledger.event(
-                        "stray-stopped", f"{name} ran on {node} although its vjob is {vjob.state}", vjob=vjob.display_id
-                    )
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -368,6 +362,8 @@ class Cycle:
                     failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
                     if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
+                    if row.state is VJobState.SLEEPING and strays(self._context, seen, row):
+                        continue  # it would run twice
                 if each := self._waits(job, row):
                     waiting.append(each)
         return waiting
@@ -404,6 +400,11 @@ class Cycle:
                 self._context.ledger.update_vjob(row.job_id, reason=str(error))
             return False
         return True
+
+
+def _unseen(seen: Observation, vms: Collection[VMRow]) -> bool:
+    """Whether one of the VMs was not seen, although its host was."""
+    return any(vm.host in seen.vms and not seen.where(vm.name) for vm in vms)
 
 
 def _idle(seen: Observation, name: str) -> bool:

@@ -81,6 +81,7 @@ class Executor:
         self._tasks: dict[int, Task] = {}
         self._aborting: set[Task] = set()
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
+        self._lost: dict[int, str] = {}  # by job id, why; until something is begun for it
         self._lock = threading.Lock()
 
     def begin(self, job_id: int, kind: OperationKind, reason: str, **rest: Any) -> Operation:
@@ -187,6 +188,11 @@ class Executor:
         if task is not None:
             task.poke()
 
+    def lost(self, job_id: int) -> str:
+        """Why the last operation on the vjob found that its state is lost; empty if it did not."""
+        with self._lock:
+            return self._lost.get(job_id, "")
+
     def nearly_up(self, job_id: int) -> bool:
         """Whether the vjob is about to run, but for an accident."""
         with self._lock:
@@ -208,6 +214,7 @@ class Executor:
         task = Task(self._context, operation)
         with self._lock:
             self._tasks[operation.job_id] = task
+            self._lost.pop(operation.job_id, None)
         self._groups[_GROUPS.get(operation.kind, _MOVE)].submit(self._run, task)
 
     def _run(self, task: Task) -> None:
@@ -219,9 +226,10 @@ class Executor:
         except Exception as bug:
             log.exception("operation %s on vjob %s", task.operation.kind, task.job_id)
             error = OperationFailedError(f"internal error: {bug!r}")
-        self._end(task, error)
         if isinstance(error, LostStateError):
-            self._restart(task.job_id, str(error))
+            with self._lock:
+                self._lost[task.job_id] = str(error)  # the next cycle restarts it, if it may
+        self._end(task, error)
 
     def _carry_out(self, task: Task) -> None:
         act, vjob = _ACTS[task.operation.kind], task.vjob()
@@ -230,13 +238,6 @@ class Executor:
         elif vjob.state not in act.after:
             # The engine was killed between the vjob's last move and the record of the operation's end.
             raise OperationFailedError(vjob.reason)
-
-    def _restart(self, job_id: int, reason: str) -> None:
-        try:
-            self._context.ledger.event("state-lost", f"{reason}; its job is requeued from the start", vjob=str(job_id))
-            self.begin(job_id, OperationKind.RESTART, f"lost: {reason}")
-        except Exception as error:
-            log.warning("vjob %s: %s; the next cycle tries again", job_id, error)
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
@@ -275,6 +276,8 @@ class Executor:
                 ledger.failures.vjob_done(job_id, kind)
             else:
                 task.event(f"{kind}-failed", text)
+                if isinstance(error, LostStateError):
+                    task.event("state-lost", text)
                 if not cancelled:
                     most_s = error.most_s if isinstance(error, NotStartedError | StillPausedError) else MOST_S
                     ledger.failures.vjob_failed(job_id, kind, text, most_s=most_s)

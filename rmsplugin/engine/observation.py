@@ -14,6 +14,7 @@ from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
 from rmsplugin.engine.steady_clock import of_the_rms
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
+from rmsplugin.model.vjob import parse_vm_name
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,15 @@ class Observation:
     def jobs(self) -> dict[int, RmsJob]:
         """The jobs of all partitions by id, without elements of arrays that have no id of their own yet."""
         return {job.job_id: job for job in self.rms.jobs if job.split}
+
+    @cached_property
+    def of_jobs(self) -> dict[int, dict[str, str]]:
+        """The VMs of ours that were seen, by job id and name, and a node on which each was."""
+        found: dict[int, dict[str, str]] = {}
+        for name, nodes in self._nodes_of.items():
+            if parsed := parse_vm_name(name):
+                found.setdefault(parsed[0], {})[name] = nodes[0]
+        return found
 
     @cached_property
     def _nodes_of(self) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from rmsplugin.engine.observed_memory import booked_mib, expected_mib, needed_mi
 from rmsplugin.engine.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
+from rmsplugin.engine.strays import strays
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
@@ -227,6 +228,10 @@ class Placing:
         """
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
+            if where := strays(self._context, seen, vjob):
+                raise RefusedError(
+                    f"its VMs are seen on {', '.join(sorted({*where.values()}))}: see `rmsplugin confirm`"
+                )
             vms = self._context.ledger.vms(vjob.job_id)
             pinned = self._context.pinned(vjob)
             prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}

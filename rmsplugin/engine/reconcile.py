@@ -34,7 +34,9 @@ class Directive:
     what: OperationKind | RmsAct
     reason: str
     absence: bool = False  # it follows from something that is not seen: too many of these at once are held back
+    disputed: bool = False  # and what is seen speaks against it: held back until an operator says that it is so
     destinations: Mapping[str, str] = field(default_factory=dict)  # by VM name, of a migration
+    hosts: Mapping[str, str] = field(default_factory=dict)  # by VM name, where VMs of a sleeping vjob were seen
 
 
 _AGAIN: dict[VJobState, OperationKind] = {
@@ -53,6 +55,7 @@ def reconcile(
     orphan_s: float,
     gone: Collection[str] = (),
     copies: Mapping[str, str] | None = None,
+    lost: str = "",
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -64,24 +67,28 @@ def reconcile(
         silent_s: for how long its wrapper gave no sign of life to a running engine.
         orphan_s: how long it may be silent.
         gone: nodes that are gone, as somebody said who can know.
-        copies: nodes other than their hosts on which its VMs are seen, by VM name.
+        copies: nodes other than their hosts on which its VMs are seen, by VM name; of a vjob that has none, any nodes.
+        lost: why the last operation on it says that its state is lost; empty if it does not.
 
     Returns:
         What to do, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
+    if lost:
+        known = any({vm.host, vm.destination} & {*gone} for vm in vms)  # as in `_lost`
+        return Directive(OperationKind.RESTART, f"lost: {lost}", absence=not known, disputed=bool(copies))
     if vjob.state is VJobState.STOPPING:
         return Directive(OperationKind.RESTART, vjob.reason or "cleaning up")
     if vjob.state in _AGAIN:
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
-            return _lost(missing, gone)
+            return _lost(missing, gone, job)
         return _running(vms, job, silent_s, orphan_s, copies or {})
     if vjob.state is VJobState.SLEEPING:
-        return _sleeping(job)
-    return _waiting(vjob, job)
+        return _seen_asleep(vms, job, copies) if copies else _sleeping(job)
+    return _waiting(vjob, job, copies or {})
 
 
 def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | None:
@@ -100,12 +107,15 @@ def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | No
     return None if script_may_end else Directive(OperationKind.STOP, what)
 
 
-def _lost(missing: Sequence[VMRow], gone: Collection[str]) -> Directive:
+def _lost(missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Directive:
     names = ", ".join(vm.name for vm in missing)
     if all(vm.host in gone for vm in missing):
         # Not only unseen: however many they are, somebody knows of it.
         return Directive(OperationKind.RESTART, f"lost: {names} on {missing[0].host}, which is gone")
     reason = f"lost: {names} not running on {missing[0].host} any more"
+    if job.state is JobState.SUSPENDED:
+        # As of one that was suspended since the ledger's backup was made: a restart would remove its saved state.
+        return Directive(OperationKind.RESTART, f"{reason}, and its job is suspended", absence=True, disputed=True)
     return Directive(OperationKind.RESTART, reason, absence=True)
 
 
@@ -116,8 +126,7 @@ def _running(
         return Directive(OperationKind.MIGRATE, "taken up again")
     if copies:
         # What a migration has left, to a node that did not answer then: as if it had not ended.
-        where = ", ".join(f"{name} on {node}" for name, node in sorted(copies.items()))
-        return Directive(OperationKind.MIGRATE, f"seen where it should not be: {where}", destinations=copies)
+        return Directive(OperationKind.MIGRATE, f"seen where it should not be: {_places(copies)}", destinations=copies)
     if job.state is JobState.PENDING:
         return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
     if job.state is JobState.SUSPENDED:
@@ -136,11 +145,27 @@ def _sleeping(job: RmsJob) -> Directive | None:
     return None
 
 
-def _waiting(vjob: VJobRow, job: RmsJob) -> Directive | None:
+def _seen_asleep(vms: Sequence[VMRow], job: RmsJob, where: Mapping[str, str]) -> Directive:
+    """What it is like in a ledger that was restored from a backup: the vjob was resumed since then."""
+    reason = f"its VMs are seen although it sleeps, as the ledger has it: {_places(where)}"
+    hosts = {vm.name: where[vm.name] for vm in vms if vm.name in where}
+    if job.state is JobState.RUNNING and len(hosts) == len(vms):
+        return Directive(OperationKind.RESUME, reason, hosts=hosts)
+    return Directive(OperationKind.RESTART, reason, absence=True, disputed=True, hosts=hosts)
+
+
+def _places(where: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} on {node}" for name, node in sorted(where.items()))
+
+
+def _waiting(vjob: VJobRow, job: RmsJob, where: Mapping[str, str]) -> Directive | None:
     if vjob.state is VJobState.TERMINATED:
         return Directive(RmsAct.RENEW, "its job is in the queue again")
     if job.state is JobState.PENDING:
         if not job.gated and not job.completing:
             return Directive(RmsAct.GATE, "waits for the engine")
         return None
+    if where or job.state is JobState.SUSPENDED:
+        reason = f"its job has run although it waits, as the ledger has it: {_places(where) or 'it is suspended'}"
+        return Directive(RmsAct.REQUEUE, reason, absence=True, disputed=True)
     return Directive(RmsAct.REQUEUE, "it was started by another hand than the engine's")

@@ -99,6 +99,55 @@ def test_reconcile(vjob, vms, job, missing, expected) -> None:
         assert directive.reason
 
 
+@pytest.mark.parametrize(
+    ("state", "job", "what"),
+    [
+        (S.WAITING, JOB, RmsAct.REQUEUE),
+        (S.WAITING, SUSPENDED, RmsAct.REQUEUE),
+        (S.SLEEPING, SUSPENDED, K.RESTART),
+        (S.SLEEPING, OPENED, K.RESTART),
+    ],
+)
+def test_what_ends_vms_that_the_ledger_does_not_know_is_disputed(state, job, what) -> None:
+    directive = reconcile(replace(VJOB, state=state), [VM], job, [], SILENT_S, ORPHAN_S, copies={VM.name: "n2"})
+    assert directive is not None
+    assert (directive.what, directive.disputed) == (what, True)
+    assert "vjob7-0 on n2" in directive.reason
+
+
+def test_loss_of_what_is_suspended_in_slurm_is_disputed() -> None:
+    for vjob, missing in ((VJOB, [VM]), (replace(VJOB, state=S.WAITING), [])):
+        directive = reconcile(vjob, [VM], SUSPENDED, missing, SILENT_S, ORPHAN_S)
+        assert directive is not None
+        assert (directive.absence, directive.disputed) == (True, True)
+
+
+def test_vjob_that_sleeps_only_in_the_ledger_is_resumed_where_all_its_vms_run() -> None:
+    asleep, other = replace(VJOB, state=S.SLEEPING), replace(VM, name="vjob7-1", idx=1)
+    directive = reconcile(asleep, [VM], JOB, [], SILENT_S, ORPHAN_S, copies={VM.name: "n2"})
+    assert directive is not None
+    assert (directive.what, directive.hosts, directive.disputed) == (K.RESUME, {VM.name: "n2"}, False)
+    directive = reconcile(asleep, [VM, other], JOB, [], SILENT_S, ORPHAN_S, copies={VM.name: "n2"})
+    assert directive is not None
+    assert (directive.what, directive.disputed) == (K.RESTART, True)
+
+
+@pytest.mark.parametrize(("copies", "disputed"), [({}, False), ({VM.name: "n2"}, True)])
+def test_lost_state_is_disputed_where_its_vm_is_seen(copies, disputed) -> None:
+    vjob = replace(VJOB, state=S.RESUMING)
+    directive = reconcile(vjob, [VM], SUSPENDED, [], SILENT_S, ORPHAN_S, copies=copies, lost="no state")
+    assert directive is not None
+    assert (directive.what, directive.reason) == (K.RESTART, "lost: no state")
+    assert (directive.absence, directive.disputed) == (True, disputed)
+
+
+def test_lost_state_on_a_node_that_is_gone_is_not_held_back() -> None:
+    vjob = replace(VJOB, state=S.RESUMING)
+    directive = reconcile(vjob, [VM], SUSPENDED, [], SILENT_S, ORPHAN_S, gone=["n1"], lost="no state")
+    assert directive is not None
+    assert (directive.absence, directive.disputed) == (False, False)
+
+
 def test_a_silent_wrapper_is_replaced_but_not_while_its_job_completes() -> None:
     directive = reconcile(VJOB, [VM], JOB, [], ORPHAN_S + 1, ORPHAN_S)
     assert directive is not None
