@@ -25,7 +25,9 @@ from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
 from rmsplugin.wrapper.telltale import Telltale
 
+# Between two connections; longer and longer while the guest does not answer, as the engine is asked each time, too.
 _RECONNECT_S = 0.5
+_LONGEST_RECONNECT_S = 5.0
 # The guest's tools fail for good only if something is badly wrong there; a VM that is just going down fails too. With
 # these pauses a job whose script may be running is given up after five minutes, any other after sixteen seconds.
 _FAILURES = 12
@@ -54,6 +56,8 @@ class Wrapper:
         self._steps = steps(self._mailbox)
         self._returns = 0
         self._session: Session | None = None
+        # Until a connection takes it: one for as many attempts to connect as it takes.
+        self._preparation: Preparation | None = None
 
     def run(self) -> Ending:
         """Return how the script ended, with all its output delivered and the engine told.
@@ -61,23 +65,25 @@ class Wrapper:
         Raises:
             RmspluginError: it cannot be run, or what became of it cannot be known.
         """
-        failures = 0
+        failures = silences = 0
         while True:
             access = self._engine.access()
             began, delivered = time.monotonic(), self._delivered()
             try:
                 ending = self._attempt(access)
                 break
-            except UnavailableError:
-                time.sleep(_RECONNECT_S)
             except RmspluginError as error:
                 if self._delivered() > delivered or time.monotonic() - began > _PROGRESS_S:
-                    failures = 0
+                    failures = silences = 0
+                if isinstance(error, UnavailableError):
+                    silences += 1
+                    time.sleep(_pause_s(silences, _LONGEST_RECONNECT_S))
+                    continue
                 failures += 1
                 most = _FAILURES if self._taken_over else _FAILURES_BEFORE_START
                 if failures >= most or isinstance(error, NoRoomError):
                     raise self._last(error) from None
-                time.sleep(min(_RECONNECT_S * 2 ** (failures - 1), _LONGEST_PAUSE_S))
+                time.sleep(_pause_s(failures, _LONGEST_PAUSE_S))
         self._engine.finished(ending)
         self._steps.settle(_SETTLE_S)
         return ending
@@ -121,24 +127,32 @@ class Wrapper:
         """Attach over one connection, and stay so until the script has ended."""
         self._tell_return(access)
         preparation = None if self._taken_over else self._prepare(access)
+        session = self._session = Session.connect(access)
         try:
-            session = self._session = Session.connect(access)
-            try:
-                if preparation:
-                    self._take_over(session, preparation)
-                    preparation.close()
-                process.give_back_memory()
-                session.deliver(self._files, self._mailbox, self._commands, self._steps)
-                return session.ending(self._steps)
-            finally:
-                self._session = None
-                session.close()
-        finally:
             if preparation:
-                preparation.close()
+                try:
+                    self._take_over(session, preparation)
+                finally:
+                    self._drop_preparation()  # read in part, it is of no use to another connection
+            process.give_back_memory()
+            session.deliver(self._files, self._mailbox, self._commands, self._steps)
+            return session.ending(self._steps)
+        finally:
+            self._session = None
+            session.close()
 
     def _prepare(self, access: Access) -> Preparation:
-        return Preparation("1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words)
+        words = ("1" if self._merged else "0", access.user, ",".join(access.vm_names), *self._job_words)
+        if self._preparation is not None and self._preparation.words != words:
+            self._drop_preparation()
+        if self._preparation is None:
+            self._preparation = Preparation(*words)
+        return self._preparation
+
+    def _drop_preparation(self) -> None:
+        if self._preparation is not None:
+            self._preparation.close()
+            self._preparation = None
 
     def _take_over(self, session: Session, preparation: Preparation) -> None:
         """Start the script unless it was started, and find out how far its output was delivered."""
@@ -158,6 +172,11 @@ class Wrapper:
         if stat.S_ISREG(status.st_mode) and status.st_size:
             session.room(status.st_size)
         session.start(preparation.fd, preparation.check)
+
+
+def _pause_s(attempts: int, longest_s: float) -> float:
+    """How long to wait after so many attempts in a row, from 1, that led to nothing."""
+    return float(min(_RECONNECT_S * 2 ** min(attempts - 1, 10), longest_s))
 
 
 def detach() -> None:

@@ -24,6 +24,7 @@ class Preparation:
             UnavailableError: this host has no process or descriptor left for it.
             OperationFailedError: it cannot be started.
         """
+        self.words = words
         self.fd = self._said = -1
         self._pid = 0
         try:
