@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 def open_now() -> set[int]:
@@ -24,3 +25,11 @@ def at_most(more: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def alone(check: Callable[..., None], *arguments: object) -> None:
+    """Run a check in a process of its own: here, what other tests have left may be closed at any moment."""
+    process = multiprocessing.get_context("spawn").Process(target=check, args=arguments)
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0

@@ -123,22 +123,26 @@ class Guest:
         return len(self.calls.read_text().splitlines())
 
 
-@pytest.mark.parametrize("more", range(4))  # a request, two ends of a line, an answer
-def test_a_front_that_has_no_descriptors_left_says_that_it_was_not_carried_out(tmp_path: Path, more: int) -> None:
-    guest = Guest(tmp_path)
+def check_without_descriptors(directory: Path) -> None:
+    guest = Guest(directory)
+    guest.status = 0
     before = descriptors.open_now()
-    guest.ask("1-1")
-    with descriptors.at_most(more):
-        guest.turn()
-    assert descriptors.open_now() == before
-    answer = guest.answer(0)
-    assert answer.startswith(b"1 0 ")
-    assert b"not carried out" in answer
-    assert b"Too many open files" in answer
-    guest.delivered[0].status = 0
-    guest.ask("2-1")
-    assert guest.answer(1) == b"0 9 0\nanswered\n"
+    for more in range(4):  # a request, two ends of a line, an answer
+        guest.ask(f"{more}-1")
+        with descriptors.at_most(more):
+            guest.turn()
+        assert descriptors.open_now() == before
+        answer = guest.answer(more)
+        assert answer.startswith(b"1 0 ")
+        assert b"not carried out" in answer
+        assert b"Too many open files" in answer
+    guest.ask("4-1")
+    assert guest.answer(4) == b"0 9 0\nanswered\n"
     assert guest.called() == 1
+
+
+def test_a_front_that_has_no_descriptors_left_says_that_it_was_not_carried_out(tmp_path: Path) -> None:
+    descriptors.alone(check_without_descriptors, tmp_path)
 
 
 def test_a_front_that_has_no_processes_left_says_that_it_was_not_carried_out(
@@ -154,7 +158,7 @@ def test_a_front_that_has_no_processes_left_says_that_it_was_not_carried_out(
     with monkeypatch.context() as short:
         short.setattr(os, "posix_spawn", refuse)
         guest.turn()
-    assert descriptors.open_now() == before
+    assert descriptors.open_now() <= before
     assert b"not carried out" in guest.answer(0)
 
 
