@@ -14,6 +14,7 @@ import re
 import select
 import signal
 import socket
+import time
 
 from rmsplugin.wrapper import TOOLS, process
 from rmsplugin.wrapper.libssh2 import Channel, Connection
@@ -28,6 +29,9 @@ _WAITING = 1000
 _REMEMBERED = 256
 _REQUEST_BYTES = 8 << 20
 _CHUNK_BYTES = 1 << 16
+# A guest that cannot keep an answer is sent it again so much later, and twice as late each time.
+_AGAIN_S = 1.0
+_LONGEST_AGAIN_S = 60.0
 _LINE_BYTES = 256
 _IDENTIFIER = re.compile(r"[0-9]{1,20}-[0-9]{1,10}")
 _LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
@@ -42,7 +46,19 @@ _MAKING, _READY, _SENDING, _SENT = range(4)
 class _Answer:
     """The part of an answer that the guest is to have next, and the process that makes the answer."""
 
-    __slots__ = ("_file", "_given_up", "_pid", "_printed", "_text", "last", "line", "number", "state")
+    __slots__ = (
+        "_again_s",
+        "_file",
+        "_given_up",
+        "_pid",
+        "_printed",
+        "_text",
+        "due_at",
+        "last",
+        "line",
+        "number",
+        "state",
+    )
 
     def __init__(
         self, text: bytes = b"", *, file: int = -1, number: int = 0, pid: int = 0, line: socket.socket | None = None
@@ -59,6 +75,8 @@ class _Answer:
         #: Whether it is the part with the exit code.
         self.last = line is None
         self.state = _MAKING if line else _READY
+        #: The guest is not to be given it before.
+        self.due_at, self._again_s = 0.0, _AGAIN_S
 
     def piece(self, offset: int) -> bytes:
         """What comes from there on; nothing at its end."""
@@ -95,8 +113,16 @@ class _Answer:
 
     def sent(self) -> None:
         """The guest has the part."""
-        self.state = _SENT
+        self.state, self._again_s = _SENT, _AGAIN_S
         if self._printed or self._given_up:
+            self._go_on()
+
+    def not_kept(self) -> None:
+        """The guest could not keep the part: perhaps its disk is full."""
+        self.state = _READY
+        self.due_at = time.monotonic() + self._again_s
+        self._again_s = min(2 * self._again_s, _LONGEST_AGAIN_S)
+        if self._given_up and not self.last:
             self._go_on()
 
     def break_off(self) -> None:
@@ -337,27 +363,42 @@ class Commands:
             self._delivery = _Delivery(identifier, answer, self._connection.open(words))
         if not self._delivery.advance():
             return False
-        if self._delivery.ended:
-            self._confirm(self._delivery.identifier)
+        if self._delivery.kept is not None:
+            self._settle(self._delivery.identifier, kept=self._delivery.kept)
             self._delivery = None
         return True
 
+    def due_s(self) -> float | None:
+        """When ``turn`` has something to do though nothing happens, in seconds; None: never."""
+        if self._delivery or not (ready := self._ready()):
+            return None
+        return max(min(self._answers[identifier].due_at for identifier in ready) - time.monotonic(), 0.0)
+
     def _next_ready(self) -> str:
-        """Whose turn it is to have a part delivered; nobody's: empty.
+        """Whose turn it is to have a part delivered; nobody's: empty."""
+        now = time.monotonic()
+        return next((identifier for identifier in self._ready() if self._answers[identifier].due_at <= now), "")
+
+    def _ready(self) -> list[str]:
+        """Those of which a part is to be delivered, perhaps later.
 
         That a part was printed is told to the guest's tool for requests: not before that one listens.
         """
-        for identifier, answer in self._answers.items():
-            if answer.state == _READY and (self._in_parts or answer.number == 0):
-                return identifier
-        return ""
+        return [
+            identifier
+            for identifier, answer in self._answers.items()
+            if answer.state == _READY and (self._in_parts or answer.number == 0)
+        ]
 
-    def _confirm(self, identifier: str) -> None:
-        """The guest has what was delivered."""
-        if self._answers[identifier].last:
+    def _settle(self, identifier: str, *, kept: bool) -> None:
+        """Whether the guest has what was delivered is known."""
+        answer = self._answers[identifier]
+        if not kept:
+            answer.not_kept()
+        elif answer.last:
             self._forget(identifier)
         else:
-            self._answers[identifier].sent()
+            answer.sent()
 
     def _forget(self, identifier: str) -> None:
         self._answers.pop(identifier).close()
@@ -412,17 +453,18 @@ class _Delivery:
 
     def __init__(self, identifier: str, answer: _Answer, channel: Channel) -> None:
         self.identifier, self.channel = identifier, channel
-        self.ended = False
+        #: Whether the guest has it; None: that is not known yet.
+        self.kept: bool | None = None
         self._answer, self._offset, self._sent = answer, 0, False
         answer.state = _SENDING
 
     def advance(self) -> bool:
         """Send the next piece, or look whether the guest has it all; whether something happened."""
         if self._sent:
-            if self.channel.read() is None:
-                return False
-            self.channel.close()
-            self.ended = True
+            if (said := self.channel.read()) != b"":
+                return said is not None
+            status, _ = self.channel.close()
+            self.kept = status == 0
         elif piece := self._answer.piece(self._offset):
             self.channel.write(piece)
             self._offset += len(piece)

@@ -299,7 +299,7 @@ class Session:
             idle = not commands.turn() and not answered and not heard and all(data is None for data in came)
             channels = self._channels(streams) + commands.channels()
             if idle and not any(channel.pending() for channel in channels):
-                due = [each for each in (due_s, steps.due_s()) if each is not None]
+                due = [each for each in (due_s, steps.due_s(), commands.due_s()) if each is not None]
                 poll.poll(min(due) * 1000 if due else None)
 
     def _channels(self, streams: list[tuple[OutputFile, Channel]]) -> list[Channel]:

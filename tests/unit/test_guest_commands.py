@@ -15,7 +15,8 @@ from test_wrapper import Bench
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 
 BIN = "/run/rmsplugin/bin"
-DESK = "/run/rmsplugin/job/commands"
+JOB = "/run/rmsplugin/job"
+DESK = f"{JOB}/commands"
 
 
 class Site(Bench):
@@ -425,6 +426,72 @@ def test_a_pipe_that_is_full_or_that_nobody_reads_holds_up_no_answer(small: Site
         printf -- '- 1 0\nx' | timeout 5 {BIN}/commands answer 1-2 1; echo $?; ls -A {DESK}
     """
     assert small.guest.run(text, user=True).splitlines() == ["0", "0 1 0", "x", "0"]
+
+
+@pytest.fixture
+def crowded(small: Site) -> Iterator[Site]:
+    """A site whose VM has little room for the job's files, and keeps the exit statuses of `commands answer`."""
+    small.fresh()
+    program = (
+        "#!/bin/sh\n"
+        f'[ "$1" = answer ] || exec {BIN}/vjob-tools commands "$@"\n'
+        f'{BIN}/vjob-tools commands "$@"; status=$?; echo $status >>/tmp/statuses; exit $status\n'
+    )
+    place = shlex.quote(f"{BIN}/commands")
+    small.guest.run(
+        f"mv {place} {BIN}/ours && printf %s {shlex.quote(program)} >{place} && chmod 755 {place} && "
+        f": >/tmp/statuses && chmod 666 /tmp/statuses && "
+        f"mount -t tmpfs -o size=1m,nr_inodes=60,mode=700,uid={guestbox.UID} small {JOB}/."
+    )
+    yield small
+    small.guest.run(f"umount -l {JOB}/. && mv {BIN}/ours {BIN}/commands")
+
+
+def statuses(site: Site) -> list[str]:
+    return site.guest.run("cat /tmp/statuses").split()
+
+
+def test_an_answer_comes_when_the_vm_has_room_for_it_again_over_the_same_connection(crowded: Site) -> None:
+    go = crowded.directory / "go"
+    go.unlink(missing_ok=True)
+    crowded.client("squeue", f"until test -e {go}; do sleep 0.1; done; seq 100000; exit 3")
+    crowded.script("#!/bin/sh\nsqueue >/tmp/answer; echo $?; md5sum </tmp/answer\n")
+    process = crowded.start()
+    guestbox.wait_until(lambda: len(crowded.called()) == 1, what="the client is started")
+    crowded.guest.run(f"dd if=/dev/zero of={JOB}/fill bs=1k 2>/dev/null || :", user=True)
+    go.touch()
+    guestbox.wait_until(lambda: "1" in statuses(crowded), what="there is no room")
+    crowded.guest.run(f"rm {JOB}/fill")
+    assert process.wait(60) == 0
+    whole = b"".join(b"%d\n" % n for n in range(1, 100001))
+    assert crowded.out.read_text().split()[:2] == ["3", hashlib.md5(whole).hexdigest()]
+    assert statuses(crowded)[-1] == "0"
+    assert crowded.engine.names().count("access") == 1
+    assert len(crowded.called()) == 1
+
+
+ASKED = f"place={DESK}/1-2.taken; mkdir -p $place; sleep 30 & echo $! >$place/client"
+
+
+def test_an_answer_for_which_there_is_no_room_is_read_to_its_end_and_told(crowded: Site) -> None:
+    send = "{ printf '0 4000000 0\n'; head -c 4000000 /dev/zero; echo sent $? >&2; } 2>/tmp/sent"
+    text = f"{ASKED}; {send} | {BIN}/commands answer 1-2; cat /tmp/sent; ls -A $place; kill $!"
+    assert crowded.guest.run(text, user=True).split() == ["sent", "0", "client"]
+    assert statuses(crowded) == ["1"]
+
+
+def test_an_answer_that_cannot_be_given_its_name_is_told(crowded: Site) -> None:
+    fill = f"i=0; while touch {JOB}/fill.$i; do i=$((i + 1)); done 2>/dev/null; rm {JOB}/fill.0"  # one inode is left
+    answer = f"printf '0 1 0\nx' | {BIN}/commands answer 1-2; ls -A $place"
+    text = f"{ASKED}; {fill}; {answer}; rm {JOB}/fill.*; {answer}; kill $!"
+    assert crowded.guest.run(text, user=True).split() == ["client", "answer", "client"]
+    assert statuses(crowded) == ["1", "0"]
+
+
+def test_an_answer_for_which_there_is_no_room_is_dropped_when_nobody_asks_any_more(crowded: Site) -> None:
+    text = f"{ASKED}; kill $!; wait; head -c 4000000 /dev/zero | {BIN}/commands answer 1-2; ls -A {DESK}"
+    assert crowded.guest.run(text, user=True) == ""
+    assert statuses(crowded) == ["0"]
 
 
 def slow(site: Site) -> None:

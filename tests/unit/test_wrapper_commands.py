@@ -123,6 +123,45 @@ class Guest:
         return len(self.calls.read_text().splitlines())
 
 
+def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.commands._AGAIN_S", 0.1)
+    guest = Guest(tmp_path)
+    guest.status = 1
+    guest.ask("1-1")
+    guest.until(lambda: len(guest.delivered) == 3)
+    assert guest.commands.due_s() is not None
+    guest.status = 0
+    guest.ask("2-1")
+    guest.until(lambda: guest.delivered[-1].words[2] == "2-1" and guest.delivered[-1].ended)
+    guest.until(lambda: len(guest.delivered) == 5 and guest.delivered[-1].ended)
+    guest.turn()
+    assert guest.commands.due_s() is None
+    assert sorted(channel.words[2] for channel in guest.delivered) == ["1-1"] * 4 + ["2-1"]
+    assert {channel.heard for channel in guest.delivered} == {b"0 9 0\nanswered\n"}
+    guest.commands.connect(guest)  # type: ignore[arg-type]
+    assert guest.serve.words[2:] == []
+
+
+def test_a_part_that_the_guest_cannot_keep_is_sent_again_and_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.commands._AGAIN_S", 0.1)
+    guest = Guest(tmp_path, "echo one; sleep 2; echo two")
+    guest.serve.said += b"parts\n"
+    guest.status = 1
+    guest.ask("1-1")
+    guest.until(lambda: len(guest.delivered) == 2)
+    guest.status = 0
+    guest.until(lambda: len(guest.delivered) == 3 and guest.delivered[-1].ended)
+    guest.serve.said += b"more 1-1 1\n"
+    guest.until(lambda: len(guest.delivered) == 4 and guest.delivered[-1].ended)
+    assert [channel.words[3] for channel in guest.delivered] == ["1", "1", "1", "2"]
+    assert [channel.heard for channel in guest.delivered] == [b"- 4 0\none\n"] * 3 + [b"0 4 0\ntwo\n"]
+    assert guest.called() == 1
+
+
 def check_without_descriptors(directory: Path) -> None:
     guest = Guest(directory)
     guest.status = 0

@@ -1,5 +1,5 @@
-/* commands answer ID [NUMBER]: standard input is the answer, or that part of it. Kept when it is whole; else it comes
- * again over the next connection, or is lost. */
+/* commands answer ID [NUMBER]: standard input is the answer, or that part of it. Kept when it is whole; else, as the exit
+ * status tells, it comes again later, over the next connection if this one broke, or is lost. */
 
 #include "desk.h"
 
@@ -62,9 +62,30 @@ static bool is_whole(const char *path)
            parse_number(field_of(line, ' ', 3), &errors) && status.st_size == (off_t)strlen(line) + 1 + out + errors;
 }
 
+/* Keep standard input, which is read to its end: to leave it unread would look like a connection that breaks. */
+static enum delivery keep_input(const char *place, off_t number)
+{
+    char own[PATH_BYTES];
+    bool kept = copy_input(own_answer_path(own, place)) && is_whole(own);
+    read_to_end(STDIN_FILENO);
+    if (kept)
+        return deliver(place, number);
+    unlink(own);
+    return no_room(place);
+}
+
+static int end(const char *id, const char *place, enum delivery delivery)
+{
+    if (delivery == UNASKED) {
+        cancel(id);
+        discard_request(place);
+    }
+    return delivery == NO_ROOM ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int answer(const char *id, off_t number)
 {
-    char new[PATH_BYTES], place[PATH_BYTES], own[PATH_BYTES];
+    char new[PATH_BYTES], place[PATH_BYTES];
     path_to(place, DESK, id, ".taken");
     /* If it is there, the VM went back to a checkpoint from before this was taken. */
     rename(path_to(new, DESK, id, ".new"), place);
@@ -72,17 +93,8 @@ int answer(const char *id, off_t number)
         return drop();
     if (!follows(place, number)) {
         cancel(id);
-        if (!lose(place))
-            discard_request(place);
-        return drop();
+        read_to_end(STDIN_FILENO);
+        return end(id, place, lose(place));
     }
-    if (!copy_input(own_answer_path(own, place)) || !is_whole(own)) {
-        unlink(own);
-        return EXIT_FAILURE;
-    }
-    if (!deliver(place, number)) {
-        cancel(id);
-        discard_request(place);
-    }
-    return EXIT_SUCCESS;
+    return end(id, place, keep_input(place, number));
 }

@@ -4,6 +4,7 @@
 
 #include "processes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -75,21 +76,28 @@ static void wake_asker(const char *place)
 
 /* The first answer of a number is the one that counts: a link is made once. The part before stays until then: it tells
  * that this one is the next. */
-bool deliver(const char *place, off_t number)
+enum delivery deliver(const char *place, off_t number)
 {
     char own[PATH_BYTES], path[PATH_BYTES];
     own_answer_path(own, place);
-    (void)!link(own, answer_path(path, place, number));
+    bool kept = link(own, answer_path(path, place, number)) == 0 || errno == EEXIST;
     unlink(own);
+    if (!kept)
+        return no_room(place);
     if (number > 1)
         unlink(answer_path(path, place, number - 1));
     if (!asker_lives(place))
-        return false;
+        return UNASKED;
     wake_asker(place);
-    return true;
+    return DELIVERED;
 }
 
-bool lose(const char *place)
+enum delivery no_room(const char *place)
+{
+    return asker_lives(place) ? NO_ROOM : UNASKED;
+}
+
+enum delivery lose(const char *place)
 {
     char text[sizeof LOST + LINE_BYTES];
     snprintf(text, sizeof text, "1 0 %zu\n%s", strlen(LOST), LOST);

@@ -23,11 +23,18 @@ const char *answer_path(char path[PATH_BYTES], const char *place, off_t number);
 /* Where this process writes one. */
 const char *own_answer_path(char path[PATH_BYTES], const char *place);
 
-/* Give whoever asked the answer that this process has written. False: nobody asks any more, and it is to be cancelled,
- * and then discarded. */
-bool deliver(const char *place, off_t number);
+enum delivery {
+    DELIVERED,
+    NO_ROOM, /* it could not be kept, and is to come again */
+    UNASKED, /* nobody asks any more: it is to be cancelled, and then discarded */
+};
+
+/* Give whoever asked the answer that this process has written. */
+enum delivery deliver(const char *place, off_t number);
 /* Likewise, an answer that says that the rest is lost. */
-bool lose(const char *place);
+enum delivery lose(const char *place);
+/* What it means that an answer could not be kept. */
+enum delivery no_room(const char *place);
 
 /* The two commands, each in a file of its name; each returns the exit code. */
 int serve(char *const known[]);

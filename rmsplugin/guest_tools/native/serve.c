@@ -88,8 +88,8 @@ static void settle(const char *id)
     }
     if (is_one_of(again, ids) && rename(place, path_to(path, DESK, id, ".new")) == 0)
         return;
-    if (exists(answer_path(path, place, 0)) || lose(place))
-        return;
+    if (exists(answer_path(path, place, 0)) || lose(place) != UNASKED)
+        return; /* where there is no room for it now, the next connection tells */
     printf("cancel %s\n", id);
     discard_request(place);
 }
