@@ -273,6 +273,24 @@ def test_lost_saved_state_goes_back_to_the_checkpoint(world: World) -> None:
     assert (vjob.losses, vjob.returns) == (0, 1)
 
 
+def test_a_script_that_had_ended_runs_again_from_a_checkpoint_and_its_vms_are_missed(world: World) -> None:
+    job = checkpointed(world, vms=1)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now())
+    vm = world.context.ledger.vms(job)[0]
+    at, store = ("n1", "/shared") if world.context.shared else (vm.image_node, "/store")
+    world.files.damage(at, f"{store}/{vm.name}.state")
+    world.ask(job, K.RESUME)
+    world.until(job, S.SLEEPING, S.RUNNING)
+    world.until(job, S.RUNNING)
+    assert not world.context.ledger.vjob(job).finished
+    world.hypervisor.kill_vm(vm.name)
+    settled(world, 12)
+    world.until(job, S.RUNNING)
+    assert world.context.ledger.vjob(job).returns == 2
+
+
 def test_files_go_with_the_job(world: World) -> None:
     job = checkpointed(world, vms=2)
     world.rms.finish(job)

@@ -83,6 +83,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
             task.job_id,
             VJobState.SLEEPING,
             f"went back to its checkpoint of {taken}, at most {repeated_s:.0f} s of its run are repeated; lost: {why}",
+            finished=False,  # its script runs again
             resumes=True,
             returns=vjob.returns + 1,
             returned=told,
