@@ -19,24 +19,24 @@ def lost(**counts: int) -> list[Held]:
 @pytest.mark.parametrize(
     ("counts", "live", "through"),
     [
-        ({"ada": 3}, 9, {"ada"}),
-        ({"ada": 4}, 9, set()),
-        ({"ada": 4, "bob": 3}, 9, {"bob"}),
-        ({"ada": 4, "bob": 2, "cleo": 1}, 9, {"bob", "cleo"}),
-        ({"ada": 2, "bob": 2}, 9, set()),  # nobody alone is to blame
-        ({"ada": 4, "bob": 4}, 9, set()),
-        ({"ada": 9, "bob": 2, "cleo": 2}, 13, set()),
-        ({"ada": 20, "bob": 20}, 400, set()),
-        ({"ada": 21, "bob": 20}, 400, {"bob"}),
+        ({"ada": 3}, 9, "ada"),
+        ({"ada": 4}, 9, ""),
+        ({"ada": 4, "bob": 3}, 9, "bob"),
+        ({"ada": 4, "bob": 2, "cleo": 1}, 9, "bob cleo"),
+        ({"ada": 2, "bob": 2}, 9, ""),  # nobody alone is to blame
+        ({"ada": 4, "bob": 4}, 9, ""),
+        ({"ada": 9, "bob": 2, "cleo": 2}, 13, ""),
+        ({"ada": 20, "bob": 20}, 400, ""),
+        ({"ada": 21, "bob": 20}, 400, "bob"),
     ],
     ids=str,
 )
 def test_too_many_at_once_are_held_back_but_those_of_one_user_hold_back_no_others(
-    counts: dict[str, int], live: int, through: set[str]
+    counts: dict[str, int], live: int, through: str
 ) -> None:
     brake = Brake()
     wanted = lost(**counts)
     let = brake.let_through(wanted, live)
-    assert {held.user for held in let} == through
-    assert len(let) == sum(counts[user] for user in through) <= max(3, live / 20)
+    assert {held.user for held in let} == set(through.split())
+    assert len(let) == sum(counts[user] for user in through.split()) <= max(3, live / 20)
     assert sorted(held.job_id for held in (*let, *brake.held)) == [held.job_id for held in wanted]
