@@ -20,6 +20,7 @@ needs_guests = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.miss
 IN_A_GUEST = """
 import os, runpy, subprocess, sys, time
 program = runpy.run_path(sys.argv[1], run_name="program")
+os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 def start(*words, **options):
     return subprocess.Popen([*words, "sleep", "60"], **options).pid
