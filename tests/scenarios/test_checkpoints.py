@@ -259,16 +259,22 @@ def test_a_return_that_breaks_off_between_two_vms_goes_on(own_stores: World) -> 
     assert (vjob.losses, vjob.returns) == (0, 1)
 
 
-def test_lost_saved_state_goes_back_to_the_checkpoint(world: World) -> None:
-    job = checkpointed(world, vms=2)
-    world.ask(job, K.SUSPEND)
-    world.until(job, S.SLEEPING)
+def resumed_from_a_damaged_state(world: World, job: int) -> str:
+    """Let a sleeping vjob lose its saved state, and run again; returns whose it was."""
     vm = world.context.ledger.vms(job)[0]
     at, store = ("n1", "/shared") if world.context.shared else (vm.image_node, "/store")
     world.files.damage(at, f"{store}/{vm.name}.state")
     world.ask(job, K.RESUME)
     world.until(job, S.SLEEPING, S.RUNNING)
     world.until(job, S.RUNNING)
+    return vm.name
+
+
+def test_lost_saved_state_goes_back_to_the_checkpoint(world: World) -> None:
+    job = checkpointed(world, vms=2)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    resumed_from_a_damaged_state(world, job)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.losses, vjob.returns) == (0, 1)
 
@@ -278,14 +284,9 @@ def test_a_script_that_had_ended_runs_again_from_a_checkpoint_and_its_vms_are_mi
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
     world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now())
-    vm = world.context.ledger.vms(job)[0]
-    at, store = ("n1", "/shared") if world.context.shared else (vm.image_node, "/store")
-    world.files.damage(at, f"{store}/{vm.name}.state")
-    world.ask(job, K.RESUME)
-    world.until(job, S.SLEEPING, S.RUNNING)
-    world.until(job, S.RUNNING)
+    vm = resumed_from_a_damaged_state(world, job)
     assert not world.context.ledger.vjob(job).finished
-    world.hypervisor.kill_vm(vm.name)
+    world.hypervisor.kill_vm(vm)
     settled(world, 12)
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).returns == 2
