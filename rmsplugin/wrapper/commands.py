@@ -12,11 +12,11 @@ import contextlib
 import os
 import re
 import select
-import signal
 import socket
 import time
 
 from rmsplugin.wrapper import TOOLS, process
+from rmsplugin.wrapper.answers import LOST, READY, Answer, Delivery, error_answer
 from rmsplugin.wrapper.libssh2 import Channel, Connection
 
 _GUEST = f"{TOOLS}/commands"
@@ -28,139 +28,10 @@ _HELD_BYTES = 64 << 20
 _WAITING = 1000
 _REMEMBERED = 256
 _REQUEST_BYTES = 8 << 20
-_CHUNK_BYTES = 1 << 16
-# A guest that cannot keep an answer is sent it again so much later, and twice as late each time.
-_AGAIN_S = 1.0
-_LONGEST_AGAIN_S = 60.0
 _LINE_BYTES = 256
 _IDENTIFIER = re.compile(r"[0-9]{1,20}-[0-9]{1,10}")
-_LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
 _NOT_CARRIED_OUT = "it was not carried out: the front has no room for it now"
 _SWITCHED_OFF = "commands inside the VMs are switched off at this site (guest.commands)"
-
-
-# What becomes of a part of an answer.
-_MAKING, _READY, _SENDING, _SENT = range(4)
-
-
-class _Answer:
-    """The part of an answer that the guest is to have next, and the process that makes the answer."""
-
-    __slots__ = (
-        "_again_s",
-        "_file",
-        "_given_up",
-        "_pid",
-        "_printed",
-        "_text",
-        "due_at",
-        "last",
-        "line",
-        "number",
-        "state",
-    )
-
-    def __init__(
-        self, text: bytes = b"", *, file: int = -1, number: int = 0, pid: int = 0, line: socket.socket | None = None
-    ) -> None:
-        """Take an answer of ours, or a file that a process writes, which is at the other end of ``line``."""
-        # Ours needs no descriptor: there may be none.
-        self._text, self._file = text, file
-        #: Which part it is, from 1 on; 0: the whole answer.
-        self.number = number
-        #: Tells of a part, and is answered when the next one may be made; None: the process has ended.
-        self.line = line
-        self._pid = pid
-        self._printed = self._given_up = False
-        #: Whether it is the part with the exit code.
-        self.last = line is None
-        self.state = _MAKING if line else _READY
-        #: The guest is not to be given it before.
-        self.due_at, self._again_s = 0.0, _AGAIN_S
-
-    def piece(self, offset: int) -> bytes:
-        """What comes from there on; nothing at its end."""
-        if self._file < 0:
-            return self._text[offset : offset + _CHUNK_BYTES]
-        return os.pread(self._file, _CHUNK_BYTES, offset)
-
-    def size(self) -> int:
-        """How many bytes of it are held here."""
-        return len(self._text) if self._file < 0 else os.fstat(self._file).st_size
-
-    def close(self) -> None:
-        """It is not needed any more."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def made(self) -> None:
-        """The process has made a part."""
-        self.state = _READY
-        if self._given_up:
-            self._go_on()
-
-    def ended(self) -> None:
-        """The process has ended, or is about to."""
-        self.line = None
-        _, status = os.waitpid(self._pid, 0)
-        if self.state != _MAKING:
-            return  # It was killed; the guest has not printed yet what came before.
-        if status == 0:
-            self.last, self.state = True, _READY
-        else:
-            self._lose()
-
-    def sent(self) -> None:
-        """The guest has the part."""
-        self.state, self._again_s = _SENT, _AGAIN_S
-        if self._printed or self._given_up:
-            self._go_on()
-
-    def not_kept(self) -> None:
-        """The guest could not keep the part: perhaps its disk is full."""
-        self.state = _READY
-        self.due_at = time.monotonic() + self._again_s
-        self._again_s = min(2 * self._again_s, _LONGEST_AGAIN_S)
-        if self._given_up and not self.last:
-            self._go_on()
-
-    def break_off(self) -> None:
-        """The connection has ended: what was sent may not have come."""
-        if self.state in (_SENDING, _SENT):
-            self.state = _READY
-
-    def printed(self, number: int) -> None:
-        """The guest has printed a part, of which it may tell before it has told that it has it."""
-        if number == self.number:
-            self._printed = True
-            if self.state == _SENT:
-                self._go_on()
-
-    def give_up(self) -> None:
-        """Nobody waits for the rest: end the process, and keep its last part only."""
-        if self.line:
-            os.kill(self._pid, signal.SIGTERM)
-        self._given_up = True
-        if not self.last and self.state in (_READY, _SENT):
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Have the next part made."""
-        os.ftruncate(self._file, 0)
-        self.number += 1
-        self._printed = False
-        if self.line is None:
-            self._lose()
-            return
-        self.state = _MAKING
-        with contextlib.suppress(OSError):  # It was killed, as will be heard.
-            self.line.send(b".", socket.MSG_NOSIGNAL)
-
-    def _lose(self) -> None:
-        self.close()
-        self._text, self.number = _error(_LOST), 0
-        self.last, self.state = True, _READY
 
 
 class Commands:
@@ -171,7 +42,7 @@ class Commands:
         self._search_path = search_path
         self._lines = select.epoll()
         # Of requests that were taken; whose part went to the guest last is last.
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, Answer] = {}
         # A VM that went back to a checkpoint asks again for what was done.
         self._done: dict[str, None] = {}
         self._forget_connection()
@@ -179,7 +50,7 @@ class Commands:
     def _forget_connection(self) -> None:
         self._connection: Connection | None = None
         self._requests: Channel | None = None
-        self._delivery: _Delivery | None = None
+        self._delivery: Delivery | None = None
         self._waiting: dict[str, None] = {}
         self._overlooked = False
         self._taking = ""
@@ -272,7 +143,7 @@ class Commands:
         if identifier in self._answers:
             return
         if identifier in self._done:
-            self._answers[identifier] = _Answer(_error(_LOST))
+            self._answers[identifier] = Answer(error_answer(LOST))
         elif len(self._waiting) < _WAITING:
             self._waiting[identifier] = None
         else:
@@ -302,21 +173,21 @@ class Commands:
             self._taking = identifier
             self._requests.write(f"take {identifier}\n".encode())
         else:
-            self._answers[identifier] = _Answer(_error(_SWITCHED_OFF))
+            self._answers[identifier] = Answer(error_answer(_SWITCHED_OFF))
 
-    def _with_process(self) -> list[tuple[_Answer, socket.socket]]:
+    def _with_process(self) -> list[tuple[Answer, socket.socket]]:
         return [(answer, answer.line) for answer in self._answers.values() if answer.line]
 
     def _carry_out(self, request: _Incoming) -> None:
         try:
             answer = self._start(request.whole())
         except OSError as error:
-            answer = _Answer(_error(f"{_NOT_CARRIED_OUT}: {error.strerror}"))
+            answer = Answer(error_answer(f"{_NOT_CARRIED_OUT}: {error.strerror}"))
         finally:
             request.close()
         self._answers[request.identifier] = answer
 
-    def _start(self, request: int) -> _Answer:
+    def _start(self, request: int) -> Answer:
         """Have a process carry out what the file asks for. Raises OSError."""
         words = process.command("carry_out", self._search_path, "parts" if self._in_parts else "whole")
         with contextlib.ExitStack() as undone:
@@ -335,7 +206,7 @@ class Commands:
                 ]
                 pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsigmask=[])
             undone.pop_all()
-        return _Answer(file=file, number=int(self._in_parts), pid=pid, line=line)
+        return Answer(file=file, number=int(self._in_parts), pid=pid, line=line)
 
     def _hear_processes(self) -> None:
         running = self._with_process()
@@ -360,7 +231,7 @@ class Commands:
                 return False
             answer = self._answers[identifier] = self._answers.pop(identifier)
             words = f"{_GUEST} answer {identifier} {answer.number or ''}".rstrip()
-            self._delivery = _Delivery(identifier, answer, self._connection.open(words))
+            self._delivery = Delivery(identifier, answer, self._connection.open(words))
         if not self._delivery.advance():
             return False
         if self._delivery.kept is not None:
@@ -387,7 +258,7 @@ class Commands:
         return [
             identifier
             for identifier, answer in self._answers.items()
-            if answer.state == _READY and (self._in_parts or answer.number == 0)
+            if answer.state == READY and (self._in_parts or answer.number == 0)
         ]
 
     def _settle(self, identifier: str, *, kept: bool) -> None:
@@ -448,40 +319,8 @@ class _Incoming:
             self._file = -1
 
 
-class _Delivery:
-    """A part of an answer on its way to the guest, in pieces: the job's output goes on meanwhile."""
-
-    def __init__(self, identifier: str, answer: _Answer, channel: Channel) -> None:
-        self.identifier, self.channel = identifier, channel
-        #: Whether the guest has it; None: that is not known yet.
-        self.kept: bool | None = None
-        self._answer, self._offset, self._sent = answer, 0, False
-        answer.state = _SENDING
-
-    def advance(self) -> bool:
-        """Send the next piece, or look whether the guest has it all; whether something happened."""
-        if self._sent:
-            if (said := self.channel.read()) != b"":
-                return said is not None
-            status, _ = self.channel.close()
-            self.kept = status == 0
-        elif piece := self._answer.piece(self._offset):
-            self.channel.write(piece)
-            self._offset += len(piece)
-        else:
-            self.channel.end_input()
-            self._sent = True
-        return True
-
-
 def _read(line: socket.socket) -> bytes:
     """What a process tells; nothing at its end, however that came."""
     with contextlib.suppress(OSError):
         return line.recv(1)
     return b""
-
-
-def _error(text: str) -> bytes:
-    """An answer of ours."""
-    line = f"rmsplugin: error: {text}\n".encode()
-    return b"1 0 %d\n" % len(line) + line

@@ -126,7 +126,7 @@ class Guest:
 def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.commands._AGAIN_S", 0.1)
+    monkeypatch.setattr("rmsplugin.wrapper.answers._AGAIN_S", 0.1)
     guest = Guest(tmp_path)
     guest.status = 1
     guest.ask("1-1")
@@ -147,7 +147,7 @@ def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_hol
 def test_a_part_that_the_guest_cannot_keep_is_sent_again_and_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.commands._AGAIN_S", 0.1)
+    monkeypatch.setattr("rmsplugin.wrapper.answers._AGAIN_S", 0.1)
     guest = Guest(tmp_path, "echo one; sleep 2; echo two")
     guest.serve.said += b"parts\n"
     guest.status = 1

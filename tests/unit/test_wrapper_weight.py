@@ -19,7 +19,8 @@ TOO_DEAR = (
 )  # fmt: skip
 # The rest of what there is; one more is a decision, to be taken with `contrib/run-benchmarks g` beside it.
 OURS = {
-    "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
+    "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.answers",
+    "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.mailbox",
     "rmsplugin.wrapper.preparation", "rmsplugin.wrapper.process",
     "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
