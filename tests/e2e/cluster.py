@@ -104,6 +104,11 @@ class Cluster:
         """A host's private path, as this machine sees it."""
         return self.directory / "hosts" / host / inside.lstrip("/")
 
+    def wait_saved(self, name: str) -> None:
+        """Wait until slurmctld has saved the job of this name, which takes up to five seconds: a kill would lose it."""
+        state = self.host_path("head", "/var/spool/slurm/ctld/job_state")
+        self.wait("slurmctld to save", lambda: name.encode() in state.read_bytes(), 60)
+
     def output(self, job: int | str, user: str = "alice", suffix: str = "out") -> str:
         """What a job wrote so far into slurm-JOB.out."""
         path = self.home(user) / f"slurm-{job}.{suffix}"

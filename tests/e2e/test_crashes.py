@@ -63,8 +63,9 @@ def test_kill_of_slurms(cluster: Cluster, host: str, daemon: str) -> None:
     job = cluster.sbatch(SCRIPT.format(numbers=20))
     cluster.wait_output(job, "^3$")
     where = cluster.job(job)["BatchHost"] if host == "batch" else host
+    cluster.wait_saved(cluster.job(job)["JobName"])
     cluster.kill(where, daemon)
-    cluster.wait_output(job, "^8$")
+    cluster.wait_output(job, "^12$")
     cluster.start(where, daemon)
 
     def ended() -> bool:

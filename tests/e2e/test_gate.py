@@ -271,9 +271,7 @@ def test_a_new_slurmctld_lets_none_of_twelve_vjobs_start_without_leave(cluster: 
     jobs = submit_all(cluster, *tiny, (*SMALL, "-J", last), script="#!/bin/sh\n:\n")
     before = queue(cluster)
     assert sorted(int(each.job) for each in before) == jobs
-    # A killed slurmctld has lost whatever it has not saved yet, native jobs as well: that takes it up to five seconds.
-    state = cluster.host_path("head", "/var/spool/slurm/ctld/job_state")
-    cluster.wait("slurmctld to save", lambda: last.encode() in state.read_bytes(), 60)
+    cluster.wait_saved(last)
     cluster.kill("head", "slurmctld")
     cluster.start("head", "slurmctld")
     cluster.wait("slurmctld", lambda: cluster.run("squeue", "-h").code == 0, 120)
