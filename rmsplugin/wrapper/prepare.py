@@ -79,6 +79,6 @@ def main(argv: list[str]) -> None:
         # The connection broke. The wrapper prepares again for the next one.
         os._exit(process.CANNOT_RUN)
     except Exception as error:
-        os.write(2, str(error or type(error).__name__).encode("utf-8", "backslashreplace"))
+        process.complain(error, who="")
         os._exit(process.CANNOT_RUN)
     sys.exit(0)

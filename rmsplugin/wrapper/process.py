@@ -57,6 +57,6 @@ def command(program: str, *words: str) -> list[str]:
     return [sys.executable, "-I", "-S", _LAUNCHER, program, *words]
 
 
-def complain(error: BaseException) -> None:
-    """Tell the user, in one line of the job's standard error."""
-    os.write(2, f"rmsplugin-job: {error or type(error).__name__}\n".encode("utf-8", "backslashreplace"))
+def complain(error: BaseException, who: str = "rmsplugin-job: ") -> None:
+    """Say what is wrong in one line of standard error, which is the job's or is read by the wrapper."""
+    os.write(2, f"{who}{error or type(error).__name__}\n".encode("utf-8", "backslashreplace"))
