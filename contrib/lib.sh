@@ -2,7 +2,7 @@
 # lib.sh: the half that quickstart and run-tests share: is this machine fit, and are all packages there?
 #
 # The caller sets `program` (its name, for messages) and `root` (the checkout), and may set `venv` (the virtual environment
-# to make, .venv unless it says else) and `constraints` (pip's, for the packages in it).
+# to make, .venv unless it says else), `constraints` (pip's, for the packages in it) and `extras` (of pyproject.toml).
 # shellcheck disable=SC2154
 
 export LC_ALL=C.UTF-8
@@ -148,6 +148,7 @@ install_packages() {
 make_venv() {
     venv=${venv:-.venv}
     constraints=${constraints:-}
+    extras=${extras:-test,lint}
     python=$root/$venv/bin/python
     if [ "$("$python" -c 'import sys; print(sys.base_prefix)' 2>/dev/null)" != /usr ]; then
         quietly "making $venv" /usr/bin/python3 -m venv --clear "$root/$venv" ||
@@ -157,7 +158,7 @@ make_venv() {
     libvirt=$(pkg-config --modversion libvirt) || give_up "pkg-config does not know libvirt: is libvirt-dev installed?"
     wanted=$({
         cat "$root/pyproject.toml"
-        echo "$constraints" "$libvirt"
+        echo "$constraints" "$extras" "$libvirt"
         "$python" -V
     } | sha256sum)
     if [ "$(cat "$root/$venv/.installed" 2>/dev/null)" = "$wanted" ]; then
@@ -165,7 +166,7 @@ make_venv() {
     fi
     echo "$constraints" >"$root/$venv/.constraints"
     quietly "installing Python packages into $venv" "$python" -m pip install --quiet --disable-pip-version-check \
-        --constraint "$root/$venv/.constraints" --editable "${root}[test]" "libvirt-python==$libvirt" ||
+        --constraint "$root/$venv/.constraints" --editable "${root}[$extras]" "libvirt-python==$libvirt" ||
         give_up "pip could not install them (see above): is the network up? Its settings: $venv/bin/pip config list"
     echo "$wanted" >"$root/$venv/.installed"
 }

@@ -80,9 +80,10 @@ class Circumstances:
 def notes(facts: Facts, about: Circumstances, told: Flags) -> Iterator[Note]:
     """All that is to be said of a report, of those of its jobs that may be told."""
     flags = {**_of_jobs(facts, about), **_of_accounting(facts, about), **_of_replays(facts, about)}
-    counts = {**_of_circumstances(facts, about), **{code: (of & told).sum() for code, of in flags.items()}}
+    counts = _of_circumstances(facts, about)
+    counts |= {code: int(np.count_nonzero(of & told)) for code, of in flags.items()}
     for code, sentence in SENTENCES.items():
-        if count := int(counts.get(code, 0)):
+        if count := counts.get(code, 0):
             why = about.no_accounting if code == "no-accounting" else about.no_nodes
             yield Note(code, count, sentence.format(count=count, jobs="job" if count == 1 else "jobs", why=why))
 
