@@ -24,6 +24,7 @@ import in_head
 import pytest
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
@@ -372,8 +373,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         world.close()
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with contextlib.suppress(UnavailableError):
             if condition():
@@ -392,7 +393,7 @@ def boot(world: World, node: str = A, vm: VMSpec | None = None) -> None:
 def boot_up(world: World, node: str = A, vm: VMSpec | None = None) -> None:
     """Boot, and wait for the guest's init: only then has the VM memory of some size."""
     boot(world, node, vm)
-    eventually(lambda: world.up(node, (vm or spec()).name), timeout_s=90)
+    eventually(lambda: world.up(node, (vm or spec()).name))
 
 
 def power(world: World, node: str, name: str = VM) -> VMPower | None:
@@ -477,7 +478,7 @@ def boot_hungry(world: World) -> VMSpec:
     """Boot such a VM, and wait until its balloon's driver speaks."""
     vm = hungry(world)
     boot(world, A, vm)
-    eventually(lambda: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None, timeout_s=90)
+    eventually(lambda: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None)
     return vm
 
 
@@ -503,7 +504,7 @@ def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothin
     eventually(lambda: left_mib(world, vm) <= HUNGRY_NEEDS_MIB)
     assert left_mib(world, vm) > HUNGRY_NEEDS_MIB // 2, "what it needs was taken from it"
     world.hunger(A, vm.name)
-    eventually(lambda: world.ate(A, vm.name), timeout_s=90)
+    eventually(lambda: world.ate(A, vm.name))
     eventually(lambda: left_mib(world, vm) > 180)
 
 
@@ -574,7 +575,7 @@ def settled_mib(world: World, node: str) -> int:
         seen.append(report.used_mib)
         return len(seen) > 6 and max(seen[-6:]) - min(seen[-6:]) < 3
 
-    eventually(is_settled, timeout_s=90)
+    eventually(is_settled)
     return seen[-1]
 
 
@@ -585,7 +586,7 @@ def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can
         world.hypervisor.set_cache(eater.name, 0)
     for vm in (others, eater):
         boot(world, A, vm)
-        eventually(lambda vm=vm: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None, timeout_s=90)
+        eventually(lambda vm=vm: world.hypervisor.statistics(A)[vm.name].memory_usable_kib is not None)
     used_mib = settled_mib(world, A)
     bound_mib = used_mib + 40
     assert world.nodes.bound_memory(A, bound_mib).limit_mib == bound_mib
@@ -600,7 +601,7 @@ def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can
         assert report.used_mib is not None and report.used_mib <= bound_mib
         return report.waits
 
-    eventually(is_waited_for, timeout_s=90)
+    eventually(is_waited_for)
     ticks = world.ticks(A, others.name)
     time.sleep(6)
     assert world.ticks(A, others.name) >= ticks + 6, "who takes hardly more was held up"
@@ -845,7 +846,7 @@ def test_abort_of_a_save(world: World) -> None:
         thread.start()
         eventually(lambda: world.hypervisor.list_vms(A)[big.name].job_running)
         world.hypervisor.abort_job(A, big.name)
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert [type(error) for error in failures] == [OperationFailedError]
     assert power(world, A, big.name) is VMPower.RUNNING
 
@@ -1138,10 +1139,10 @@ def test_post_copy_that_breaks_off_leaves_half_a_vm_that_can_only_be_ended(world
     with world.writing(A, vm.name, "post-copy"):
         thread = threading.Thread(target=migrate)
         thread.start()
-        eventually(lambda: power(world, B, vm.name) is VMPower.RUNNING, timeout_s=100)
+        eventually(lambda: power(world, B, vm.name) is VMPower.RUNNING)
         world.hypervisor.abort_job(A, vm.name)  # it is too late for that
         world.hypervisor.stop(B, vm.name, timeout_s=20)
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert [type(error) for error in failures] == [OperationFailedError]
     info = world.hypervisor.list_vms(A)[vm.name]
     assert (info.power, info.job_running) == (VMPower.POSTCOPY_FAILED, False)
@@ -1207,7 +1208,7 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
         taken = max(taken, held)
         return held
 
-    eventually(lambda: held_mib() < taken - 50, timeout_s=90)
+    eventually(lambda: held_mib() < taken - 50)
 
 
 @only_libvirt
@@ -1402,7 +1403,7 @@ def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None
         thread.start()
         eventually(lambda: world.hypervisor.list_vms(A)[VM].job_running)
         assert world.minicluster("kill", A, "libvirtd", "--signal", "SEGV").returncode == 0
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert [type(error) for error in failures] == [UnavailableError]
     eventually(lambda: power(world, A) is VMPower.RUNNING)
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from contract.test_nodes import LocalAgents
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Nodes, Template, TemplateUse
@@ -434,7 +435,7 @@ def test_a_call_that_has_become_late_does_not_touch_the_disk_of_a_vm_that_runs(t
         # Its caller has given it up, and started the VM in another way.
         late.stdout.close()
         node.world.write(OTHER, "what the guest has written")
-    assert late.wait(30) == 1
+    assert late.wait(PATIENCE_S) == 1
     assert node.world.read(OTHER) == "what the guest has written"
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 from minicluster_lib.state import daemon_states
+from patience import LOADED
 
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import UnavailableError
@@ -305,7 +306,7 @@ class Cluster:
 
         It is looked at less and less often unless ``every_s`` is told: looks take the CPUs from what is to happen.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * LOADED
         pause_s = every_s or _FIRST_PAUSE_S
         while True:
             value = condition()

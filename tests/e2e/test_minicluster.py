@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from minicluster_lib import control_groups, requirements, teardown
 from minicluster_lib.layout import RefusedError
+from patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 MINICLUSTER = str(REPOSITORY / "contrib/minicluster")
@@ -45,8 +46,8 @@ def status_of(directory: Path) -> dict[str, Any]:
     return dict(json.loads(minicluster(directory, "status", "--json", check=False).stdout))
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.2)
@@ -227,7 +228,7 @@ def test_a_guest_of_96_mib_boots_and_takes_its_configuration(pair: tuple[Path, P
     )
     try:
         console = host / "tmp/console"
-        wait_for(lambda: console.exists() and b"rmsplugin-guest: ready" in console.read_bytes(), 60)
+        wait_for(lambda: console.exists() and b"rmsplugin-guest: ready" in console.read_bytes())
         ping = ("busybox", "ping", "-c1", "-W1", "10.77.1.99")
         wait_for(lambda: "1 packets received" in run_on(directory, "head", *ping, check=False))
     finally:
@@ -274,7 +275,7 @@ def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
     finally:
         owner.kill()
         owner.wait()
-        wait_for(lambda: not directory.exists(), 60)
+        wait_for(lambda: not directory.exists())
     assert processes_in(namespaces) == []
     assert not teardown.members(directory)
     assert not control_groups.of(directory)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import GRACE_S, NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
@@ -169,13 +170,13 @@ def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicat
 
     def boot() -> None:
         boots.set()
-        assert goes_on.wait(10)
+        assert goes_on.wait(PATIENCE_S)
 
     dedicated.hypervisor.hook_next("boot", Point.DURING, boot)
     for _ in range(2):
         dedicated.alive(dedicated.cycle.run)
         dedicated.pass_time(1)
-    assert boots.wait(10)
+    assert boots.wait(PATIENCE_S)
     home = host(dedicated, job)
     native(dedicated, home)
     for _ in range(3):

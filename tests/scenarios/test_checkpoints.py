@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.neighbours import Silence, Way
 from scenarios.test_operations import events, powers, running
 from scenarios.world import KilledError, World, spread
@@ -373,7 +374,7 @@ def test_a_vm_that_dies_while_its_checkpoint_goes_on_is_noticed(own_stores: Worl
 
     def slow(*words: object, **options: object) -> object:
         begun.set()
-        assert go_on.wait(60), "nobody waits for it"
+        assert go_on.wait(PATIENCE_S), "nobody waits for it"
         return act(*words, **options)
 
     setattr(world.nodes, method, slow)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World, spread
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
@@ -182,7 +183,7 @@ def test_nobody_passes_the_head_of_the_queue_because_of_a_start_that_is_pointles
     """Its job has no time limit, but has ended: what it holds comes back soon, and the head has its turn then."""
     world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
     released = threading.Event()
-    world.hypervisor.hook_next("boot", Point.DURING, lambda: released.wait(20))
+    world.hypervisor.hook_next("boot", Point.DURING, lambda: released.wait(PATIENCE_S))
     pointless = world.submit(vms=1, cpus=2)
     while pointless not in known(world) or world.state(pointless) is not S.STARTING:
         world.cycle_beside()

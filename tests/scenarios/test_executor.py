@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
@@ -39,7 +40,7 @@ class Slow:
 
     def __call__(self) -> None:
         self.began.set()
-        assert self.goes_on.wait(20)
+        assert self.goes_on.wait(PATIENCE_S)
 
 
 def test_an_operation_that_begins_while_the_one_before_it_ends_is_known_as_under_way(world: World) -> None:
@@ -54,7 +55,7 @@ def test_an_operation_that_begins_while_the_one_before_it_ends_is_known_as_under
 
     world.executor._record_end = record_end_and_begin  # type: ignore[method-assign]
     world.ask(job, K.MIGRATE)
-    assert slow.began.wait(10)
+    assert slow.began.wait(PATIENCE_S)
     time.sleep(0.05)  # the end of the first one has time to do harm
     assert world.executor.busy() == {job}
     slow.goes_on.set()
@@ -86,12 +87,12 @@ def test_aborting_what_is_pointless_does_not_hold_up_the_cycle(world: World) -> 
 
     def abort(node: str, vm: str) -> None:
         aborts.wait()  # of both VMs at the same time
-        assert goes_on.wait(10)
+        assert goes_on.wait(PATIENCE_S)
 
     world.hypervisor.abort_job = abort  # type: ignore[method-assign]
     world.hypervisor.hook_next("save", Point.DURING, slow, vm=f"vjob{job}-0")
     world.ask(job, K.SUSPEND)
-    assert slow.began.wait(10)
+    assert slow.began.wait(PATIENCE_S)
     world.rms.cancel(job)
     began = time.monotonic()
     for _ in range(3):

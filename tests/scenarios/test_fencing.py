@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
 from rmsplugin.engine.requests import Requests
@@ -53,7 +54,7 @@ def ticks_until(world: World, enough: Callable[[], bool], ticks: int = 30) -> bo
     """Tick, the orders that the engine gave carried out each time, until ``enough``; whether it came to that."""
     for _ in range(ticks):
         world.tick(20.0)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while world.cycle.fencing.under_way:
             assert time.monotonic() < deadline
             time.sleep(0.01)

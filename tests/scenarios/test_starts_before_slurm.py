@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, look_up
@@ -108,7 +109,7 @@ def fails_late(world: World, monkeypatch: pytest.MonkeyPatch, had: JobState) -> 
         return max(world.rms.snapshot().jobs, key=lambda each: each.job_id)
 
     def restore(node: str, spec: VMSpec, *arguments: Any, **options: Any) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while spec.name.endswith("-0") and job().state is not had:
             assert time.monotonic() < deadline
             world.pass_time(0.1)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
 from scenarios.neighbours import Neighbours
 
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
@@ -331,7 +332,7 @@ class World:
         if self.life.dead:
             self.start_engine()
         self.alive(self.cycle.run)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while not self.life.dead:
             while self.executor.busy() and not self.life.dead:
                 assert time.monotonic() < deadline, "an operation hangs"
@@ -355,9 +356,9 @@ class World:
         self.pass_time(seconds)
         self._give_signs_of_life()
 
-    def as_daemon(self, enough: Callable[[], bool], within_s: float = 20.0) -> None:
+    def as_daemon(self, enough: Callable[[], bool]) -> None:
         """Run cycles beside operations until ``enough``, one whenever an operation ends, and one now and then."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         while not enough():
             assert time.monotonic() < deadline, f"never: {self.cycle.report}"
             self._wakes.wait(0.005)

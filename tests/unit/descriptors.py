@@ -8,6 +8,8 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 
+from patience import PATIENCE_S
+
 
 def open_now() -> set[int]:
     """Descriptors of this process."""
@@ -31,5 +33,5 @@ def alone(check: Callable[..., None], *arguments: object) -> None:
     """Run a check in a process of its own: here, what other tests have left may be closed at any moment."""
     process = multiprocessing.get_context("spawn").Process(target=check, args=arguments)
     process.start()
-    process.join(120)
+    process.join(PATIENCE_S)
     assert process.exitcode == 0

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 from rmsplugin.accounts import Account, Group, Person
 from rmsplugin.adapters.guests.config import GuestConfig, GuestVM
 from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
@@ -205,11 +207,11 @@ def ready(flavour: str, number: int) -> Iterator[Guestbox]:
         yield box
 
 
-def wait_until(condition, timeout_s: float = 15.0, what: str = "") -> None:  # type: ignore[no-untyped-def]
+def wait_until(condition, what: str = "") -> None:  # type: ignore[no-untyped-def]
     """Poll until the condition holds."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, f"did not happen in {timeout_s} s: {what}"
+        assert time.monotonic() < deadline, f"did not happen: {what}"
         time.sleep(0.02)
 
 

@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 
 class Munged:
     """A munged of our own."""
@@ -25,7 +27,7 @@ class Munged:
             stdout=self._log,
             stderr=self._log,
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while not Path(self.socket).exists():
             assert self._process.poll() is None, (directory / "munged.log").read_text()
             assert time.monotonic() < deadline, "munged made no socket"
@@ -43,5 +45,5 @@ class Munged:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
         self._log.close()

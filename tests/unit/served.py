@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.engine.requests import Requests
@@ -21,7 +22,6 @@ from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 
-PATIENCE_S = 20.0
 ME = os.getuid()
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin import __version__
 from rmsplugin.cli.main import build_parser
@@ -430,7 +431,7 @@ def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Pat
     while len(engine.requests) < 4:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=10)
+    rest, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, rest) == (130, "")
     assert errors == "rmsplugin events: busy; waiting for it\n"
 
@@ -493,11 +494,11 @@ def test_an_interrupted_wait_says_that_the_operation_goes_on(site: Path, engine:
     process = subprocess.Popen(
         [PROGRAM, "migrate", "12"], env=environment(site), stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while len(engine.requests) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert errors == "operation 7 goes on in the engine; `rmsplugin vjobs` shows how far it is\n"
 
@@ -518,7 +519,7 @@ def test_progress_is_shown_on_a_terminal(site: Path, engine: FakeEngine) -> None
     shown = b""
     while chunk := read_terminal(master):
         shown += chunk
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     assert b"migrate 12" in shown and b"94.0/94.0 MiB" in shown
 
 
@@ -603,23 +604,23 @@ def test_ssh_leaves_no_key_behind_whatever_signal_ends_it(
     site: Path, ssh: dict[str, str], number: signal.Signals
 ) -> None:
     process = subprocess.Popen([PROGRAM, "ssh", "12"], env=environment(site, LINGER="1", **ssh), start_new_session=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not (site / "lingers").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, number)  # as a terminal does it
-    assert process.wait(timeout=10) == 128 + number
+    assert process.wait(timeout=PATIENCE_S) == 128 + number
     assert not Path((site / "directory").read_text().strip()).exists()
 
 
 def test_an_interrupt_is_for_what_runs_in_the_vm(site: Path, ssh: dict[str, str]) -> None:
     (site / "bin/ssh").write_text(FAKE_SSH.replace("exec sleep 30", "trap 'exit 7' INT; while :; do sleep 0.1; done"))
     process = subprocess.Popen([PROGRAM, "ssh", "12"], env=environment(site, LINGER="1", **ssh), start_new_session=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not (site / "lingers").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=10) == 7
+    assert process.wait(timeout=PATIENCE_S) == 7
 
 
 def test_ssh_to_a_vjob_that_does_not_run_says_why(site: Path, ssh: dict[str, str], engine: FakeEngine) -> None:

@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin import settings
 from rmsplugin.cli import planning
@@ -763,7 +764,7 @@ def test_progress_is_shown_on_a_terminal_and_nothing_in_a_pipe() -> None:
     with contextlib.suppress(OSError):  # the other side is closed
         while chunk := os.read(master, 65536):
             shown += chunk
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     assert b"placing" in shown
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr == "" and "placing" not in done.stdout
@@ -812,7 +813,7 @@ def test_an_interrupt_ends_a_search_at_once() -> None:
     with contextlib.suppress(OSError):
         while chunk := os.read(master, 65536):
             shown += chunk
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     assert time.monotonic() - started < 30, "the search would have gone on for a minute"
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from unit.replayed import DATA, REFERENCES, needs_data, reference
 from unit.test_workload import line
 
@@ -376,7 +377,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     while b"reading standard input" not in shown:
         shown += os.read(terminal, 65536)
     program.send_signal(signal.SIGINT)
-    out, _ = program.communicate(timeout=60)
+    out, _ = program.communicate(timeout=PATIENCE_S)
     os.close(terminal)
     assert (program.returncode, out) == (130, b"")
     assert os.listdir() == ["t.swf"]

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import World
 from served import Served
 from test_cli import SETTINGS
@@ -155,12 +156,12 @@ def test_a_preview_and_a_cycle_never_run_at_the_same_time(served: Served, world:
         calls.append(arguments)
         if not inside.is_set():  # the preview; not the cycle, which decides, too
             inside.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
         return find(*arguments)  # type: ignore[arg-type]
 
     world.cycle._deciding.find = slow  # type: ignore[method-assign]
     with served.send("GET", "/v1/plan"), served.send("GET", "/v1/plan"):
-        assert inside.wait(20)
+        assert inside.wait(PATIENCE_S)
         cycle = threading.Thread(target=world.cycle.run)
         before = world.cycle.report
         cycle.start()
@@ -168,7 +169,7 @@ def test_a_preview_and_a_cycle_never_run_at_the_same_time(served: Served, world:
         cycle.join(1.0)
         assert (cycle.is_alive(), world.cycle.report is before) == (True, True)
         go_on.set()
-        cycle.join(20)
+        cycle.join(PATIENCE_S)
     assert world.cycle.report is not before
     assert len(calls) == 2, "the cycle, and one preview for both who asked"
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.errors import NotFoundError, UnavailableError
@@ -26,7 +27,7 @@ class SlowRms:
     def jobs(self, job_ids: set[int]) -> dict[int, Any]:
         self.asked.append(set(job_ids))
         number = len(self.asked)
-        assert self.may_answer.acquire(timeout=10)
+        assert self.may_answer.acquire(timeout=PATIENCE_S)
         if self.failures:
             self.failures -= 1
             raise UnavailableError("slurmctld does not answer")

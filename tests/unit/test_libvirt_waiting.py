@@ -8,6 +8,7 @@ from itertools import chain, repeat
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.hypervisor import libvirt_waiting
 from rmsplugin.adapters.hypervisor.libvirt_link import Call
@@ -52,7 +53,7 @@ def release() -> Iterator[threading.Event]:
 
 
 def a_call(release: threading.Event) -> Call[str]:
-    return Call("making a checkpoint", lambda: str(release.wait(60)))
+    return Call("making a checkpoint", lambda: str(release.wait(PATIENCE_S)))
 
 
 def test_what_goes_on_without_its_vm_is_given_up(waiting: Any, release: threading.Event) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.node_agent import compression, files, main
 from rmsplugin.node_agent.files import STATE_MAGIC
@@ -293,7 +294,7 @@ def test_seal_is_left_undone_when_nobody_listens_any_more(node: Node) -> None:
     with node.start(f"seal {VM}") as process:
         assert process.stdout
         process.stdout.close()
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=PATIENCE_S) == 1
     assert node.files() == [f"lib/store/{VM}.state.partial"]
 
 
@@ -303,7 +304,7 @@ def test_sync_that_takes_long_is_not_taken_for_silence(node: Node, monkeypatch: 
     released = threading.Event()
 
     def slow(descriptor: int) -> None:
-        assert released.wait(30)
+        assert released.wait(PATIENCE_S)
 
     def beat(done: int) -> None:
         beats.append(done)
@@ -397,7 +398,7 @@ def test_a_store_is_set_up_once(tmp_path: Path) -> None:
 def test_many_who_set_up_one_store_agree_on_its_marker(tmp_path: Path) -> None:
     node = Node(tmp_path / "n1", stores=False)
     calls = [node.start(f"init-store {digit * 32} -") for digit in "0123456789abcdef"]
-    answers = {json.loads(call.communicate(timeout=30)[0])["marker"] for call in calls}
+    answers = {json.loads(call.communicate(timeout=PATIENCE_S)[0])["marker"] for call in calls}
     assert answers == {(node.store / ".rmsplugin-store").read_text().strip()}
 
 
@@ -843,7 +844,7 @@ def test_imports_nothing_that_takes_long() -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

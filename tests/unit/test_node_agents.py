@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
 from rmsplugin.adapters.nodes.base import Digest
@@ -104,7 +105,7 @@ class Cluster:
         return key
 
     def _wait_for_port(self, node: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(OSError), self.entered(), socket.create_connection((node, 22), timeout=1):
                 return
@@ -164,7 +165,7 @@ def test_silent_node_is_reached_once_it_answers(cluster: Cluster) -> None:
         with silent_listener(), pytest.raises(UnavailableError):
             agents.free_bytes(SILENT)
         cluster.start(SILENT)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(UnavailableError):
                 assert agents.free_bytes(SILENT) > 0
@@ -245,7 +246,7 @@ def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Clust
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
         seals = [pool.submit(agents.seal, A, VM, progress=lambda *_: begun.set()) for _ in range(16)]
         try:
-            assert begun.wait(60)
+            assert begun.wait(PATIENCE_S)
             assert agents.free_bytes(A) == 7
             assert not any(seal.done() for seal in seals)
         finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 
 import rmsplugin
 from rmsplugin.errors import UnavailableError
@@ -71,7 +72,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def until(condition: object, patience_s: float = 30.0) -> bool:
+def until(condition: object, patience_s: float = PATIENCE_S) -> bool:
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
         if condition():  # type: ignore[operator]
@@ -379,7 +380,7 @@ def test_it_does_not_outlive_an_engine_that_was_killed(when: str) -> None:
     engine.kill()
     engine.wait()
     engine.stdout.close()
-    assert until(lambda: not is_there(pid), 10)
+    assert until(lambda: not is_there(pid))
 
 
 def test_a_process_that_was_ended_is_not_asked() -> None:

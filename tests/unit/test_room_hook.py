@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin import hook, room_hook
 
@@ -59,7 +60,7 @@ def test_the_epilog_ends_vms_of_ours_and_nothing_else(
     # A child that was killed is a zombie with an empty command line until it is reaped, as init does on a node.
     client = FakeClient()
     room_hook.run("epilog", {}, "7", "n1", client, tmp_path / "proc")  # type: ignore[arg-type]
-    assert ours.wait(timeout=5) == -9
+    assert ours.wait(timeout=PATIENCE_S) == -9
     assert [process.poll() for process in others] == [None, None, None]
     body = {"hook": "epilog", "node": "n1", "problem": "", "ended": ["vjob12-0"]}
     assert client.told == [("POST", "/v1/rooms/7/report", body)]

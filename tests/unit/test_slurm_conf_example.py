@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from unit.check_facts import CONFIG, FRONT, GATE, HOLD, NODE, SLURM, faults, settings
 from unit.munged import Munged
 
@@ -119,7 +120,7 @@ def started(directory: Path, text: str, munged: Munged) -> str:
     finally:
         daemon.send_signal(signal.SIGTERM)
         try:
-            daemon.communicate(timeout=20)
+            daemon.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.communicate()

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsReservation, RmsSnapshot
 from rmsplugin.engine.periodic import Periodic
@@ -91,8 +92,8 @@ def test_a_periodic_act_goes_on_after_a_fault_and_at_once_when_it_is_woken() -> 
 
     periodic = Periodic("test", act, 3600.0)
     periodic.start()
-    assert acted.acquire(timeout=10)
-    deadline = time.monotonic() + 10
+    assert acted.acquire(timeout=PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
     while not acted.acquire(timeout=0.05):  # a wake while it is under way makes it act once more
         periodic.wake()
         assert time.monotonic() < deadline
@@ -103,7 +104,7 @@ def test_a_periodic_act_is_repeated() -> None:
     acted = threading.Semaphore(0)
     periodic = Periodic("test", acted.release, 0.01)
     periodic.start()
-    assert all(acted.acquire(timeout=10) for _ in range(3))
+    assert all(acted.acquire(timeout=PATIENCE_S) for _ in range(3))
     periodic.close()
 
 
@@ -141,6 +142,6 @@ def test_a_turn_that_takes_long_is_followed_by_a_rest_that_keeps_it_at_its_share
 
     periodic = Periodic("test", act, 0.01, most=0.2)
     periodic.start()
-    assert thrice.wait(10)
+    assert thrice.wait(PATIENCE_S)
     periodic.close()
     assert min(later - earlier for earlier, later in itertools.pairwise(began)) >= 0.05 / 0.2 * 0.9

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.engine.turns import Turns
 
@@ -20,7 +21,7 @@ def test_one_who_asks_much_has_two_threads_and_the_others_are_served(broken_off:
         with lock:
             running += 1
             most = max(most, running)
-        gate.wait(20)
+        gate.wait(PATIENCE_S)
         with lock:
             running -= 1
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from unit.reported import UIDS, Told, write_settings
 from unit.served import Served
 
@@ -190,7 +191,7 @@ async def ended(reports: UserReports, report: UserReport) -> UserReport:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         await asyncio.sleep(0.01)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import guestbox
 import pytest
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 
@@ -184,7 +185,7 @@ class Bench:
     def run(self, text: str, *arguments: str, **options: object) -> int:
         self.fresh()
         self.script(text)
-        status = self.start(*arguments, **options).wait(60)  # type: ignore[arg-type]
+        status = self.start(*arguments, **options).wait(PATIENCE_S)  # type: ignore[arg-type]
         print(self.err.read_bytes()[-1000:])  # shown when the test fails
         return status
 
@@ -350,7 +351,7 @@ def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench, pause_
     acked, size = (int(number) for number in seen[-1][1:])
     assert 4 << 20 <= size - acked <= 6 << 20
     process.send_signal(signal.SIGCONT)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
 
 
@@ -359,12 +360,12 @@ def test_a_requeue_in_the_middle_of_much_output(small: Bench, manner: str) -> No
     small.fresh()
     small.script(MUCH)
     process = small.start()
-    guestbox.wait_until(lambda: int(small.guest.run(f"cat {OUTPUT}/stdout.kept 2>/dev/null || echo 0")) > 0, 30)
+    guestbox.wait_until(lambda: int(small.guest.run(f"cat {OUTPUT}/stdout.kept 2>/dev/null || echo 0")) > 0)
     process.kill()
     process.wait()
     if manner == "truncated":
         os.truncate(small.out, 0)
-    assert small.start().wait(60) == 0
+    assert small.start().wait(PATIENCE_S) == 0
     result = small.out.read_bytes()
     if manner == "truncated":
         note, _, result = result.partition(b"\n")
@@ -381,7 +382,7 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
     small.fresh()
     small.script(MUCH)
     process = small.start()
-    guestbox.wait_until(lambda: small.out.stat().st_size > 12 << 20, 30)
+    guestbox.wait_until(lambda: small.out.stat().st_size > 12 << 20)
     process.send_signal(signal.SIGSTOP)
     # The VM goes back to when its script had just been started: here by another wrapper, which sees none of it.
     # Or the old connection stays as it is, says nothing any more, and only the engine tells that it is of no use.
@@ -401,7 +402,7 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
     small.out, small.err = out, err
     small.engine.access = {**small.engine.running, "returns": 1, "returned": "it goes on from its checkpoint"}
     process.send_signal(signal.SIGCONT)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     for pid in set(old) & set(small.guest.server_children()):
         os.kill(pid, signal.SIGKILL)
     assert b"rmsplugin: it goes on from its checkpoint\n" in small.err.read_bytes()
@@ -439,7 +440,7 @@ def test_a_script_for_which_the_vm_has_no_room_ends_the_job_with_a_sentence(smal
     small.guest.run(f"mount -t tmpfs -o size=256k,mode=700,uid={guestbox.UID} small {place}/.")
     try:
         small.script("#!/bin/sh\n" + "# a comment\n" * 100_000)
-        assert small.start().wait(60) == 1
+        assert small.start().wait(PATIENCE_S) == 1
     finally:
         small.guest.run(f"umount {place}/.")
     assert small.err.read_text() == (
@@ -457,7 +458,7 @@ def test_a_script_that_fills_its_disk_ends_as_it_ends_with_all_its_output(small:
             f"#!/bin/sh\ndd if=/dev/zero of={place}/fill bs=1k 2>/dev/null\n"
             "echo filled\nsleep 6\necho acknowledged by now\nsrun -n 1 echo step\nexit 7\n"
         )
-        assert small.start().wait(60) == 7
+        assert small.start().wait(PATIENCE_S) == 7
     finally:
         small.guest.run(f"umount -l {place}/.")
     assert small.out.read_text() == "filled\nacknowledged by now\nstep\n"
@@ -544,7 +545,7 @@ def _killed_and_rerun(bench: Bench, delays: list[float], prefix: bytes, between)
         guestbox.signalled(process, signal.SIGKILL)
         process.wait()
         between()
-    assert bench.start(merged=True).wait(30) == 5
+    assert bench.start(merged=True).wait(PATIENCE_S) == 5
     assert bench.guest.run("cat /tmp/runs") == "run\n"
 
 
@@ -559,9 +560,9 @@ def test_a_start_that_cannot_be_prepared_is_tried_again_and_leaves_no_trace(smal
     feed.chmod(0o000)
     small.script("#!/bin/sh\ncat\necho 'rm: cannot remove x' >&2\n")  # begins as a complaint of ours would
     process = small.start(stdin=feed)
-    guestbox.wait_until(lambda: small.engine.names().count("started") >= 2, 30, "it is tried again")
+    guestbox.wait_until(lambda: small.engine.names().count("started") >= 2, "it is tried again")
     feed.chmod(0o644)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert small.out.read_bytes() == b"input\n"
     assert small.err.read_bytes() == b"rm: cannot remove x\n"
 
@@ -572,14 +573,14 @@ def test_a_start_that_can_never_be_prepared_ends_the_job_with_the_reason(small: 
     feed.write_text("input\n")
     feed.chmod(0o000)
     small.script("#!/bin/sh\necho ran\n")
-    assert small.start(stdin=feed).wait(60) == 1
+    assert small.start(stdin=feed).wait(PATIENCE_S) == 1
     assert small.out.read_bytes() == b""
     (line,) = small.err.read_text().splitlines()
     assert line.startswith("rmsplugin-job: the start of the script could not be prepared: [Errno 13] Permission denied")
     # The job is requeued when its file can be read: the line is no part of what the script prints.
     feed.chmod(0o644)
     small.script("#!/bin/sh\ncat\necho 'rm: cannot remove x' >&2\n")
-    assert small.start(stdin=feed).wait(60) == 0
+    assert small.start(stdin=feed).wait(PATIENCE_S) == 0
     assert small.err.read_text() == f"{line}\nrm: cannot remove x\n"
 
 
@@ -644,7 +645,7 @@ def test_a_vm_of_a_former_release_runs_the_script_once(former: Bench) -> None:
     process = _ready(former, "#!/bin/sh\necho run >>/tmp/former-runs\necho ready\nsleep 2\necho end\nexit 7\n")
     process.kill()
     process.wait()
-    assert former.start().wait(20) == 7
+    assert former.start().wait(PATIENCE_S) == 7
     assert (former.out.read_text(), former.guest.run("cat /tmp/former-runs; rm /tmp/former-runs")) == (
         "ready\nend\n",
         "run\n",
@@ -656,7 +657,7 @@ def test_two_wrappers_at_once_run_the_script_once(bench: Bench) -> None:
     bench.guest.run("rm -f /tmp/runs")
     bench.script("#!/bin/sh\necho run >>/tmp/runs; sleep 1; exit 4\n")
     processes = [bench.start() for _ in range(2)]
-    assert [process.wait(30) for process in processes] == [4, 4]
+    assert [process.wait(PATIENCE_S) for process in processes] == [4, 4]
     assert bench.guest.run("cat /tmp/runs") == "run\n"
 
 
@@ -683,7 +684,7 @@ def test_signals_reach_the_script_and_those_of_a_suspend_do_not(bench: Bench) ->
     process.send_signal(signal.SIGINT)
     guestbox.wait_until(lambda: b"int" in bench.out.read_bytes())
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 9
+    assert process.wait(PATIENCE_S) == 9
     assert bench.out.read_text() == "ready\nusr1\nint\nterm\n"
 
 
@@ -713,7 +714,7 @@ def test_signals_for_all_processes_reach_the_scripts_children_and_those_for_the_
         guestbox.wait_until(lambda expected=expected: heard() == expected, what=f"script and child hear of {expected}")
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=CANCELLED Restarts=0")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
     assert heard() == (4, 2)
 
 
@@ -723,7 +724,7 @@ def test_a_wrapper_that_is_killed_leaves_no_process_behind(small: Bench) -> None
     assert left
     process.kill()
     process.wait()
-    guestbox.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 5)
+    guestbox.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
 
 
 def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
@@ -732,7 +733,7 @@ def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
         small, "#!/bin/sh\n(trap 'echo child; exit' TERM; while :; do sleep 0.1; done) &\necho ready\nwait\n"
     )
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
     assert small.out.read_text() == "ready\nchild\n"
 
 
@@ -740,12 +741,12 @@ def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
     process = _ready(small, TRAPS)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1")
     again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
     time.sleep(0.6)
     again.send_signal(signal.SIGTERM)
-    assert again.wait(20) == 9
+    assert again.wait(PATIENCE_S) == 9
     assert small.out.read_text() == "ready\nterm\n"
 
 
@@ -756,7 +757,7 @@ def test_no_answer_from_slurm_passes_no_sigterm_on(small: Bench) -> None:
     time.sleep(1.5)
     assert process.poll() is None
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=TIMEOUT Restarts=0")
-    assert process.wait(20) == 9
+    assert process.wait(PATIENCE_S) == 9
 
 
 def test_a_stopped_wrapper_goes_on_where_it_was(small: Bench) -> None:
@@ -770,7 +771,7 @@ def test_a_stopped_wrapper_goes_on_where_it_was(small: Bench) -> None:
     for pid in small.guest.server_children():
         os.kill(pid, signal.SIGKILL)
     process.send_signal(signal.SIGCONT)
-    assert process.wait(30) == 5
+    assert process.wait(PATIENCE_S) == 5
     assert _digest(small.out.read_bytes()) == _digest(SLOW_OUTPUT)
 
 
@@ -788,7 +789,7 @@ def test_an_engine_that_is_down_is_waited_for_in_silence(small: Bench) -> None:
     time.sleep(0.5)
     assert process.poll() is None, "the engine has not been told yet"
     small.engine.up()
-    assert process.wait(20) == 3
+    assert process.wait(PATIENCE_S) == 3
     assert small.err.read_bytes() == b""
     assert "finished" in small.engine.names()
 
@@ -802,7 +803,7 @@ def test_vms_that_do_not_run_yet_are_waited_for(small: Bench) -> None:
     assert process.poll() is None
     assert small.engine.names().count("access") <= 4, "no busy loop"
     small.engine.access = small.engine.running
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert small.out.read_text() == "hello\n"
 
 
@@ -810,7 +811,7 @@ def test_a_job_without_vms_says_so_and_runs_nothing(small: Bench) -> None:
     small.fresh()
     small.engine.refusal = (409, "the VMs of vjob 12 were lost")
     small.script("#!/bin/sh\necho must not run\n")
-    assert small.start().wait(40) == 1
+    assert small.start().wait(PATIENCE_S) == 1
     assert small.out.read_bytes() == b""
     assert small.err.read_text() == "rmsplugin-job: the VMs of vjob 12 were lost\n"
 
@@ -822,7 +823,7 @@ def test_cancelled_while_waiting_for_its_vms_it_ends(small: Bench) -> None:
     process = small.start()
     guestbox.wait_until(lambda: "access" in small.engine.names())
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_vm_with_another_host_key_gets_nothing(small: Bench) -> None:
@@ -830,7 +831,7 @@ def test_a_vm_with_another_host_key_gets_nothing(small: Bench) -> None:
     vm = {**small.engine.running["vms"][0], "host_key": guestbox.generate_keypair().public}  # type: ignore[index]
     small.engine.access = {**small.engine.running, "vms": [vm]}
     small.script("#!/bin/sh\necho must not run\n")
-    assert small.start().wait(40) == 1
+    assert small.start().wait(PATIENCE_S) == 1
     assert "another host key" in small.err.read_text()
     assert small.guest.run("cd /run/rmsplugin; ls job/ state/").split() == ["job/:", "state/:"]
 
@@ -862,4 +863,4 @@ def test_dies_with_slurmstepd(small: Bench) -> None:
             return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         return True
 
-    guestbox.wait_until(gone, 5)
+    guestbox.wait_until(gone)

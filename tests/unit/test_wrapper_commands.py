@@ -13,6 +13,7 @@ from pathlib import Path
 
 import descriptors
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.wrapper.commands import Commands
 
@@ -107,7 +108,7 @@ class Guest:
 
     def until(self, so: Callable[[], object]) -> None:
         """Let the wrapper go on until it is so."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not so():
             assert time.monotonic() < deadline
             select.select([self.commands.fileno()], [], [], 0.05)

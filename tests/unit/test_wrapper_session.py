@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import guestbox
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.wrapper.engine import Access
@@ -72,7 +73,7 @@ def test_a_server_that_speaks_no_ssh_is_a_broken_connection(greeting: bytes) -> 
         access = Access("alice", ("vjob12-0",), "127.0.0.1", "ssh-ed25519 AAAA", "secret")
         with pytest.raises(UnavailableError):
             Session.connect(access, port=server.getsockname()[1])
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the connection was closed"
 
 

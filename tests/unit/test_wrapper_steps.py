@@ -12,6 +12,7 @@ from pathlib import Path
 
 import descriptors
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.wrapper.signals import Fate
 from rmsplugin.wrapper.steps import Steps
@@ -53,7 +54,7 @@ class Front:
 
     def until(self, so: Callable[[], object]) -> None:
         """Let shadows go on until it is so."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while not so():
             assert time.monotonic() < deadline, (self.lines(), self.sent)
             select.select([self.steps.fileno()], [], [], 0.05)
