@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.exact import repack
+from rmsplugin.decision.leaving import as_many_as_leave
 from rmsplugin.decision.near import staying
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, sentence
@@ -108,10 +109,11 @@ def _fixed(configuration: Configuration, vjob: VJob, now: VJobState) -> tuple[VJ
 
 
 def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
-    """Find room for all that must run: by FFD in queue order, else by an exact packing, else where they are.
+    """Find room for all that must run: by FFD in queue order, else by an exact packing, else near where they are.
 
-    Whoever runs, may not be suspended and finds no place is reserved where its VMs are now, even if its nodes are
-    overloaded by that; the others that must run are then placed around it.
+    Where not all fit, as many VMs as fit leave the nodes on which they should not be, and the others stay there. Should
+    even that not be found, whoever runs and finds no place is reserved where its VMs are now, even if its nodes are
+    overloaded by that, and the others that must run are placed around it.
 
     Returns:
         The room with those that must run in it (``room.site.pinned`` tells which VMs First Fit Decreasing did not
@@ -125,16 +127,33 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
         room, stuck = site.pack_until(draft.musts)
         if stuck is None:
             return room
-        by_target = draft.reasons[stuck.name].code is ReasonCode.TARGET
+        by_target = draft.reasons[stuck.name].code is ReasonCode.TARGET and not draft.is_running(stuck)
         worth_a_check = parameters.exact_checks > 0 and (by_target or not pinned)
         exact = repack(site, draft.musts, parameters.search_of_one_check) if worth_a_check else None
         if exact is not None:
             return exact
+        partly = None if pinned else _partly(draft, site, parameters)
+        if partly is not None:
+            return partly
         if by_target:
             return _infeasible(draft, stuck, room)
         pinned[stuck.name] = where_it_is(site, stuck)
         draft.runs(stuck, _in_place(stuck, draft.reasons[stuck.name], room))
     raise AssertionError("a vjob that is pinned is not packed, so that each round leaves one less to fail")
+
+
+def _partly(draft: Draft, site: Site, parameters: Parameters) -> NodeRoom | None:
+    """As many as fit leave the nodes where they should not be; the others stay there, and it is said why."""
+    search = parameters.search_of_one_check if parameters.exact_checks else None
+    found = as_many_as_leave(site, draft.musts, search)
+    if found is None:
+        return None
+    for vjob in draft.musts:
+        if vjob.name in found.behind:
+            why = draft.reasons[vjob.name]
+            words = f"{why.sentence}; {found.behind[vjob.name]}"
+            draft.runs(vjob, Reason(ReasonCode.RESERVED_IN_PLACE, words, why.numbers))
+    return found.room
 
 
 def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:

@@ -123,7 +123,8 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):
             here = {name: at.node for name, at in places.items() if at.node is not None}
-            if vjob.nodes == set(here.values()):
+            # The VMs of one that is in transit stay, each on its node; those of another may change places.
+            if vjob.nodes == set(here.values()) and (vjob.in_transit or len(vjob.nodes) == 1):
                 found[vjob.name] = here
     return found
 

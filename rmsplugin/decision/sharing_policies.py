@@ -26,6 +26,7 @@ from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.switching import KEPT
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
 
 
 def load_sharing(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -49,17 +50,30 @@ def _shared(name: str, configuration: Configuration, parameters: Parameters) -> 
 
 
 def _arrive(draft: Draft, room: NodeRoom) -> None:
-    """Decide all that were left to the policy; who starts is in ``room`` afterwards."""
-    kept, nodes = room.names, LeastLoaded(room)
+    """Decide all that were left to the policy; who starts is in ``room`` afterwards.
+
+    Who arrived makes another node the least loaded one, so that one ahead of it may find room that found none before.
+    It would start in the next cycle: it is asked again at once.
+    """
+    kept = room.names
     # Who was to be suspended, and has room all the same, comes before all that wait.
-    for vjob in sorted(draft.others, key=lambda each: not draft.is_running(each)):
+    left = sorted(draft.others, key=lambda each: not draft.is_running(each))
+    for vjob in left:
         if vjob.name in kept:
             draft.runs(vjob, KEPT)
-            continue
-        placed = nodes.place(vjob)
-        if placed is not None:
+    left = [vjob for vjob in left if vjob.name not in kept]
+    while True:
+        nodes, out = LeastLoaded(room), list[VJob]()
+        for vjob in left:
+            placed = nodes.place(vjob)
+            if placed is None:
+                out.append(vjob)
+                if vjob.name not in draft.reasons:
+                    draft.stays_out(vjob, no_room(vjob, room, "free beside what runs, without a migration"))
+                continue
             room.reserve(vjob, placed)
             how = "which fit beside what runs, without a migration, on the least loaded nodes"
             draft.runs(vjob, KEPT if draft.is_running(vjob) else fits(vjob, how=how))
-        elif vjob.name not in draft.reasons:
-            draft.stays_out(vjob, no_room(vjob, room, "free beside what runs, without a migration"))
+        if not out or len(out) == len(left):
+            return
+        left = out

@@ -24,13 +24,13 @@ from rmsplugin.packing.search import Search
 
 _Ints = npt.NDArray[np.int64]
 _Rule = tuple[frozenset[str] | None, frozenset[str]]  # the only nodes allowed (None: all), and those that are not
-_Class = tuple[int, int, _Rule]  # demands (hundredths of a CPU, MiB), and where it may be
+ItemClass = tuple[int, int, _Rule]  # demands (hundredths of a CPU, MiB), and where it may be
 
 #: The first neighbourhood has so many nodes besides the overloaded ones, each further one so many times as many.
 _NEIGHBOURS, _GROWTH = 8, 4
 
 #: Beyond so many pairs of a class and a node the integer program finds nothing within a second.
-_MOST_PAIRS = 20_000
+MOST_PAIRS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class Repair:
                 self.on[here].append(item)
                 taken[here][0] += item.vm.demand.centi_cpus
                 taken[here][1] += item.vm.demand.memory_mib
-        self._free = self.capacity - np.array(taken, dtype=np.int64).reshape(-1, 2)
-        self._overloaded = np.flatnonzero((self._free < 0).any(axis=1))
+        self.free = self.capacity - np.array(taken, dtype=np.int64).reshape(-1, 2)
+        self.overloaded = np.flatnonzero((self.free < 0).any(axis=1))
         # How much of an average node an amount is: what makes CPUs and memory comparable.
-        self._weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
+        self.weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
 
     def _may_be(self, item: Item, node: int) -> bool:
         """Whether a VM may be on a node; nearly all may be anywhere, and there are tens of thousands of them."""
@@ -85,16 +85,16 @@ class Repair:
 
     def by_best_fit(self) -> Repaired | None:
         """Let as little as possible leave the overloaded nodes, and place that, the largest first; None if it fails."""
-        free = self._free.copy()
+        free = self.free.copy()
         moving = list(self.homeless)
-        for node in self._overloaded.tolist():
+        for node in self.overloaded.tolist():
             moving += self._leaving(node, free)
         placed = {}
         for item in sorted(moving, key=lambda item: decreasing(item.vm)):
-            best = self._best_fit(item, free)
+            best = self.best_fit(item, free)
             if best is None:
                 return None
-            free[best] -= _demand(item.vm)
+            free[best] -= demand_of(item.vm)
             placed[item.vm.name] = best
         return self._repaired(placed)
 
@@ -105,27 +105,27 @@ class Repair:
             item = self._next_to_leave(here, free, node)
             here.remove(item)
             leaving.append(item)
-            free[node] += _demand(item.vm)
+            free[node] += demand_of(item.vm)
         return leaving
 
     def _next_to_leave(self, here: list[Item], free: _Ints, node: int) -> Item:
         """The one of least memory that is enough, if it has a place to go to; else what helps most for its memory."""
         short = np.maximum(-free[node], 0)
-        enough = [item for item in here if (_demand(item.vm) >= short).all()]
+        enough = [item for item in here if (demand_of(item.vm) >= short).all()]
         if enough:
-            return min(enough, key=lambda item: (self._best_fit(item, free) is None, *_least(item)))
+            return min(enough, key=lambda item: (self.best_fit(item, free) is None, *_least(item)))
 
         def help_for_memory(item: Item) -> float:
-            share = np.minimum(_demand(item.vm), short) / np.maximum(short, 1)
+            share = np.minimum(demand_of(item.vm), short) / np.maximum(short, 1)
             return float(share.sum()) / max(item.vm.demand.memory_mib, 1)
 
         return max(here, key=lambda item: (help_for_memory(item), item.vm.name))
 
-    def _best_fit(self, item: Item, free: _Ints) -> int | None:
+    def best_fit(self, item: Item, free: _Ints) -> int | None:
         """The node with the least room that is enough."""
-        left = free - _demand(item.vm)
+        left = free - demand_of(item.vm)
         fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(_rule(item)))
-        return int(fitting[(left[fitting] @ self._weights).argmin()]) if len(fitting) else None
+        return int(fitting[(left[fitting] @ self.weights).argmin()]) if len(fitting) else None
 
     def mask(self, rule: _Rule) -> npt.NDArray[np.bool_]:
         """By node, whether VMs of a rule may be there."""
@@ -144,11 +144,11 @@ class Repair:
         It grows until there is a place for all, and no more than ``worth_mib`` moves for that.
         """
         budget, best = Budget(search), None
-        ranked = self._ranked()
-        size = len(self._overloaded) + _NEIGHBOURS
+        ranked = self.ranked()
+        size = len(self.overloaded) + _NEIGHBOURS
         while not budget.exhausted:
             program = _Program(self, ranked[:size])
-            if program.pairs > _MOST_PAIRS:
+            if program.pairs > MOST_PAIRS:
                 break
             is_last = size >= len(ranked)
             budget.charge(VARIABLE * program.pairs)
@@ -157,21 +157,42 @@ class Repair:
                 best = min(best or self._repaired(found), self._repaired(found), key=lambda each: each.moved_mib)
             if is_last or (best is not None and best.moved_mib <= worth_mib):
                 break
-            size += (size - len(self._overloaded)) * (_GROWTH - 1)
+            size += (size - len(self.overloaded)) * (_GROWTH - 1)
         return best
 
-    def _ranked(self) -> list[int]:
+    def ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
         wanted = np.zeros(len(self._nodes), dtype=np.bool_)
         for rule in {_rule(item) for item in self.homeless if item.nodes is not None}:
             wanted |= self.mask(rule)
-        short = set(self._overloaded.tolist())
-        room = self._free @ self._weights
+        short = set(self.overloaded.tolist())
+        room = self.free @ self.weights
         return sorted(range(len(self._nodes)), key=lambda i: (i not in short, not wanted[i], -room[i], i))
 
+    def name(self, node: int) -> str:
+        """Of a node, by its number."""
+        return self._nodes[node].name
+
+    def number(self, name: str) -> int | None:
+        """Of a node, by its name; None if it takes no VMs at all."""
+        return self._index.get(name)
+
+    def most(self, k: ItemClass, node: int, count: int) -> int:
+        """How many of so many VMs of a class an empty node has room for; 0 if it may have none of them."""
+        if not self.mask(k[2])[node]:
+            return 0
+        cpus, memory = self.capacity[node].tolist()
+        rooms = [cpus // k[0]] if k[0] else []
+        rooms += [memory // k[1]] if k[1] else []
+        return int(min([count, *rooms]))
+
+    def assignment(self, placed: Mapping[str, int]) -> dict[str, str]:
+        """Node by VM name: those that are placed, and all others that have a place where they are."""
+        found = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
+        return found | {name: self._nodes[i].name for name, i in placed.items()}
+
     def _repaired(self, placed: Mapping[str, int]) -> Repaired:
-        assignment = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
-        assignment |= {name: self._nodes[i].name for name, i in placed.items()}
+        assignment = self.assignment(placed)
         items = [*self.homeless, *(item for here in self.on for item in here if item.vm.name in placed)]
         moved = sum(
             item.vm.demand.memory_mib
@@ -186,24 +207,24 @@ class _Program:
 
     def __init__(self, repair: Repair, nodes: Sequence[int]) -> None:
         self._repair, self._nodes = repair, nodes
-        self._members: defaultdict[_Class, list[tuple[VM, int | None]]] = defaultdict(list)
+        self._members: defaultdict[ItemClass, list[tuple[VM, int | None]]] = defaultdict(list)
         for node in nodes:
             for item in repair.on[node]:
-                self._members[_class(item)].append((item.vm, node))
+                self._members[class_of(item)].append((item.vm, node))
         for item in repair.homeless:
-            self._members[_class(item)].append((item.vm, None))
+            self._members[class_of(item)].append((item.vm, None))
         self.pairs = len(self._members) * len(nodes)
 
     def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
         """Node by VM name, of all VMs in the neighbourhood; None if no place for all is found."""
         model = cp_model.CpModel()
-        hosted: dict[tuple[_Class, int], cp_model.IntVar] = {}
+        hosted: dict[tuple[ItemClass, int], cp_model.IntVar] = {}
         kept = []
         total = sum(len(members) for members in self._members.values())
         for k, members in self._members.items():
             here = Counter(node for _, node in members if node is not None)
             for node in self._usable(k):
-                hosted[k, node] = variable = model.new_int_var(0, self._most(k, node, len(members)), "")
+                hosted[k, node] = variable = model.new_int_var(0, self._repair.most(k, node, len(members)), "")
                 model.add_hint(variable, here.get(node, 0))
                 if here.get(node, 0):
                     stays = model.new_int_var(0, here[node], "")
@@ -221,31 +242,44 @@ class _Program:
             return None
         return self._named({pair: solver.value(variable) for pair, variable in hosted.items()})
 
-    def _usable(self, k: _Class) -> list[int]:
-        mask = self._repair.mask(k[2])
-        return [node for node in self._nodes if mask[node] and self._most(k, node, 1)]
+    def _usable(self, k: ItemClass) -> list[int]:
+        return [node for node in self._nodes if self._repair.most(k, node, 1)]
 
-    def _most(self, k: _Class, node: int, count: int) -> int:
-        cpus, memory = self._repair.capacity[node].tolist()
-        rooms = [cpus // k[0]] if k[0] else []
-        rooms += [memory // k[1]] if k[1] else []
-        return int(min([count, *rooms]))
-
-    def _named(self, hosted: Mapping[tuple[_Class, int], int]) -> dict[str, int]:
+    def _named(self, hosted: Mapping[tuple[ItemClass, int], int]) -> dict[str, int]:
         """Give the VMs of each class their nodes: first to those who can stay."""
         placed: dict[str, int] = {}
-        left = dict(hosted)
+        counts: dict[ItemClass, dict[int, int]] = defaultdict(dict)
+        for (k, node), count in hosted.items():
+            counts[k][node] = count
         for k, members in self._members.items():
-            going = []
-            for vm, node in sorted(members, key=lambda member: member[0].name):
-                if node is not None and left.get((k, node), 0):
-                    left[k, node] -= 1
-                    placed[vm.name] = node
-                else:
-                    going.append(vm.name)
-            free = (node for node in self._nodes for _ in range(left.get((k, node), 0)))
-            placed.update(zip(going, free, strict=True))
+            here = [(vm.name, node) for vm, node in members if node is not None]
+            coming = sorted(vm.name for vm, node in members if node is None)
+            placed |= named(here, coming, counts[k])
         return placed
+
+
+def named(here: Sequence[tuple[str, int]], coming: Sequence[str], hosted: Mapping[int, int]) -> dict[str, int]:
+    """Give equal VMs their nodes: first to those who can stay there, then to the others that are there, then to all.
+
+    Args:
+        here: VMs, and the node where each is.
+        coming: VMs that are nowhere yet.
+        hosted: how many VMs each node hosts.
+
+    Returns:
+        Node by VM name.
+    """
+    placed: dict[str, int] = {}
+    left = dict(hosted)
+    going = []
+    for name, node in sorted(here):
+        if left.get(node, 0):
+            left[node] -= 1
+            placed[name] = node
+        else:
+            going.append(name)
+    free = (node for node, count in left.items() for _ in range(count))
+    return placed | dict(zip((*going, *coming), free, strict=True))
 
 
 def _is_sound(node: Node) -> bool:
@@ -253,7 +287,8 @@ def _is_sound(node: Node) -> bool:
     return node.capacity.centi_cpus >= 0 and node.capacity.memory_mib >= 0
 
 
-def _demand(vm: VM) -> _Ints:
+def demand_of(vm: VM) -> _Ints:
+    """What a VM demands: hundredths of a CPU, MiB."""
     return np.array((vm.demand.centi_cpus, vm.demand.memory_mib), dtype=np.int64)
 
 
@@ -265,5 +300,6 @@ def _rule(item: Item) -> _Rule:
     return (item.nodes, item.exclude)
 
 
-def _class(item: Item) -> _Class:
+def class_of(item: Item) -> ItemClass:
+    """What makes VMs equal."""
     return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, _rule(item))

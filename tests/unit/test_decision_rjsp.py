@@ -86,8 +86,13 @@ def test_vms_on_a_draining_node_are_placed_elsewhere_or_reserved_there() -> None
     assert queue.decide("rjsp").placement == {"a-0": "n1"}
     decision = queue.add("b", "n1", preemptible=False).decide("rjsp")
     assert running(decision) == {"a", "b"}
-    assert decision.reasons["b"].code is ReasonCode.RESERVED_IN_PLACE
     assert decision.placement == {"a-0": "n2", "b-0": "n1"}
+    assert decision.reasons["b"].code is ReasonCode.NOT_PREEMPTIBLE
+    assert decision.reasons["a"].code is ReasonCode.RESERVED_IN_PLACE
+    assert str(decision.reasons["a"]) == (
+        "is not preemptible, and keeps running; its VM cannot leave n2: it needs 1 CPU and 0 MiB, and free beside "
+        "those that must run are 0 CPUs and 4096 MiB on n1"
+    )
 
 
 def test_targets_fix_the_decision() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from unit.queues import Queue, nodes, running, states
 
-from rmsplugin.decision.policies import RESERVES
-from rmsplugin.decision.result import ReasonCode
-from rmsplugin.model.elements import NodeState
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import RESERVES, decide
+from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Node, NodeState, VJob, running_on
+from rmsplugin.model.resources import Resources
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
@@ -119,3 +122,15 @@ def test_virtual_reconfiguration_decides_as_load_sharing_does_and_is_preceded_by
     assert (one.states, one.reasons, one.placement) == (other.states, other.reasons, other.placement)
     assert (one.policy, other.policy) == ("load-sharing", "v-reconfiguration")
     assert "v-reconfiguration" in RESERVES and "load-sharing" not in RESERVES
+
+
+@BOTH
+def test_who_found_no_room_is_asked_again_when_others_have_arrived(policy: str) -> None:
+    """The large VM goes to the empty n2, where the other of its vjob finds no memory then; "b" takes n2 first."""
+    nodes_ = Node("n1", Resources(1, 2048)), Node("n2", Resources(2, 1024))
+    large = VJob("a", (VM("a-0", Resources(0, 1024)), VM("a-1", Resources(2, 256))))
+    queue = (VJob("r", (VM("r-0", Resources(0, 512)),)), large, VJob("b", (VM("b-0", Resources(0, 256)),)))
+    locations = {"r-0": running_on("n1"), "a-0": WAITING, "a-1": WAITING, "b-0": WAITING}
+    decision = decide(policy, Configuration(nodes_, queue, locations), Parameters())
+    assert isinstance(decision, Decision)
+    assert decision.placement == {"r-0": "n1", "b-0": "n2", "a-0": "n1", "a-1": "n2"}

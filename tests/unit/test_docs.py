@@ -181,7 +181,8 @@ def test_the_summary_of_the_timer_is_printed_or_mailed(recipient: str, tmp_path:
 
 def test_decisions_are_numbered_and_have_their_parts() -> None:
     records = sorted((DOCS / "decisions").glob("*.md"))
-    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    numbers = [int(path.name[:4]) for path in records]  # with gaps, where records are written side by side
+    assert numbers == sorted(set(numbers))
     for path in records:
         text = path.read_text()
         assert text.startswith(f"# {path.name[:4]}: ")
