@@ -22,6 +22,7 @@ from rmsplugin.engine.evacuation import leaving_nodes
 from rmsplugin.engine.newcomers import free_addresses
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.observed_memory import real_capacity
+from rmsplugin.engine.priorities import priority_of
 from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key, ready_demands, ready_hosts, ready_vms
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
@@ -106,7 +107,8 @@ class _Assessor:
         for vjob in self._context.ledger.vjobs():
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
                 job = self._jobs.get(vjob.job_id)
-                found.append((queue_key(seen, vjob, vjob.priority, vjob.submitted), self._hosted(vjob, job)))
+                priority = priority_of(seen, vjob, job)
+                found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
         found.sort(key=lambda each: each[0])
         return Assessment(settled(list(self._nodes()), [facts for _, facts in found]), refused)
 

@@ -30,6 +30,7 @@ from rmsplugin.engine.gone import clear_left_behind, require_answers
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
+from rmsplugin.engine.priorities import Priorities, priority_of
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.rooms import RoomState
@@ -59,6 +60,7 @@ class Cycle:
         self._first_sight = FirstSight(context)
         self._gate = Gate(context)
         self._limits = Limits()
+        self._priorities = Priorities(context)
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
         self._checkpointing = Checkpointing(context, executor)
@@ -108,6 +110,7 @@ class Cycle:
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         self._limits.look(seen)
+        self._priorities.look(seen)
         self._first_sight.meet(ours, report)
         with report.alone("interrupted checkpoints"):
             report.begun += self._checkpointing.recover(seen, busy)
@@ -364,7 +367,7 @@ class Cycle:
                         continue
                     if row.state is VJobState.SLEEPING and strays(self._context, seen, row):
                         continue  # it would run twice
-                if each := self._waits(job, row):
+                if each := self._waits(seen, job, row):
                     waiting.append(each)
         return waiting
 
@@ -374,13 +377,14 @@ class Cycle:
             return row.job_id in seen.changed
         return row.state_since >= seen.taken
 
-    def _waits(self, job: RmsJob, row: VJobRow | None) -> Waiting | None:
+    def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None) -> Waiting | None:
         """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
         if row is not None and row.state is VJobState.SLEEPING and row.resumes:
             if not self._states_answer(row):
                 return None
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
-                return Waiting(job, row.geometry, row.submitted, row.priority, row, row.state_since)
+                priority = priority_of(seen, row, job)
+                return Waiting(job, row.geometry, row.submitted, priority, row, row.state_since)
             return None
         if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
             return None

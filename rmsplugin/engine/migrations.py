@@ -241,3 +241,9 @@ def m013_accounts(db: Database) -> None:
 def m014_ends_of_scripts(db: Database) -> None:
     """When the script of a vjob has ended, whose job may run on."""
     db.execute("alter table vjobs add column finished_at real not null default 0")
+
+
+@migrations()
+def m015_standing(db: Database) -> None:
+    """What the priority of a vjob was made of when Slurm last computed it."""
+    db.execute("alter table vjobs add column standing text not null default ''")

@@ -15,7 +15,9 @@ from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.observed_memory import booked_mib, expected_mib, needed_mib, observes
+from rmsplugin.engine.priorities import standing_of
 from rmsplugin.engine.queue import Waiting, allowed_hosts, ready_demands, ready_vms
+from rmsplugin.engine.records import standing_text
 from rmsplugin.engine.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE, single_plan
 from rmsplugin.engine.strays import strays
@@ -109,6 +111,7 @@ class Placing:
                 exit_code=None,
                 exit_signal=0,
                 priority=waiting.priority,
+                standing=standing_text(standing_of(seen, waiting.job)),
             )
             operation = self._executor.intend(job.job_id, OperationKind.START, step.reason)
             ledger.plans.step_begins(step.id, operation.id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
 
 
@@ -21,7 +22,22 @@ def ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
 def vjob_record(vjob: VJobRow) -> dict[str, Any]:
     """The row of a vjob."""
     record = {field.name: getattr(vjob, field.name) for field in fields(vjob)}
-    return {**record, "geometry": str(vjob.geometry), "state": str(vjob.state)}
+    return {
+        **record,
+        "geometry": str(vjob.geometry),
+        "state": str(vjob.state),
+        "standing": standing_text(vjob.standing),
+    }
+
+
+def standing_text(standing: Standing | None) -> str:
+    """How it is written; empty: none."""
+    return json.dumps(asdict(standing)) if standing else ""
+
+
+@lru_cache(maxsize=4096)
+def _standing(text: str) -> Standing | None:
+    return Standing(**json.loads(text)) if text else None
 
 
 #: Many vjobs are of one geometry, and share the value: all of them are read at once.
@@ -36,6 +52,7 @@ def read_vjob(row: dict[str, Any]) -> VJobRow:
         "script_started": bool(row["script_started"]),
         "finished": bool(row["finished"]),
         "resumes": bool(row["resumes"]),
+        "standing": _standing(row["standing"]),
     }
     return VJobRow(**{**row, **typed})
 

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from rmsplugin.model.operation import OperationKind as OperationKind  # of many rows
+from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
 
 
@@ -42,6 +43,7 @@ class VJobRow:
     exit_signal: int = 0  # that ended it; 0: none
     account: str = ""  # its user as the front told, as JSON; empty: as this host has it
     finished_at: float = 0.0  # when the wrapper delivered them for the first time; means nothing while not ``finished``
+    standing: Standing | None = None  # what ``priority`` was made of; None: not known yet
 
 
 @dataclass(frozen=True, slots=True)

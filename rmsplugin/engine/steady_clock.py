@@ -92,6 +92,7 @@ def of_the_rms(snapshot: RmsSnapshot, ahead_s: float) -> RmsSnapshot:
                 start_time=moved(job.start_time),
                 end_time=moved(job.end_time),
                 preempt_time=moved(job.preempt_time),
+                accrue_time=moved(job.accrue_time),
             )
             for job in snapshot.jobs
         ),

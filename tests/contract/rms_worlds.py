@@ -24,6 +24,7 @@ from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
 from rmsplugin.errors import RefusedError
+from rmsplugin.model.priority import Weights
 
 MINICLUSTER = str(Path(__file__).resolve().parents[2] / "contrib" / "minicluster")
 LOCAL = os.environ.get("RMSPLUGIN_TEST_SLURM") == "local"
@@ -62,6 +63,9 @@ class World(Protocol):
         """As SlurmUser, who does not know of the gate."""
 
     def set_priority(self, job_id: int, priority: int) -> None:
+        """As SlurmUser. Raises RefusedError."""
+
+    def set_nice(self, job_id: int, nice: int) -> None:
         """As SlurmUser."""
 
     def reserve(self, node: str, in_s: int, for_s: int) -> str:
@@ -120,6 +124,8 @@ class SimulatedWorld(World):
         self.simulated.preempt_type, self.simulated.preempt_mode = "preempt/partition_prio", "REQUEUE"
         self.simulated.preempt_exempt_s = 10.0
         self.simulated.licenses["matlab"] = 4
+        self.simulated.priorities.weights = Weights(age=1000, max_age_s=7 * 86400.0, share=100_000)
+        self.simulated.priorities.shares = {"alice": 0.75}
         self.rms = self.simulated
 
     def now(self) -> float:
@@ -167,6 +173,9 @@ class SimulatedWorld(World):
 
     def set_priority(self, job_id: int, priority: int) -> None:
         self.simulated.set_priority(job_id, priority)
+
+    def set_nice(self, job_id: int, nice: int) -> None:
+        self.simulated.set_nice(job_id, nice)
 
     def reserve(self, node: str, in_s: int, for_s: int) -> str:
         start = int(self.time) + in_s
@@ -232,6 +241,9 @@ class RealWorld(World):
 
     def set_priority(self, job_id: int, priority: int) -> None:
         self.run("scontrol", "update", f"JobId={job_id}", f"Priority={priority}")
+
+    def set_nice(self, job_id: int, nice: int) -> None:
+        self.run("scontrol", "update", f"JobId={job_id}", f"Nice={nice}")
 
     def reserve(self, node: str, in_s: int, for_s: int) -> str:
         words = (f"StartTime=now+{in_s}", f"Duration={for_s // 60}", f"Nodes={node}", "Flags=MAINT", "Users=root")

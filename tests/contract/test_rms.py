@@ -92,6 +92,54 @@ def test_priority_is_what_slurm_computes(world: World) -> None:
     assert jobs[second].priority == 123456 != jobs[first].priority
 
 
+def test_what_a_priority_is_made_of(world: World) -> None:
+    waiting, by_hand, runs = world.submit(), world.submit(), world.started()
+    world.set_nice(waiting, 100)
+    world.set_priority(by_hand, 123456)
+    before = world.now()
+    snapshot = world.rms.snapshot()
+    weights = snapshot.priorities.weights
+    assert weights is not None
+    assert (weights.age, weights.max_age_s, weights.share, weights.only_rises) == (1000, 7 * 86400, 100_000, False)
+    jobs = {job.job_id: job for job in snapshot.jobs}
+    assert {jobs[each].account for each in (waiting, by_hand, runs)} == {"users"}
+    share = snapshot.priorities.share("users", "alice", "plain")
+    assert share is not None
+    assert 0 < share <= 1
+    parts = snapshot.priorities.parts
+    assert (parts[waiting].age, parts[waiting].fixed) == (0, False)
+    assert abs(parts[waiting].share - 100_000 * share) <= 1
+    assert abs(jobs[waiting].priority - parts[waiting].share + 100) <= 1
+    assert (jobs[waiting].nice, jobs[by_hand].nice) == (100, 0)
+    assert before - 60 <= jobs[waiting].accrue_time <= before
+    assert parts[by_hand].fixed
+    assert runs not in parts
+    assert (jobs[runs].priority > 1, before - 60 <= jobs[runs].accrue_time <= before) == (True, True)
+
+
+def test_priority_of_a_suspended_job(world: World) -> None:
+    """Slurm takes it for one that is held: only once it is released can its priority be set. It forgets that later."""
+    job_id = world.started()
+    world.set_priority(job_id, 5000)
+    assert world.rms.job(job_id).priority == 5000
+    world.rms.suspend(job_id)
+    world.set_nice(job_id, 40)
+    assert (world.rms.job(job_id).priority, world.rms.job(job_id).nice) == (0, 40)
+    with pytest.raises(RefusedError, match="held state"):
+        world.set_priority(job_id, 77)
+    world.release_as_admin(job_id)
+    job = world.rms.job(job_id)
+    assert (job.state, job.priority > 5000) == (JobState.SUSPENDED, True)
+    world.set_priority(job_id, 77)
+    job = world.rms.job(job_id)
+    assert (job.state, job.priority, job.nice) == (JobState.SUSPENDED, 77, 0)
+    world.rms.resume(job_id)
+    assert world.rms.job(job_id).priority == 77
+    world.rms.suspend(job_id)
+    world.rms.resume(job_id)
+    assert world.rms.job(job_id).priority > 5000
+
+
 def test_the_node_that_a_pending_job_names(world: World) -> None:
     assert world.rms.job(world.submit("--nodelist=n2")).nodes == ("n2",)
 
@@ -418,7 +466,7 @@ def test_a_snapshot_takes_as_many_processes_whatever_is_queued(world: World, mon
     for _ in range(3):
         world.submit("--array=1-3%1")
         world.submit()
-    assert processes() == one <= 7
+    assert processes() == one <= 9
 
 
 def test_slurm_down(tmp_path: Path) -> None:

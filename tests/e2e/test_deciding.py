@@ -61,22 +61,39 @@ def plans(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(cluster: Cluster) -> None:
+    """Those that made way are not overtaken by newer ones of their user, whose priority in Slurm grows with their age.
+
+    Slurm shows none of a suspended job, and the engine goes on counting by Slurm's rules.
+    """
     wait_rooms(cluster)
     low = fill(cluster)
-    high = cluster.sbatch("#!/bin/sh\necho here; sleep 10\n", *WHOLE, "-p", "urgent", user="bob")
+    with edited(cluster) as change:
+        change("PriorityWeightAge=1000", f"PriorityWeightAge={100 * 7 * 86400}")
+        high = count(cluster, *WHOLE, "-p", "urgent")
 
-    def asleep() -> list[int]:
-        return [job for job, state in zip(low, states(cluster, *low), strict=True) if state == "sleeping"]
+        def asleep() -> list[int]:
+            return [job for job, state in zip(low, states(cluster, *low), strict=True) if state == "sleeping"]
 
-    # All have begun a moment ago: the first that is not exempt any more makes way (PreemptExemptTime).
-    [slept] = cluster.wait("one of them to sleep", asleep, 120, lambda: cluster.describe(high))
-    assert cluster.job(slept)["JobState"] == "SUSPENDED"
-    assert cluster.wait_job(high, timeout_s=240)["JobState"] == "COMPLETED"
-    wait_number(cluster, slept, 2)
-    assert states(cluster, *low) == ["running"] * 3
+        # All have begun a moment ago: the first that is not exempt any more makes way (PreemptExemptTime).
+        [slept] = cluster.wait("one of them to sleep", asleep, 120, lambda: cluster.describe(high))
+        assert cluster.job(slept)["JobState"] == "SUSPENDED"
+        assert cluster.job(slept)["Priority"] == "0"
+        [(last_seen,)] = ledger(cluster, "select priority from vjobs where job_id = ?", slept)
+        newer = count(cluster, *WHOLE)
+
+        def is_higher() -> bool:
+            cluster.ok("scontrol", "update", f"JobId={newer}", "Requeue=1")  # Slurm computes it anew
+            return int(cluster.job(newer)["Priority"]) > last_seen + 100
+
+        cluster.wait("the newer one's priority to be higher than was the sleeping one's", is_higher, 120)
+        finish(cluster, high)
+        wait_number(cluster, slept, 2)
+        assert states(cluster, *low, newer) == ["running"] * 3 + ["waiting"], why(cluster)
     finish(cluster, *low)
+    wait_number(cluster, newer)
+    finish(cluster, newer)
     assert cluster.sacct(slept, "Suspended")[0]["Suspended"] > "00:00:05"
-    nothing_left(cluster, [*low, high])
+    nothing_left(cluster, [*low, high, newer])
 
 
 def test_context_switches_are_switched_off_and_on_and_off_in_slurm_conf_while_jobs_run(cluster: Cluster) -> None:
@@ -128,11 +145,12 @@ def signal(cluster: Cluster, *jobs: int) -> None:
 def without_room(cluster: Cluster, sizes: Mapping[int, int]) -> set[int]:
     """Who finds too few CPUs left when the vjobs, in the order of the queue, take one for each VM.
 
-    The queue is that of the engine, which knows each priority as it was when the vjob began: that order is not always
-    that of the nice values. Who begins later, as after a start that failed, has less of a fair share than others had.
+    The queue is that of the engine. All are of one user: what differs is neither their age, by much, nor fair share.
     """
     left = sum(int(line) for line in cluster.ok("sinfo", "-h", "-N", "-p", "plain", "-o", "%c").split())
-    order = ledger(cluster, "select job_id from vjobs where state = 'running' order by priority desc, job_id")
+    order = ledger(
+        cluster, "select job_id from vjobs where state = 'running' order by standing ->> 'rest' desc, job_id"
+    )
     assert {job for (job,) in order} == set(sizes), order
     out = set()
     for (job,) in order:

@@ -29,6 +29,8 @@ def squeue(**fields: str) -> str:
         "word": "PENDING",
         "reason": "Licenses",
         "priority": "100000",
+        "nice": "0",
+        "account": "users",
         "cpus": "2",
         "memory": "64M",
         "submit": str(NOW - 100),
@@ -57,7 +59,7 @@ def read(text: str, more: More = ELIGIBLE) -> JobRow:
 
 def test_format() -> None:
     asked = slurm_text.squeue_format(TOKEN).replace("\x1f", " ")
-    assert asked == "5f1c %i %A %F %K %P %u %U %G %T %r %Q %C %m %V %S %e %l %E %N %n %B %W %j"
+    assert asked == "5f1c %i %A %F %K %P %u %U %G %T %r %Q %y %a %C %m %V %S %e %l %E %N %n %B %W %j"
 
 
 def test_gated_job() -> None:
@@ -274,10 +276,10 @@ def test_array_limits_cannot_be_forged_by_a_name_of_several_lines() -> None:
 
 def test_more_fields() -> None:
     text = (
-        f"{'40':22}{'0':22}{NOW:<22}{'N/A':22}\n{'44':22}{'2':22}{'N/A':22}{NOW + 1:<22}\n"
-        f"{'45':22}{'0':22}{'Unknown':22}{'N/A':22}\n"
+        f"{'40':22}{'0':22}{NOW:<22}{'N/A':22}{NOW - 9:<22}\n{'44':22}{'2':22}{'N/A':22}{NOW + 1:<22}{'N/A':22}\n"
+        f"{'45':22}{'0':22}{'Unknown':22}{'N/A':22}{'N/A':22}\n"
     )
-    assert slurm_text.more_fields(text) == {40: More(0, NOW, 0), 44: More(2, 0, NOW + 1), 45: More()}
+    assert slurm_text.more_fields(text) == {40: More(0, NOW, 0, NOW - 9), 44: More(2, 0, NOW + 1), 45: More()}
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from rmsplugin.model.priority import Parts, Weights
 
 #: Name of every room's job.
 ROOM_NAME = "rmsplugin-room"
@@ -66,6 +68,9 @@ class RmsJob:
     end_time: int = 0  # when it reaches its time limit, or ended; 0 if unknown or never
     preempt_time: int = 0  # when the RMS began to take its nodes for a job of a higher tier; 0 if it did not
     gid: int | None = None  # the group that it runs in; None: its user's
+    nice: int = 0
+    account: str = ""
+    accrue_time: int = 0  # since when its age counts in its priority, seconds since the epoch; 0: not yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,21 @@ class RmsReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class RmsPriorities:
+    """How the RMS computes the priorities of pending jobs, as far as it says so."""
+
+    weights: Weights | None = None  # None: its plugin is not known, or has no factors
+    parts: Mapping[int, Parts] = field(default_factory=dict)  # of pending jobs, by job id
+    #: From 0 to 1, by account, user and partition; the partition is empty unless the association is of one alone.
+    shares: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+
+    def share(self, account: str, user: str, partition: str) -> float | None:
+        """The fair share of jobs there; None: not known."""
+        found = self.shares.get((account, user, partition))
+        return self.shares.get((account, user, "")) if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
 class RmsSnapshot:
     """One reading of the RMS. Jobs are read after nodes: no job that is pending here has made a node busy."""
 
@@ -131,6 +151,7 @@ class RmsSnapshot:
     #: StateSaveLocation of slurm.conf, on the controller.
     state_dir: str = ""
     version: str = ""
+    priorities: RmsPriorities = RmsPriorities()
 
 
 class Rms(Protocol):

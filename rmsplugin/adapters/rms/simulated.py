@@ -43,6 +43,7 @@ class SimulatedRms(SimulatedCluster):
                 spool_dir=self.spool_dir,
                 state_dir=self.state_dir,
                 version="22.05.8",
+                priorities=self.priorities.said(self._jobs.values(), self._clock()),
             )
 
     def pulse(self, partitions: Iterable[str]) -> str:
@@ -144,6 +145,7 @@ class SimulatedRms(SimulatedCluster):
             each = self._find(job_id)
             if each.state is JobState.SUSPENDED:
                 each.run(self._clock())
+                self.priorities.compute(each, self._clock())
             elif each.state is not JobState.RUNNING:
                 raise RefusedError(f"job {job_id} is {each.detail} and cannot be resumed")
 

@@ -11,6 +11,7 @@ from typing import Any
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.adapters.rms.simulated_job import Hold, Request, SimulatedJob, look_at_dependencies
 from rmsplugin.adapters.rms.simulated_nodes import SimulatedNodes
+from rmsplugin.adapters.rms.simulated_priorities import SimulatedPriorities
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
 from rmsplugin.errors import NotFoundError, RefusedError
 
@@ -21,7 +22,7 @@ class SimulatedCluster:
     """What tests do to a simulated Slurm that is not the engine's: as users, as operators, as the cluster.
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
-    preempt_mode, preempt_exempt_s, kill_wait_s, spool_dir, state_dir, accounting (whether there is any).
+    preempt_mode, preempt_exempt_s, kill_wait_s, spool_dir, state_dir, accounting (whether there is any), priorities.
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -65,6 +66,7 @@ class SimulatedCluster:
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"
         self.accounting = True
+        self.priorities = SimulatedPriorities()
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
         self._start_delay_s = start_delay_s
@@ -140,6 +142,8 @@ class SimulatedCluster:
         with self._lock:
             each = self._find(job_id)
             each.hold, each.since = None, self._clock()
+            if each.under_way and not each.shown:
+                self.priorities.compute(each, self._clock())
 
     def user_release(self, job_id: int) -> None:
         """As the job's owner: ``scontrol release``."""
@@ -149,9 +153,14 @@ class SimulatedCluster:
             self.release(job_id)
 
     def set_priority(self, job_id: int, priority: int) -> None:
-        """What Slurm computes, from now on."""
+        """As an operator: ``scontrol update Priority=``. Slurm takes a suspended job for one that is held."""
         with self._lock:
-            self._find(job_id).priority = priority
+            self.priorities.set_by_hand(self._find(job_id), priority)
+
+    def set_nice(self, job_id: int, nice: int) -> None:
+        """As an operator: ``scontrol update Nice=``."""
+        with self._lock:
+            self.priorities.set_nice(self._find(job_id), nice, self._clock())
 
     def ungate(self, job_id: int) -> None:
         """As an owner who found a way to take the gate off."""
@@ -250,7 +259,7 @@ class SimulatedCluster:
     def _start_jobs(self, now: float) -> None:
         def rank(each: SimulatedJob) -> tuple[int, int, int]:
             partition = self.partitions.get(each.request.partition)
-            return (-(partition.priority_tier if partition else 0), -each.priority, each.job_id)
+            return (-(partition.priority_tier if partition else 0), -self.priorities.of(each, now), each.job_id)
 
         claimed: set[str] = set()
         for each in sorted(self._jobs.values(), key=rank):
@@ -268,6 +277,7 @@ class SimulatedCluster:
             elif place.node == each.revoked[0] and int(now) <= each.revoked[1]:
                 self._end(each, "FAILED")
             else:
+                each.shown = self.priorities.of(each, now)
                 each.begin(place.node, place.limit_s, now)
                 if self._duration_s(each) == 0:
                     each.run(now)
@@ -319,13 +329,16 @@ class SimulatedCluster:
     def _rows(self) -> list[JobRow]:
         now, shared = self._clock(), Counter(each.job_id for each in self._jobs.values())
         rows = [
-            JobRow(each.seen(now, split=shared[each.job_id] == 1), each.array_id, each.task)
+            JobRow(self._shown(each, now, split=shared[each.job_id] == 1), each.array_id, each.task)
             for each in self._jobs.values()
         ]
         return within_array_limits(rows, self._array_limits)
 
     def _seen(self, each: SimulatedJob) -> RmsJob:
-        return each.seen(self._clock(), split=self._is_split(each))
+        return self._shown(each, self._clock(), split=self._is_split(each))
+
+    def _shown(self, each: SimulatedJob, now: float, *, split: bool) -> RmsJob:
+        return each.seen(now, self.priorities.of(each, now), split=split)
 
     def _at_array_limit(self, each: SimulatedJob) -> bool:
         under_way = sum(other.under_way and other.array_id == each.array_id for other in self._jobs.values())

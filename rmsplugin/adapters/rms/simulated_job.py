@@ -38,6 +38,7 @@ class Request:
     time_limit_s: float = math.inf
     time_min_s: float = math.inf  # infinite: it takes no less than its limit
     requeue: bool = True
+    account: str = "users"
 
 
 @dataclass
@@ -49,6 +50,9 @@ class SimulatedJob:
     request: Request
     submit_time: float
     priority: int = 1
+    nice: int = 0
+    by_hand: int = 0  # its priority, as an admin set it; 0: none did
+    shown: int = 0  # its priority since its allocation began: Slurm computes it no more
     depends_on: list[tuple[str, int]] = field(default_factory=list)  # kind and job; those fulfilled are taken off
     broken: bool = False  # a dependency can never be fulfilled
     hold: Hold | None = None
@@ -114,6 +118,7 @@ class SimulatedJob:
     def suspend(self, now: float) -> None:
         """Its script is stopped."""
         self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
+        self.shown = self.by_hand = 0
 
     def end(self, detail: str, now: float, completing_s: float) -> None:
         """It is over, for this reason."""
@@ -160,7 +165,7 @@ class SimulatedJob:
         pending = self.state is JobState.PENDING and not self.requeued
         return pending and not self._kept_by(now) and not self.limit and now >= self.since + start_delay_s
 
-    def seen(self, now: float, *, split: bool) -> RmsJob:
+    def seen(self, now: float, priority: int, *, split: bool) -> RmsJob:
         """The job as Slurm shows it; the limit of its array is not looked at."""
         request, pending = self.request, self.state is JobState.PENDING
         completing = self.completing(now)
@@ -182,7 +187,10 @@ class SimulatedJob:
             completing=completing,
             cpus=request.cpus,
             memory_mib=request.memory_mib,
-            priority=0 if held or self.state is JobState.SUSPENDED else self.priority,
+            priority=0 if held else priority,
+            nice=self.nice,
+            account=request.account,
+            accrue_time=int(self.submit_time),
             submit_time=int(self.submit_time),
             eligible=pending and not self.waits(now),
             nodes=(self.node,) if self.node else asked,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rmsplugin.adapters.rms import slurm_records, slurm_text
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_text
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
-from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
@@ -75,7 +75,24 @@ class SlurmCli:
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
             state_dir=configuration.get("StateSaveLocation", ""),
             version=configuration["SLURM_VERSION"],
+            priorities=self._priorities(configuration),
         )
+
+    def _priorities(self, configuration: Mapping[str, str]) -> RmsPriorities:
+        """Two processes, whatever is queued; what they do not say is not known."""
+        weights = slurm_priority.weights(configuration)
+        if weights is None:
+            return RmsPriorities()
+        shares = self._said("sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT) if weights.share else ""
+        parts = self._said("sprio", "-h", "-o", slurm_priority.PARTS_FORMAT)
+        return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(shares))
+
+    def _said(self, *words: str) -> str:
+        """What a command prints; nothing if Slurm refuses it."""
+        try:
+            return self._run(*words)
+        except (RefusedError, ForbiddenError, NotFoundError):
+            return ""
 
     def version(self) -> str:
         """Release of the Slurm that runs, such as "22.05.8". Raises UnavailableError."""

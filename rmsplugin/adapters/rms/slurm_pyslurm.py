@@ -82,7 +82,8 @@ class SlurmPyslurm:
         rows: list[slurm_text.JobRow] = []
         limits: dict[int, int] = {}
         for job in self._pyslurm.Jobs.load().values():
-            more = More(job.requeue_count or 0, job.eligible_time or 0, job.preempt_time or 0)
+            times = (job.eligible_time or 0, job.preempt_time or 0, job.accrue_time or 0)
+            more = More(job.requeue_count or 0, *times)
             rows += (slurm_text.job_row(fields, more, self._commands.gate, now) for fields in _fields(job))
             if job.array_tasks_parallel:
                 limits[job.array_id] = job.array_tasks_parallel
@@ -132,6 +133,8 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "word": job.state,
         "reason": job.state_reason,
         "priority": str(job.priority or 0),
+        "nice": str(job.nice or 0),
+        "account": job.account or "",
         "cpus": str(job.cpus),
         "memory": str(job.memory_per_node or job.memory_per_cpu or 0),
         "submit": str(job.submit_time or 0),

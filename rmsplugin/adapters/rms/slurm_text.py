@@ -34,6 +34,8 @@ JOB_FIELDS = {
     "word": "%T",
     "reason": "%r",
     "priority": "%Q",
+    "nice": "%y",
+    "account": "%a",
     "cpus": "%C",
     "memory": "%m",
     "submit": "%V",
@@ -50,7 +52,7 @@ JOB_FIELDS = {
 _SEPARATOR = "\x1f"  # in no field but, maybe, the name
 
 #: What squeue prints only in columns of a fixed width; all of it is Slurm's own.
-MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime")
+MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime", "AccrueTime")
 MORE_FORMAT = ",".join(f"{name}:22" for name in MORE_FIELDS)
 
 
@@ -61,6 +63,7 @@ class More:
     restarts: int = 0
     eligible_time: int = 0  # its begin time, or since when it has been eligible; 0 if it is not
     preempt_time: int = 0
+    accrue_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,9 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
         cpus=int(fields["cpus"]),
         memory_mib=_memory_mib(fields["memory"]),
         priority=int(fields["priority"]),
+        nice=int(fields["nice"]),
+        account=fields["account"].removeprefix("(null)"),
+        accrue_time=known.accrue_time,
         submit_time=submitted,
         eligible=pending and not held and not waits and more is not None,
         nodes=expand(fields["nodes"]) or (expand(fields["required_nodes"]) if pending else ()),
@@ -246,8 +252,8 @@ def more_fields(text: str) -> dict[int, More]:
     found = {}
     for line in text.splitlines():
         if line.strip():
-            job_id, restarts, eligible_time, preempt_time = line.split()
-            found[int(job_id)] = More(int(restarts), epoch(eligible_time), epoch(preempt_time))
+            job_id, restarts, *times = line.split()
+            found[int(job_id)] = More(int(restarts), *map(epoch, times))
     return found
 
 
