@@ -9,13 +9,17 @@ import textwrap
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from rmsplugin.model import job_names
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Command = Callable[[argparse.Namespace], int]
 
-_JOB_ID = re.compile(r"\d{1,10}(_\d{1,10})?")
+#: How JOBID is explained.
+JOB_HELP = "job id, or elements of a job array: ARRAYID, ARRAYID_INDEX or 'ARRAYID_[1-3,7]'"
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _AGE = re.compile(r"(\d{1,6})([dhm])")
 #: How many days ago these began.
@@ -43,15 +47,21 @@ def add_command(commands: Commands, name: str, summary: str, run: Command, epilo
 
 
 def job_id(text: str) -> str:
-    """A job id, or ARRAYID_INDEX."""
-    if not _JOB_ID.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it has to be a number, or ARRAYID_INDEX")
-    return text
+    """A job id, or elements of an array: 12, 12_3, 12_[1-3,7]."""
+    try:
+        return job_names.parse(text).text
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def job_path(text: str) -> str:
+    """Where the engine's API has what is called so."""
+    return f"/v1/jobs/{quote(text, safe='')}"
 
 
 def job_ids(text: str) -> tuple[str, ...]:
-    """Job ids between commas."""
-    return tuple(map(job_id, text.split(",")))
+    """Job ids between commas; those within brackets are of one array."""
+    return tuple(map(job_id, re.split(r",(?![^\[]*\])", text)))
 
 
 def names(text: str) -> tuple[str, ...]:

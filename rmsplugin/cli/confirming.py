@@ -9,6 +9,7 @@ from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.table import Field, Row, add_table_options, columns_of, print_rows, text_of
 from rmsplugin.errors import NotFoundError
+from rmsplugin.model.job_names import parse
 
 
 def _proof(row: Row) -> str:
@@ -68,11 +69,12 @@ def _confirm(arguments: argparse.Namespace) -> int:
         return _new_store(arguments)
     client = connect(read_settings(arguments.config))
     rows = client.request("GET", "/v1/status").get("held", [])
-    for wanted in arguments.jobs:
-        if not any(row.get("vjob") == wanted for row in rows):
-            raise NotFoundError(f"nothing is held back of vjob {wanted}")
-    if arguments.jobs:
-        rows = [row for row in rows if row.get("vjob") in arguments.jobs]
+    names = [parse(wanted) for wanted in arguments.jobs]
+    for name in names:
+        if not any(name.means(str(row.get("vjob"))) for row in rows):
+            raise NotFoundError(f"nothing is held back of vjob {name.text}")
+    if names:
+        rows = [row for row in rows if any(name.means(str(row.get("vjob"))) for name in names)]
     if arguments.yes:
         # By name: what is held back only now has not been shown to anybody.
         answer = client.request("POST", "/v1/confirm", {"vjobs": [row["vjob"] for row in rows]})

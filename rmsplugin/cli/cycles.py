@@ -149,7 +149,7 @@ def _add_decisions(commands: options.Commands) -> None:
           rmsplugin decisions 12 --json
         """,
     )
-    decisions.add_argument("job", metavar="JOBID", type=options.job_id, help="job id, or ARRAYID_INDEX")
+    decisions.add_argument("job", metavar="JOBID", type=options.job_id, help=options.JOB_HELP)
     add_table_options(decisions, DECISION_FIELDS, "time,cycle,state,code,reason")
 
 
@@ -205,7 +205,7 @@ def cycle_sentence(cycle: Row) -> str:
 
 def _decisions(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, DECISION_FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", f"/v1/jobs/{arguments.job}/decisions")
+    answer = connect(read_settings(arguments.config)).request("GET", f"{options.job_path(arguments.job)}/decisions")
     print_rows(arguments, columns, "decisions", _part(answer, "decisions"))
     return 0
 

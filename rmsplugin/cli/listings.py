@@ -32,6 +32,7 @@ from rmsplugin.cli.table import (
     time_of,
 )
 from rmsplugin.errors import NotFoundError, UnavailableError
+from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
@@ -303,18 +304,17 @@ def _named(
     """
     found, faults = [], []
     for wanted in dict.fromkeys(jobs):
-        own = [row for row in rows if _is_called(row, wanted)]
+        name = parse(wanted)
+        own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
+        missing = name.missing(str(row.get("display_id")) for row in own)
         try:
-            found += own or [client.request("GET", f"/v1/jobs/{wanted}")["vjob"]]
+            found += own or [client.request("GET", options.job_path(wanted))["vjob"]]
         except NotFoundError as error:
             faults.append(str(error))
+        else:
+            if own and missing:
+                faults.append(f"no vjob {name.job}_[{missing}]")
     return found, faults
-
-
-def _is_called(row: Row, wanted: str) -> bool:
-    """Whether a user who says ``wanted`` means this vjob: by its id, or by that of its whole array."""
-    display = str(row.get("display_id"))
-    return wanted in (display, display.partition("_")[0], str(row.get("job_id")))
 
 
 def _vms(arguments: argparse.Namespace) -> int:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.elements import operate_on_each
 from rmsplugin.cli.table import printable, short_bytes
-from rmsplugin.errors import OperationFailedError, UnavailableError
+from rmsplugin.cli.watching import watch
+from rmsplugin.errors import OperationFailedError
+from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from rmsplugin.client import EngineClient
-
-#: Longest wait of one request when nobody watches.
-_WAIT_S = 20.0
-#: The same when somebody does.
-_WATCHED_WAIT_S = 0.5
-#: An engine that is restarted while it works goes on with the operation; so long it is waited for.
-_PATIENCE_S = 60.0
 
 
 def add_commands(commands: options.Commands) -> None:
@@ -35,11 +27,13 @@ def add_commands(commands: options.Commands) -> None:
         "save the VMs of a running vjob to files and free what they take",
         _run,
         """
-        For the vjob's user and for operators. The Slurm job is SUSPENDED meanwhile.
+        For the vjob's user and for operators. The Slurm job is SUSPENDED meanwhile. The id of a job array means
+        all of its elements, as for `scontrol suspend`.
 
         examples:
           rmsplugin suspend 12
           rmsplugin suspend --no-wait 12
+          rmsplugin suspend '12_[1-3]'
         """,
     )
     resume = options.add_command(
@@ -49,7 +43,7 @@ def add_commands(commands: options.Commands) -> None:
         _run,
         """
         For the vjob's user and for operators. Without --to the engine chooses the nodes, and prefers those
-        that hold the saved states.
+        that hold the saved states. The id of a job array means all of its elements; with --to name one of them.
 
         examples:
           rmsplugin resume 12
@@ -62,7 +56,8 @@ def add_commands(commands: options.Commands) -> None:
         "move the VMs of a running vjob to other nodes while they run",
         _run,
         """
-        For operators. Without --to the engine chooses the nodes.
+        For operators. Without --to the engine chooses the nodes. The id of a job array means all of its elements;
+        with --to or --vm name one of them.
 
         examples:
           rmsplugin migrate 12 --to n2
@@ -70,7 +65,7 @@ def add_commands(commands: options.Commands) -> None:
         """,
     )
     for command in (suspend, resume, migrate):
-        command.add_argument("job", metavar="JOBID", type=options.job_id, help="job id, or ARRAYID_INDEX")
+        command.add_argument("job", metavar="JOBID", type=options.job_id, help=options.JOB_HELP)
     for command in (resume, migrate):
         command.add_argument("--to", metavar="NODE", type=options.node_name, help="the node to use")
     migrate.add_argument("--vm", metavar="VM", type=options.vm, help="only this VM: its name, or its number from 0 on")
@@ -87,7 +82,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if vm := getattr(arguments, "vm", None):
         body["vm"] = vm_name(client, arguments.job, vm)
     started = time.monotonic()
-    number = client.request("POST", f"/v1/jobs/{arguments.job}/{arguments.command}", body)["operation"]
+    answer = client.request("POST", f"{options.job_path(arguments.job)}/{arguments.command}", body)
+    if "elements" in answer:
+        return operate_on_each(client, arguments, answer["elements"])
+    number = answer["operation"]
     if arguments.no_wait:
         print(json.dumps({"operation": number}) if arguments.json else f"operation {number}")
         return 0
@@ -114,71 +112,8 @@ def vm_name(client: EngineClient, job: str, vm: str) -> str:
     names = [
         str(row["name"])
         for row in client.request("GET", "/v1/vms").get("vms", [])
-        if row.get("vjob") == job and str(row["name"]).endswith(f"-{int(vm)}")
+        if parse(job).means(str(row.get("vjob"))) and str(row["name"]).endswith(f"-{int(vm)}")
     ]
     if not names:
         raise OperationFailedError(f"vjob {job} has no VM number {vm} now; `rmsplugin vms` lists them")
     return names[0]
-
-
-def watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
-    """Wait for the end of an operation."""
-    with _Display(title) as display:
-        wait_s = _WATCHED_WAIT_S if display.shown else _WAIT_S
-        silent_since: float | None = None
-        while True:
-            try:
-                operation = client.request("GET", f"/v1/operations/{number}?wait={wait_s:g}", timeout_s=wait_s + 10)
-            except UnavailableError as error:
-                silent_since = silent_since or time.monotonic()
-                if time.monotonic() - silent_since > _PATIENCE_S:
-                    raise UnavailableError(
-                        f"{error}; operation {number} goes on when the engine is back: see `rmsplugin events`"
-                    ) from None
-                time.sleep(1)
-                continue
-            except KeyboardInterrupt:
-                print(
-                    f"operation {number} goes on in the engine; `rmsplugin vjobs` shows how far it is", file=sys.stderr
-                )
-                raise
-            silent_since = None
-            if operation.get("state") != "running":
-                return operation
-            display.update(int(operation.get("bytes_done") or 0), int(operation.get("bytes_total") or 0))
-
-
-class _Display:
-    """Progress on a terminal; nothing in a pipe."""
-
-    def __init__(self, title: str) -> None:
-        self.shown = sys.stderr.isatty()
-        self._progress: Progress | None = None
-        self._title = title
-
-    def __enter__(self) -> Self:
-        if self.shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                DownloadColumn(binary_units=True),
-                TimeElapsedColumn(),
-            )
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._progress.start()
-            self._task = self._progress.add_task(self._title, total=None)
-        return self
-
-    def update(self, done: int, total: int) -> None:
-        """Show how many bytes have moved; a total of 0 is one that is not known yet."""
-        if self._progress is not None:
-            self._progress.update(self._task, completed=done, total=total or None)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()

@@ -7,7 +7,6 @@ import json
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.operations import watch
 from rmsplugin.cli.table import (
     Field,
     add_table_options,
@@ -18,6 +17,7 @@ from rmsplugin.cli.table import (
     text_of,
     time_of,
 )
+from rmsplugin.cli.watching import watch
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import OperationFailedError
 

@@ -45,7 +45,7 @@ def add_command(commands: options.Commands) -> None:
         nargs="+",
         type=options.job_id,
         metavar="JOBID",
-        help="job id, or ARRAYID_INDEX, or the id of a job array",
+        help=options.JOB_HELP,
     )
     parser.add_argument("--json", action="store_true", help="print JSON: under `usage` an object for each vjob")
 
@@ -54,7 +54,7 @@ def _usage(arguments: argparse.Namespace) -> int:
     client = connect(read_settings(arguments.config))
     found: list[dict[str, Any]] = []
     for name in arguments.jobs:
-        found += client.request("GET", f"/v1/jobs/{name}/usage", timeout_s=_ANSWER_S)["usage"]
+        found += client.request("GET", f"{options.job_path(name)}/usage", timeout_s=_ANSWER_S)["usage"]
     if arguments.json:
         print(json.dumps({"usage": found}, indent=2))
         return 0

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.engine.reconcile import Directive
+from rmsplugin.model.job_names import parse
 
 #: So many vjobs, or this share of the live ones if that is more, may be acted on in one cycle.
 MOST, SHARE = 3, 0.05
@@ -48,9 +49,9 @@ class Brake:
 
     def confirm(self, vjobs: Iterable[str]) -> list[Held]:
         """An operator says that it is so: the next cycle acts. Returns what of these vjobs was held back."""
-        wanted = set(vjobs)
+        wanted = [parse(name) for name in vjobs]
         with self._lock:
-            chosen = [held for held in self._held if held.vjob in wanted]
+            chosen = [held for held in self._held if any(name.means(held.vjob, held.job_id) for name in wanted)]
             self._confirmed |= {held.key for held in chosen}
             return chosen
 

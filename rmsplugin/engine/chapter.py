@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import sqlite_utils
 
 from rmsplugin.errors import NotFoundError
+from rmsplugin.model.job_names import JobName
 
 
 class Rows(Protocol):
@@ -50,3 +52,15 @@ def update(db: sqlite_utils.Database, table: str, key: Mapping[str, Any], change
     sql = f"update {table} set {sets} = ? where {where} = ?"
     if not db.execute(sql, [*changes.values(), *key.values()]).rowcount:
         raise NotFoundError(f"the ledger has nothing in {table} with {dict(key)}")
+
+
+def called(column: str, name: JobName) -> tuple[str, list[Any]]:
+    """The condition that what users call a vjob, in this column, is meant by the name, and its parameters."""
+    if not name.ranges:
+        return f"({column} = ? or {column} glob ?)", [str(name.job), f"{name.job}_*"]
+    element = f"cast(substr({column}, instr({column}, '_') + 1) as integer)"
+    within = f"{element} between value ->> 0 and value ->> 1"
+    return f"({column} glob ? and exists (select 1 from json_each(?) where {within}))", [
+        f"{name.job}_*",
+        json.dumps(name.ranges),
+    ]

@@ -18,7 +18,7 @@ import sqlite_utils
 
 from rmsplugin.engine import records
 from rmsplugin.engine.asides import Asides
-from rmsplugin.engine.chapter import insert, update
+from rmsplugin.engine.chapter import called, insert, update
 from rmsplugin.engine.checkpoints import Checkpoints
 from rmsplugin.engine.failures import Failures
 from rmsplugin.engine.ledger_file import BUSY_S, available, open_database
@@ -31,6 +31,7 @@ from rmsplugin.engine.rows import ActionRow, Event, Operation, OperationKind, Ou
 from rmsplugin.engine.samples import Samples
 from rmsplugin.engine.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.job_names import JobName, parse
 from rmsplugin.model.vjob import VJobState, check_transition
 
 #: What a change is of: ("vjob", its job id) or ("operation", its id).
@@ -166,10 +167,15 @@ class Ledger:
             raise NotFoundError(f"no vjob {display_id}")
         return records.read_vjob(rows[0])
 
-    def named(self, display_id: str) -> list[VJobRow]:
-        """The vjob with this name, or all elements of the job array with it that are known; also ended ones."""
-        sql = f"{_SELECT} where display_id = ? or display_id glob ? order by job_id"
-        return [records.read_vjob(row) for row in self._rows(sql, [display_id, f"{display_id}_*"])]
+    def named(self, name: JobName) -> list[VJobRow]:
+        """The vjob with this name, or the elements of the job array that it names and that are known; also ended ones.
+
+        Job ids are given out again one day: a vjob that is called so comes before elements of an array of that id.
+        """
+        sql, parameters = called("display_id", name)
+        found = [records.read_vjob(row) for row in self._rows(f"{_SELECT} where {sql} order by job_id", parameters)]
+        exact = [vjob for vjob in found if vjob.display_id == name.text]
+        return exact or sorted(found, key=lambda vjob: int(vjob.display_id.partition("_")[2]))
 
     def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
         """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
@@ -398,7 +404,7 @@ class Ledger:
         insert(self._db, "events", row)
 
     def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
-        """The newest ``limit`` events after id ``since`` (of one vjob, if named), oldest first."""
-        where, parameters = ("and vjob = ?", [since, vjob, limit]) if vjob else ("", [since, limit])
-        sql = f"select * from events where id > ? {where} order by id desc limit ?"
-        return [Event(**row) for row in reversed(self._rows(sql, parameters))]
+        """The newest ``limit`` events after id ``since`` (of what is called ``vjob``, if given), oldest first."""
+        where, parameters = called("vjob", parse(vjob)) if vjob else ("true", [])
+        sql = f"select * from events where id > ? and {where} order by id desc limit ?"
+        return [Event(**row) for row in reversed(self._rows(sql, [since, *parameters, limit]))]

@@ -14,6 +14,7 @@ from typing import Any
 
 from rmsplugin.accounts import Account
 from rmsplugin.errors import RmspluginError
+from rmsplugin.model import job_names
 
 #: How long any request may wait for something to happen, in seconds; a longer wait is cut short.
 MAX_WAIT_S = 300.0
@@ -46,6 +47,14 @@ def job_id(text: str) -> int:
 def display_id(text: str) -> str:
     """What a user calls a vjob, ``12`` or ``12_3``. Raises BadRequestError."""
     return _matching(_DISPLAY_ID, text, "a job id or an array element, for example 12 or 12_3")
+
+
+def job_name(text: str) -> str:
+    """What a user calls vjobs: ``12``, ``12_3`` or ``12_[1-3,7]``. Raises BadRequestError."""
+    try:
+        return job_names.parse(text).text
+    except ValueError as error:
+        raise BadRequestError(str(error)) from None
 
 
 def operation_id(text: str) -> int:
@@ -116,10 +125,10 @@ class Query:
             raise BadRequestError(f"{key} is {_shown(text)}; it has to be a whole number from 0 to {maximum}")
         return int(text)
 
-    def display_id(self, key: str) -> str:
-        """A vjob's id; "" if none was given. Raises BadRequestError."""
+    def job_name(self, key: str) -> str:
+        """What a user calls vjobs; "" if nothing was given. Raises BadRequestError."""
         text = self._values.get(key, "")
-        return display_id(text) if text else ""
+        return job_name(text) if text else ""
 
     def host(self, key: str) -> str:
         """The name of a host; "" if none was given. Raises BadRequestError."""
@@ -176,9 +185,9 @@ class Body:
     def vjobs(self, key: str) -> tuple[str, ...]:
         """A list of what users call their vjobs; an empty one if none was given. Raises BadRequestError."""
         value = self._values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) and _DISPLAY_ID.fullmatch(one) for one in value):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise BadRequestError(f"{key} has to be a list of job ids or array elements, for example 12 or 12_3")
-        return tuple(value)
+        return tuple(map(job_name, value))
 
     def moment(self, key: str) -> float | None:
         """A time in seconds since the epoch; None if none was given. Raises BadRequestError."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.deciding import Found
+from rmsplugin.engine.naming import own_name
 from rmsplugin.engine.rows import OPEN_STEPS, DecisionRow, Pause, Plan, PlanState, Step, StepState
 from rmsplugin.engine.views import progress_view
 from rmsplugin.errors import NotFoundError
@@ -147,11 +147,8 @@ def _step(context: Context, step: Step) -> View:
 
 
 def decision_views(context: Context, vjob: str) -> list[View]:
-    """What was decided of a vjob, oldest first."""
-    with contextlib.suppress(NotFoundError):  # elements of an array may have no row yet
-        vjob = context.ledger.find_vjob(vjob).display_id
-    found = context.ledger.plans.decisions(vjob)
-    return [_decision(row) for row in found]
+    """What was decided of what is called so, oldest first; elements of an array may have no row yet."""
+    return [_decision(row) for row in context.ledger.plans.decisions(own_name(context, vjob))]
 
 
 def _decision(row: DecisionRow) -> View:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rmsplugin.decision.result import Decision, ReasonCode
-from rmsplugin.engine.chapter import Chapter, insert, update
+from rmsplugin.engine.chapter import Chapter, called, insert, update
 from rmsplugin.engine.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -18,6 +18,7 @@ from rmsplugin.engine.rows import (
     Step,
     StepState,
 )
+from rmsplugin.model.job_names import parse
 from rmsplugin.proposing.steps import PlannedStep
 
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STEPS)
@@ -157,8 +158,10 @@ class Plans(Chapter):
             known |= {str(row["vjob"]): (str(row["state"]), str(row["code"])) for row in changed}
 
     def decisions(self, vjob: str) -> list[DecisionRow]:
-        """What was decided of a vjob, oldest first."""
-        return [DecisionRow(**row) for row in self._rows("select * from decisions where vjob = ? order by id", [vjob])]
+        """What was decided of what is called so, oldest first."""
+        where, parameters = called("vjob", parse(vjob))
+        rows = self._rows(f"select * from decisions where {where} order by id", parameters)
+        return [DecisionRow(**row) for row in rows]
 
     def prune(self, before: float) -> None:
         """Forget what ended before that time, and what was decided before it."""

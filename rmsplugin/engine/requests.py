@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.accounts import Account
@@ -13,6 +14,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.gone import record_back, record_gone, require_answers, require_silent
 from rmsplugin.engine.identity import take_account
+from rmsplugin.engine.naming import Named, named, the_one
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
@@ -23,6 +25,19 @@ from rmsplugin.engine.unmet import find_unmet, unmet_view
 from rmsplugin.engine.views import aside_view, one_vjob_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Elements of an array, of which nothing was begun: the caller asks for each."""
+
+    found: Named
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """As it is answered."""
+        return {"elements": self.found.states}
+
 
 #: How long who asks for something by hand waits for a checkpoint to make way.
 _YIELD_S = 10.0
@@ -61,9 +76,35 @@ class Requests:
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
         return vjob
 
-    def owned(self, uid: int, display_id: str, *, wrapper: bool) -> int:
+    def owned(self, uid: int, name: str, *, wrapper: bool) -> int:
         """The job id of one's own vjob."""
-        return (self._wrapped if wrapper else self._owned)(uid, display_id).job_id
+        return self._wrapped(uid, name).job_id if wrapper else self._one(uid, name).job_id
+
+    def _one(self, uid: int, name: str) -> VJobRow:
+        """The one vjob of one's own that is called so. Raises RefusedError if there are several."""
+        return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id)
+
+    def _meant(self, uid: int, name: str, chosen: Sequence[str] = ()) -> VJobRow | Several:
+        """The vjob that the caller, its user or an operator, wants something done to; or its elements.
+
+        Args:
+            uid: of the caller.
+            name: of the vjob, or of elements of an array.
+            chosen: what was said that holds for one vjob alone. Raises RefusedError if there are several then.
+        """
+        found = named(self._context, self._cycle.seen, name).alive
+        for row in found.rows:
+            self._owned(uid, row.display_id, operators=True)
+        if len(found.names) == 1 or any(chosen):
+            return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id, operators=True)
+        return Several(found)
+
+    def require(self, name: str) -> None:
+        """Raise NotFoundError unless there is a vjob that is called so."""
+        try:
+            named(self._context, self._cycle.seen, name)
+        except NotFoundError:
+            find_unmet(self._context, self._cycle.seen, name)
 
     def _wrapped(self, uid: int, display_id: str) -> VJobRow:
         """The vjob that a wrapper asks for.
@@ -138,7 +179,7 @@ class Requests:
     def vjob(self, display_id: str) -> dict[str, Any]:
         """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""
         try:
-            found = self._context.ledger.find_vjob(display_id)
+            found = the_one(self._context, self._cycle.seen, display_id)
         except NotFoundError:
             return unmet_view(self._context, find_unmet(self._context, self._cycle.seen, display_id), display_id)
         return one_vjob_view(self._context, found)
@@ -147,7 +188,7 @@ class Requests:
 
     def access(self, uid: int, display_id: str, *, wrapper: bool) -> dict[str, Any]:
         """How to reach the VMs of one's own vjob, once they are up; else the state it is in."""
-        vjob = self._wrapped(uid, display_id) if wrapper else self._owned(uid, display_id)
+        vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
         if wrapper:
             self._context.signs.heard(vjob.job_id, self._context.clock.now())
         if vjob.state is not VJobState.RUNNING:
@@ -204,7 +245,7 @@ class Requests:
             ForbiddenError: it is another user's.
         """
         ledger = self._context.ledger
-        vjobs = ledger.named(display_id) or [ledger.find_vjob(display_id)]
+        vjobs = named(self._context, self._cycle.seen, display_id).rows
         for vjob in vjobs:
             self._owned(uid, vjob.display_id, operators=True)
         running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
@@ -213,9 +254,11 @@ class Requests:
 
     # -- operations ----------------------------------------------------------------------------------------------
 
-    def suspend(self, uid: int, display_id: str) -> Operation:
+    def suspend(self, uid: int, name: str) -> Operation | Several:
         """Suspend a running vjob, where the admin switched context switches on."""
-        vjob = self._owned(uid, display_id, operators=True)
+        vjob = self._meant(uid, name)
+        if isinstance(vjob, Several):
+            return vjob
         seen = self._seen()
         if not site.may_suspend(seen.rms, vjob.partition):
             raise RefusedError(
@@ -223,28 +266,32 @@ class Requests:
                 "an administrator switches this on with PreemptMode=SUSPEND in slurm.conf"
             )
         if vjob.state is not VJobState.RUNNING:
-            raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
-        name = _user_name(uid)
+            raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}, not running")
+        user = _user_name(uid)
         self._executor.make_way(vjob.job_id, "a suspend", wait_s=_YIELD_S)
-        return self._placing.suspend(vjob, f"suspended by {name}", name, resumes=False)
+        return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
 
-    def resume(self, uid: int, display_id: str, to: str) -> Operation:
+    def resume(self, uid: int, name: str, to: str) -> Operation | Several:
         """Resume a sleeping vjob."""
-        vjob = self._owned(uid, display_id, operators=True)
+        vjob = self._meant(uid, name, [to])
+        if isinstance(vjob, Several):
+            return vjob
         require_answers(self._context, self._context.ledger.vms(vjob.job_id))
-        name = _user_name(uid)
-        return self._placing.resume(self._seen(), vjob, to, f"resumed by {name}", name)
+        user = _user_name(uid)
+        return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
 
-    def migrate(self, uid: int, display_id: str, vm: str, to: str) -> Operation:
+    def migrate(self, uid: int, name: str, vm: str, to: str) -> Operation | Several:
         """Migrate a VM, or all VMs, of a running vjob."""
         if not self._is_operator(uid):
             raise ForbiddenError("only operators may migrate; see engine.operators in the settings")
-        vjob = self._context.ledger.find_vjob(display_id)
+        vjob = self._meant(uid, name, [vm, to])
+        if isinstance(vjob, Several):
+            return vjob
         if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
-            raise NotFoundError(f"vjob {display_id} has no VM {vm}")
-        name = _user_name(uid)
+            raise NotFoundError(f"vjob {vjob.display_id} has no VM {vm}")
+        user = _user_name(uid)
         self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
-        return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {name}", name)
+        return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
 
     def asides(self, uid: int) -> list[dict[str, Any]]:
         """The saved states that were put aside: one's own, or, for operators, all."""

@@ -10,9 +10,10 @@ from rmsplugin import __version__
 from rmsplugin.engine import parsing, plan_views, views
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.naming import own_name
 from rmsplugin.engine.parsing import Body, Query
 from rmsplugin.engine.previews import Previews
-from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.requests import Requests, Several
 from rmsplugin.engine.rows import Operation, RoomReport
 from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.user_reports import UserReports
@@ -40,6 +41,11 @@ class Asked:
     def vjob(self) -> str:
         """The vjob that the path names."""
         return parsing.display_id(self.path["id"])
+
+    @property
+    def vjobs(self) -> str:
+        """The vjobs that the path names."""
+        return parsing.job_name(self.path["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,8 @@ class Routes:
     # -- the wrapper, and who logs in ----------------------------------------------------------------------------
 
     async def _access(self, asked: Asked) -> Reply:
-        name, seconds, wrapper = asked.vjob, asked.query.seconds("wait"), asked.query.flag("wrapper")
+        seconds, wrapper = asked.query.seconds("wait"), asked.query.flag("wrapper")
+        name = asked.vjob if wrapper else asked.vjobs
         asked.query.host("host")
         job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
         return await self._waits.until(
@@ -198,25 +205,26 @@ class Routes:
         return await self._do(asked, lambda: self._requests.finished(asked.uid, name, code, signal), wrapper=True)
 
     async def _usage(self, asked: Asked) -> Reply:
-        name = asked.vjob
+        name = asked.vjobs
         return {"usage": await self._do_slowly(asked, lambda: self._requests.usage(asked.uid, name))}
 
     # -- operations ----------------------------------------------------------------------------------------------
 
     async def _suspend(self, asked: Asked) -> Reply:
-        name = asked.vjob
+        name = asked.vjobs
         return await self._begin(asked, lambda: self._requests.suspend(asked.uid, name))
 
     async def _resume(self, asked: Asked) -> Reply:
-        name, to = asked.vjob, asked.body.node("to")
+        name, to = asked.vjobs, asked.body.node("to")
         return await self._begin(asked, lambda: self._requests.resume(asked.uid, name, to))
 
     async def _migrate(self, asked: Asked) -> Reply:
-        name, vm, to = asked.vjob, asked.body.vm("vm"), asked.body.node("to")
+        name, vm, to = asked.vjobs, asked.body.vm("vm"), asked.body.node("to")
         return await self._begin(asked, lambda: self._requests.migrate(asked.uid, name, vm, to))
 
-    async def _begin(self, asked: Asked, begin: Callable[[], Operation]) -> Reply:
-        return {"operation": (await self._do_slowly(asked, begin)).id}
+    async def _begin(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
+        begun = await self._do_slowly(asked, begin)
+        return begun.view if isinstance(begun, Several) else {"operation": begun.id}
 
     async def _states(self, asked: Asked) -> Reply:
         return {"states": await self._do(asked, lambda: self._requests.asides(asked.uid))}
@@ -285,12 +293,12 @@ class Routes:
         return await self._do(asked, lambda: plan_views.cycle_view(self._context, number))
 
     async def _decisions(self, asked: Asked) -> Reply:
-        name = asked.vjob
+        name = asked.vjobs
 
         def read() -> list[plan_views.View]:
             decisions = plan_views.decision_views(self._context, name)
             if not decisions:
-                self._requests.vjob(name)
+                self._requests.require(name)
             return decisions
 
         return {"decisions": await self._do(asked, read)}
@@ -336,7 +344,7 @@ class Routes:
         return {"vjobs": await self._do(asked, lambda: views.vjob_views(self._context, ended=ended))}
 
     async def _vjob(self, asked: Asked) -> Reply:
-        name = asked.vjob
+        name = asked.vjobs
         return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
 
     async def _vms(self, asked: Asked) -> Reply:
@@ -348,12 +356,12 @@ class Routes:
     async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
-        vjob = asked.query.display_id("vjob")
+        vjob = asked.query.job_name("vjob")
 
         def read() -> list[dict[str, Any]]:
-            events = self._context.ledger.events(since=since, vjob=vjob, limit=limit)
+            events = self._context.ledger.events(since=since, vjob=own_name(self._context, vjob), limit=limit)
             if vjob and not events:
-                self._requests.vjob(vjob)  # to say that there is none is an error
+                self._requests.require(vjob)  # to say that there is none is an error
             return [asdict(event) for event in events]
 
         return {"events": await self._do(asked, read)}

@@ -9,6 +9,7 @@ import numpy as np
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
 from rmsplugin.errors import ReportError, RmspluginError
+from rmsplugin.model.job_names import parse
 from rmsplugin.model.vm_memory import vm_mib
 from rmsplugin.report import utilisation
 from rmsplugin.report.columns import Actions, Flags, Ints, Jobs
@@ -201,10 +202,10 @@ def _chosen(
                 raise ReportError(f"accounting has no job{of_yours} of account {account!r} in this time")
         chosen &= np.any([accounts.is_of(account) for account in question.accounts], axis=0)
     if question.jobs:
-        wanted = set(question.jobs)
-        named = np.isin(jobs.job_id, [int(name) for name in wanted if name.isdecimal()])
-        for row, name in jobs.names.items():
-            named[row] |= name in wanted or name.partition("_")[0] in wanted
+        wanted = [parse(name) for name in question.jobs]
+        named = np.isin(jobs.job_id, [name.job for name in wanted if not name.ranges])
+        for row, called in jobs.names.items():
+            named[row] |= any(name.means(called) for name in wanted)
         chosen &= named
     return chosen
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from rmsplugin.engine.chapter import called
 from rmsplugin.errors import ReportError
+from rmsplugin.model.job_names import parse
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.report.columns import (
@@ -183,7 +185,8 @@ class LedgerReader:
     def require_jobs(self, names: list[str]) -> None:
         """Raise ReportError unless the ledger knows each of these jobs, by its name or that of its array."""
         for name in names:
-            if not self._has("(display_id = ? or display_id glob ? or job_id = ?)", name, f"{name}_*", name):
+            condition, parameters = called("display_id", parse(name))
+            if not self._has(f"({condition} or job_id = ?)", *parameters, name):
                 raise ReportError(f"the ledger has no job{self.of_yours} {name}")
 
     def _has(self, condition: str, *values: str) -> bool:

@@ -79,7 +79,7 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
         assert cluster.job(slept)["JobState"] == "SUSPENDED"
         assert cluster.job(slept)["Priority"] == "0"
         [(last_seen,)] = ledger(cluster, "select priority from vjobs where job_id = ?", slept)
-        newer = count(cluster, *WHOLE)
+        newer = count(cluster, *WHOLE, f"--nice={1000 * (len(low) - 1)}")
 
         def is_higher() -> bool:
             cluster.ok("scontrol", "update", f"JobId={newer}", "Requeue=1")  # Slurm computes it anew

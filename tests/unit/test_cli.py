@@ -475,6 +475,88 @@ def test_a_failed_operation_is_status_1_with_its_error(site: Path, engine: FakeE
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "rmsplugin migrate: n2 has no room\n")
 
 
+def lay_elements(engine: FakeEngine, command: str, **states: str) -> None:
+    """An array 12 whose elements are in these states; element 3 refuses, operation 7 of element 2 fails."""
+    elements = [{"vjob": name, "state": state} for name, state in states.items()]
+    names = [each["vjob"].removeprefix("e") for each in elements]
+    for each, name in zip(elements, names, strict=True):
+        each["vjob"] = f"12_{name}"
+        engine.lay(f"/v1/jobs/12_{name}/{command}", {"operation": int(name)})
+        ends = (
+            {"state": "failed", "error": "n2 has no room"} if name == "2" else {"state": "done", "bytes_done": 1 << 20}
+        )
+        engine.lay(f"/v1/operations/{name}", {"id": int(name), **ends})
+    for name in ("3", "4"):
+        engine.lay(f"/v1/jobs/12_{name}/{command}", {"error": f"vjob 12_{name} is waiting: it has not begun"}, 409)
+    for path in ("12", "12_%5B1-9%5D"):
+        engine.lay(f"/v1/jobs/{path}/{command}", {"elements": elements})
+
+
+@pytest.mark.parametrize("name", ["12", "12_[1-9]"])
+def test_elements_of_an_array_are_operated_on_one_by_one_and_those_that_cannot_be_are_named(
+    site: Path, engine: FakeEngine, name: str
+) -> None:
+    lay_elements(engine, "suspend", e1="running", e2="running", e3="waiting", e4="waiting", e5="sleeping")
+    done = run(site, "suspend", name)
+    assert done.returncode == 1
+    assert re.fullmatch(r"suspend 12_1: done in \d+\.\d s, 1\.0MB\n", done.stdout)
+    assert done.stderr.splitlines() == [
+        "rmsplugin suspend: vjob 12_[3-4] is waiting: it has not begun",
+        "rmsplugin suspend: vjob 12_2: n2 has no room",
+    ]
+    assert not any("12_5" in path for _, path, _ in engine.requests), "it sleeps already"
+
+
+def test_elements_of_an_array_that_are_all_so_already(site: Path, engine: FakeEngine) -> None:
+    lay_elements(engine, "resume", e1="running", e5="running")
+    done = run(site, "resume", "12")
+    assert (done.returncode, done.stderr) == (1, "rmsplugin resume: vjobs 12_[1,5] are running already\n")
+
+
+def test_operations_of_elements_as_json(site: Path, engine: FakeEngine) -> None:
+    lay_elements(engine, "migrate", e1="running", e5="running")
+    done = run(site, "migrate", "12", "--json")
+    assert [each["id"] for each in json.loads(done.stdout)["operations"]] == [1, 5]
+    done = run(site, "migrate", "12", "--json", "--no-wait")
+    told = [{"vjob": "12_1", "operation": 1}, {"vjob": "12_5", "operation": 5}]
+    assert json.loads(done.stdout) == {"operations": told}
+    assert run(site, "migrate", "12", "--no-wait").stdout == "operation 1\noperation 5\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("suspend",),
+        ("resume",),
+        ("migrate",),
+        ("usage",),
+        ("decisions",),
+        ("events", "--vjob"),
+        ("vjobs",),
+        ("confirm",),
+    ]
+    + [("ssh",), ("report", "--job")],
+)
+@pytest.mark.parametrize("name", ["12_*", "12_[3-1]", "12_[0-4:2]", "x"])
+def test_what_is_no_job_id_is_status_2_in_every_command(site: Path, words: tuple[str, ...], name: str) -> None:
+    done = run(site, *words, name)
+    assert (done.returncode, "is not a job id" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("usage",), "/v1/jobs/12_%5B1-3%2C7%5D/usage"),
+        (("decisions",), "/v1/jobs/12_%5B1-3%2C7%5D/decisions"),
+        (("events", "--vjob"), "/v1/events?since=0&limit=100&vjob=12_%5B1-3%2C7%5D"),
+        (("ssh",), "/v1/jobs/12_%5B1-3%2C7%5D/access?wait=10"),
+    ],
+)
+def test_elements_are_asked_for_by_one_name(site: Path, engine: FakeEngine, words: tuple[str, ...], path: str) -> None:
+    run(site, *words, "12_[1-3,7]")
+    assert engine.requests[0][1] == path
+
+
 def test_no_wait_prints_the_operation(site: Path, engine: FakeEngine) -> None:
     lay_operation(engine, "running")
     assert run(site, "migrate", "12", "--no-wait").stdout == "operation 7\n"

@@ -81,7 +81,7 @@ def test_all_elements_of_an_array_are_told_and_a_name_that_only_begins_alike_is_
     for job_id, name in ((13, "12_0"), (14, "12_1"), (12, "12_2"), (120, "120_0")):
         running(served, job_id, USED, display_id=name)
     told = served.ask("GET", "/v1/jobs/12/usage")[1]["usage"]
-    assert [each["display_id"] for each in told] == ["12_2", "12_0", "12_1"]
+    assert [each["display_id"] for each in told] == ["12_0", "12_1", "12_2"]
     assert [each["display_id"] for each in served.ask("GET", "/v1/jobs/12_1/usage")[1]["usage"]] == ["12_1"]
 
 

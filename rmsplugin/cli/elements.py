@@ -1,0 +1,73 @@
+"""Elements: what is done to each vjob of a job array that was asked for by one name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.table import printable, short_bytes
+from rmsplugin.cli.watching import watch
+from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError
+from rmsplugin.model.job_names import fold
+
+if TYPE_CHECKING:
+    from rmsplugin.client import EngineClient
+
+#: States of elements of which nothing has to be done: it is so, or about to be.
+_DONE = {"suspend": ("sleeping", "suspending"), "resume": ("running", "resuming"), "migrate": ()}
+#: Stands for the element in a sentence that holds for several.
+_NAME = "\0"
+
+
+def operate_on_each(client: EngineClient, arguments: argparse.Namespace, elements: Sequence[Mapping[str, str]]) -> int:
+    """Begin it for each element that is not so already, and watch all; what one refuses keeps none of the others.
+
+    Args:
+        client: to ask.
+        arguments: command, no_wait and json of the command line.
+        elements: each with the ``vjob``'s name and its ``state``.
+
+    Raises:
+        OperationFailedError: it was refused, or failed, for some; all others are done.
+    """
+    command, started = arguments.command, time.monotonic()
+    wanted = [each["vjob"] for each in elements if each["state"] not in _DONE[command]]
+    if not wanted:
+        names = fold(each["vjob"] for each in elements)
+        raise OperationFailedError(f"vjobs {names} are {elements[0]['state']} already")
+    begun, refused = _begin(client, command, wanted)
+    if arguments.no_wait:
+        told: list[dict[str, Any]] = [{"vjob": name, "operation": number} for name, number in begun.items()]
+        plain = "\n".join(f"operation {number}" for number in begun.values())
+        print(json.dumps({"operations": told}) if arguments.json else plain)
+    else:
+        ended = {name: watch(client, number, f"{command} {name}") for name, number in begun.items()}
+        for name, operation in ended.items():
+            if operation.get("state") == "failed":
+                refused.setdefault(f"vjob {_NAME}: {operation.get('error') or 'failed'}", []).append(name)
+            elif not arguments.json:
+                moved = operation.get("bytes_done") or 0
+                amount = f", {short_bytes(moved)}B" if moved else ""
+                print(f"{command} {name}: done in {time.monotonic() - started:.1f} s{amount}")
+        if arguments.json:
+            print(json.dumps({"operations": list(ended.values())}, indent=1))
+    if refused:
+        lines = [sentence.replace(_NAME, fold(names)) for sentence, names in refused.items()]
+        raise OperationFailedError("\n".join(map(printable, lines)))
+    return 0
+
+
+def _begin(client: EngineClient, command: str, wanted: Sequence[str]) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """The operations that were begun, by element; and the sentences of those that were not, with the elements."""
+    begun: dict[str, int] = {}
+    refused: dict[str, list[str]] = {}
+    for name in wanted:
+        try:
+            begun[name] = client.request("POST", f"{options.job_path(name)}/{command}", {})["operation"]
+        except (RefusedError, NotFoundError, ForbiddenError) as error:
+            refused.setdefault(str(error).replace(name, _NAME), []).append(name)
+    return begun, refused

@@ -1,0 +1,85 @@
+"""Watching: how an operation of the engine goes on, to its end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rmsplugin.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from rmsplugin.client import EngineClient
+
+#: Longest wait of one request when nobody watches.
+_WAIT_S = 20.0
+#: The same when somebody does.
+_WATCHED_WAIT_S = 0.5
+#: An engine that is restarted while it works goes on with the operation; so long it is waited for.
+_PATIENCE_S = 60.0
+
+
+def watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
+    """Wait for the end of an operation."""
+    with _Display(title) as display:
+        wait_s = _WATCHED_WAIT_S if display.shown else _WAIT_S
+        silent_since: float | None = None
+        while True:
+            try:
+                operation = client.request("GET", f"/v1/operations/{number}?wait={wait_s:g}", timeout_s=wait_s + 10)
+            except UnavailableError as error:
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > _PATIENCE_S:
+                    raise UnavailableError(
+                        f"{error}; operation {number} goes on when the engine is back: see `rmsplugin events`"
+                    ) from None
+                time.sleep(1)
+                continue
+            except KeyboardInterrupt:
+                print(
+                    f"operation {number} goes on in the engine; `rmsplugin vjobs` shows how far it is", file=sys.stderr
+                )
+                raise
+            silent_since = None
+            if operation.get("state") != "running":
+                return operation
+            display.update(int(operation.get("bytes_done") or 0), int(operation.get("bytes_total") or 0))
+
+
+class _Display:
+    """Progress on a terminal; nothing in a pipe."""
+
+    def __init__(self, title: str) -> None:
+        self.shown = sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._title = title
+
+    def __enter__(self) -> Self:
+        if self.shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(binary_units=True),
+                TimeElapsedColumn(),
+            )
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.start()
+            self._task = self._progress.add_task(self._title, total=None)
+        return self
+
+    def update(self, done: int, total: int) -> None:
+        """Show how many bytes have moved; a total of 0 is one that is not known yet."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, total=total or None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
