@@ -526,16 +526,9 @@ def test_operations_of_elements_as_json(site: Path, engine: FakeEngine) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("suspend",),
-        ("resume",),
-        ("migrate",),
-        ("usage",),
-        ("decisions",),
-        ("events", "--vjob"),
-        ("vjobs",),
-        ("confirm",),
-    ]
-    + [("ssh",), ("report", "--job")],
+        *(("suspend",), ("resume",), ("migrate",), ("usage",), ("decisions",), ("events", "--vjob"), ("vjobs",)),
+        *(("confirm",), ("ssh",), ("report", "--job")),
+    ],
 )
 @pytest.mark.parametrize("name", ["12_*", "12_[3-1]", "12_[0-4:2]", "x"])
 def test_what_is_no_job_id_is_status_2_in_every_command(site: Path, words: tuple[str, ...], name: str) -> None:
