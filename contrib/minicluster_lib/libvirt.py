@@ -19,7 +19,7 @@ key_file = "/etc/pki/libvirt/private/serverkey.pem"
 cert_file = "/etc/pki/libvirt/servercert.pem"
 ca_file = "/etc/pki/CA/cacert.pem"
 tls_no_verify_certificate = 0
-tls_allowed_dn_list = [{names}]
+tls_allowed_dn_list = ["CN={engine}"]
 auth_tls = "none"
 auth_unix_ro = "none"
 auth_unix_rw = "none"
@@ -57,11 +57,12 @@ _DEBIANS_QEMU_CONF = Path("/etc/libvirt/qemu.conf")
 
 def install_configuration(cluster: Cluster) -> None:
     """Write the nodes' /etc/libvirt."""
-    names = ", ".join(f'"CN={name}"' for name in [ENGINE_NAME, *(node.name for node in cluster.node_hosts)])
     for node in cluster.node_hosts:
         directory = node.path("etc/libvirt")
         (directory / "libvirtd.conf").write_text(
-            _LIBVIRTD_CONF.format(port=LIBVIRT_TLS_PORT, address=node.address, names=names, host_uuid=uuid.uuid4())
+            _LIBVIRTD_CONF.format(
+                port=LIBVIRT_TLS_PORT, address=node.address, engine=ENGINE_NAME, host_uuid=uuid.uuid4()
+            )
         )
         controllers = ", ".join(f'"{name}"' for name in control_groups.CONTROLLERS if control_groups.hierarchies())
         (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format(), controllers=controllers))

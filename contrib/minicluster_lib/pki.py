@@ -101,9 +101,10 @@ def install_certificates(cluster: Cluster) -> None:
         certificate, key = authority.issue(host.name, [host.address], server=True)
         pki = host.path("etc/pki")
         write(pki / "CA/cacert.pem", ca)
+        # No pair for clients: nodes command no other node's libvirt.
+        write(pki / "libvirt/servercert.pem", certificate)
+        write(pki / "libvirt/private/serverkey.pem", key, mode=0o600)
         for role in ("server", "client"):
-            write(pki / f"libvirt/{role}cert.pem", certificate)
-            write(pki / f"libvirt/private/{role}key.pem", key, mode=0o600)
             write(pki / f"qemu/{role}-cert.pem", certificate)
             write(pki / f"qemu/{role}-key.pem", key, mode=0o600)
         write(pki / "qemu/ca-cert.pem", ca)

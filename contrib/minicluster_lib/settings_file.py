@@ -43,7 +43,6 @@ demand_window_s = {demand_window_s:g}
 
 [hypervisor]
 uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
-migrate_uri = "qemu+tls://{{node}}/system"
 domain_type = "{domain_type}"
 
 [nodes]

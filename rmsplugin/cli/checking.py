@@ -81,7 +81,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
         wanted, agent = settings.hypervisor, settings.nodes
         hypervisor = LibvirtHypervisor(
             wanted.uri,
-            wanted.migrate_uri,
+            wanted.migrate_host,
             domain_type=wanted.domain_type,
             machine_type=wanted.machine,
             connect_timeout_s=wanted.connect_timeout_s,

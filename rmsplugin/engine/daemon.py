@@ -190,7 +190,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
         ),
         hypervisor=LibvirtHypervisor(
             hypervisor.uri,
-            hypervisor.migrate_uri,
+            hypervisor.migrate_host,
             domain_type=hypervisor.domain_type,
             machine_type=hypervisor.machine,
             migrate_tls=hypervisor.migrate_tls,

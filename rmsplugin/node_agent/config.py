@@ -27,7 +27,6 @@ class AgentConfig:
     node_key: str
     known_hosts: str
     agent_user: str
-    migrate_uri: str
     bridge: str
     bases: frozenset[str]  # qcow2 images that overlays may be made on
     images: tuple[str, ...]  # every file that an image of the settings needs
@@ -63,7 +62,7 @@ def load(argument: str | None) -> AgentConfig:
 
 def _from_document(document: dict[str, Any]) -> AgentConfig:
     nodes = document.get("nodes", {})
-    hypervisor, network = document.get("hypervisor", {}), document.get("network", {})
+    network = document.get("network", {})
     images, start = list(document.get("image", {}).values()), document.get("start", {})
     files_of = {name: _files_of(image) for name, image in document.get("image", {}).items()}
     shared = nodes.get("shared_store")
@@ -74,7 +73,6 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         node_key=str(nodes.get("node_key", "/etc/rmsplugin/node_key")),
         known_hosts=str(nodes.get("known_hosts", "/etc/rmsplugin/known_hosts")),
         agent_user=str(nodes.get("agent_user", "root")),
-        migrate_uri=str(hypervisor.get("migrate_uri", "qemu+tls://{node}/system")),
         bridge=str(network.get("bridge", "br0")),
         bases=frozenset(image["base"] for image in images if "base" in image),
         images=tuple(sorted({path for paths in files_of.values() for path in paths})),

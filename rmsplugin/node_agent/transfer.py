@@ -1,6 +1,6 @@
 """Transfer: the copy of a saved state from one node's store to another's, over ssh, digested where it arrives.
 
-``reach`` tries the ways that copies and migrations will take, for ``rmsplugin check``.
+``reach`` tries the way that copies will take, and ways that have to be closed, for ``rmsplugin check``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -26,10 +27,18 @@ _CONNECT = """
 import sys, libvirt
 libvirt.registerErrorHandler(lambda context, error: None, None)
 try:
-    libvirt.openReadOnly(sys.argv[1]).close()
+    libvirt.open(sys.argv[1]).close()
 except libvirt.libvirtError as error:
     sys.exit(str(error))
 """
+
+#: Certificates with their keys that a node has; root there may show them as its own to any libvirtd.
+_CERTIFICATES = (
+    ("/etc/pki/libvirt/clientcert.pem", "/etc/pki/libvirt/private/clientkey.pem"),
+    ("/etc/pki/libvirt/servercert.pem", "/etc/pki/libvirt/private/serverkey.pem"),
+    ("/etc/pki/qemu/server-cert.pem", "/etc/pki/qemu/server-key.pem"),
+)
+_AUTHORITY = "/etc/pki/CA/cacert.pem"
 
 
 def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Reply:
@@ -56,15 +65,22 @@ def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: R
 
 
 def reach(agent: Agent, node: str) -> Reply:
-    """Try the other node's agent and its libvirt from here; what is wrong with each, or nothing."""
-    uri = agent.config.migrate_uri.replace("{node}", node)
+    """Try the other node's agent and its libvirt from here."""
     wrong = _attempt([*_ssh(agent), node, "space"])
     return {
         "agent": wrong,
         # A harmless verb that is none of a node's: if it is obeyed, so are those that do harm.
         "unrestricted": not wrong and not _attempt([*_ssh(agent), node, "check"]),
-        "libvirt": _attempt([sys.executable, "-c", _CONNECT, uri]),
+        "libvirt_open": any(_obeys(node, *pair) for pair in _CERTIFICATES if all(map(os.path.exists, pair))),
     }
+
+
+def _obeys(node: str, certificate: str, key: str) -> bool:
+    """Whether the node's libvirt takes this node's certificate for a client's."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, path in (("cacert.pem", _AUTHORITY), ("clientcert.pem", certificate), ("clientkey.pem", key)):
+            os.symlink(path, os.path.join(directory, name))
+        return not _attempt([sys.executable, "-c", _CONNECT, f"qemu+tls://{node}/system?pkipath={directory}"])
 
 
 def _attempt(command: list[str]) -> str:

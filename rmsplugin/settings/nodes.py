@@ -17,8 +17,11 @@ class Hypervisor(Section):
     """libvirt on the nodes."""
 
     uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
-    migrate_uri: NodeTemplate = Field(
-        "qemu+tls://{node}/system", description="how one node's libvirt reaches another's for a migration"
+    migrate_host: str = Field(
+        "{node}",
+        pattern=r"^[A-Za-z0-9.-]*\{node\}[A-Za-z0-9.-]*$",
+        description="the host to which the memory of a VM is sent that migrates to {node}: another name for a network "
+        "of its own. The engine leads migrations: nodes need no way to each other's libvirt, and must have none",
     )
     domain_type: Literal["auto", "kvm", "qemu"] = Field("auto", description="`auto`: kvm where libvirt offers it")
     machine: str = Field(

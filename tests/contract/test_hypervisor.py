@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import in_head
 import pytest
+from contract import in_head
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 from patience import PATIENCE_S
@@ -202,11 +202,10 @@ class LibvirtWorld:
     def __init__(self, directory: Path) -> None:
         from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
 
-        self._directory = directory
+        self.directory = directory
         etc = directory / "hosts/head/etc/rmsplugin"
         self.hypervisor = LibvirtHypervisor(
             f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
-            "qemu+tls://{node}/system",
             domain_type="qemu",
             machine_type=MACHINE,
             # A busy machine may take seconds to answer; a silent one is given up in time all the same.
@@ -218,7 +217,7 @@ class LibvirtWorld:
 
     def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, *rest = words
-        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self._directory), *rest])
+        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self.directory), *rest])
 
     @staticmethod
     def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -226,7 +225,7 @@ class LibvirtWorld:
 
     def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
         # What `minicluster exec` runs, without starting a Python for it.
-        cluster = Layout.load(self._directory)
+        cluster = Layout.load(self.directory)
         assert cluster is not None
         return self._run(hosts.enter_command(cluster, cluster.host(node), command))
 
@@ -274,7 +273,7 @@ class LibvirtWorld:
     @contextlib.contextmanager
     def qemu_conf(self, node: str, **values: str) -> Iterator[None]:
         """Restart the node's libvirtd with other values in qemu.conf."""
-        file = self._directory / "hosts" / node / "etc/libvirt/qemu.conf"
+        file = self.directory / "hosts" / node / "etc/libvirt/qemu.conf"
         before = file.read_text()
         # Of several lines for one key libvirt takes the first.
         file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()) + before)
@@ -308,7 +307,7 @@ class LibvirtWorld:
         return int(status["hosts"][node]["daemons"]["libvirtd"]["starts"])
 
     def up(self, node: str, vm: str) -> bool:
-        console = self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")
+        console = self.directory / "hosts" / node / spec(vm).console_log.lstrip("/")
         return console.exists() and b"as init process" in console.read_bytes()
 
     def hunger(self, node: str, vm: str) -> None:
@@ -323,7 +322,7 @@ class LibvirtWorld:
         return self._console(node, vm).count(b"tick")
 
     def _console(self, node: str, vm: str) -> bytes:
-        return (self._directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
+        return (self.directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
 
     @contextlib.contextmanager
     def slow(self, node: str, vm: str) -> Iterator[None]:
@@ -1446,7 +1445,7 @@ def test_key_of_a_node_brings_copies_and_nothing_else(world: World) -> None:
     boot(world)
     digest = saved(world)
     reach = world.nodes.reach(B, A)
-    assert (reach.agent, reach.libvirt, reach.unrestricted) == ("", "", False)
+    assert (reach.agent, reach.libvirt_open, reach.unrestricted) == ("", False, False)
     ssh = [
         "ssh",
         "-F",

@@ -69,6 +69,15 @@ def test_of_two_copies_the_newer_one_is_kept_and_runs(
     assert bool(events(world, "migrated")) is (kept_at == "destination")
 
 
+def test_a_copy_that_is_just_ending_at_the_destination_is_not_taken_for_the_newer_one(world: World) -> None:
+    job, source, to = broken_off(world, PAUSED, VMPower.ENDING)
+    vm = f"vjob{job}-0"
+    assert source in world.hypervisor.where(vm)
+    world.hypervisor.machines.remove(to, vm)
+    ticks(world, 80)
+    runs_on(world, job, source)
+
+
 @pytest.mark.parametrize("there", [RUNNING, PAUSED, None])
 def test_while_the_destination_is_silent_a_paused_source_waits(world: World, there: VMPower | None) -> None:
     job, source, to = broken_off(world, PAUSED, there, silent="destination")

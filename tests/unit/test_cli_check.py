@@ -84,7 +84,7 @@ def test_a_site_in_order_has_no_fault() -> None:
     assert judged_host() == []
     assert faults(judge_slurm(settings(), SLURM)) == []
     assert faults(judge_node(settings(), NODE)) == []
-    assert faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", "")))) == []
+    assert faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("")))) == []
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
 
 
 def test_key_of_a_node_that_may_do_everything_is_found() -> None:
-    (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", "", unrestricted=True))))
+    (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", unrestricted=True))))
     assert fault.level is Level.ERROR and "n1's key may do everything" in fault.what and "--peer" in fault.remedy
 
 
@@ -252,9 +252,9 @@ def test_the_shared_store_is_judged_instead_of_the_local_one() -> None:
 @pytest.mark.parametrize(
     ("reach", "words"),
     [
-        (Reach("refused", ""), ["no saved state can be copied: refused"]),
-        (Reach("", "timed out"), ["no VM can be migrated: timed out"]),
-        (Reach("a", "b"), ["copied", "migrated"]),
+        (Reach("refused"), ["no saved state can be copied: refused"]),
+        (Reach("", libvirt_open=True), ["libvirt on n2 obeys n1: whoever is root here is root there"]),
+        (Reach("a", libvirt_open=True), ["copied", "root there"]),
         ("agent gone", ["could not be tried"]),
     ],
 )

@@ -8,7 +8,9 @@ from typing import Any
 import libvirt
 import pytest
 
+from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
+from rmsplugin.adapters.hypervisor.libvirt_values import power
 from rmsplugin.errors import TimedOutError
 
 VMS = [f"vjob{job}-0" for job in range(1, 6)]
@@ -83,3 +85,8 @@ def test_vm_that_was_locked_is_busy_no_longer(node: Libvirt) -> None:
     assert busy(nodes) == {"vjob3-0"}
     node.locked = set()
     assert busy(nodes) == set()
+
+
+def test_a_vm_whose_process_is_ending_does_not_run() -> None:
+    assert power(libvirt.VIR_DOMAIN_SHUTDOWN, 0, None) is VMPower.ENDING
+    assert power(libvirt.VIR_DOMAIN_RUNNING, 1, None) is VMPower.RUNNING

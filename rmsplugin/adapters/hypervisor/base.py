@@ -31,6 +31,7 @@ class VMPower(enum.StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     INCOMING = "incoming"  # the destination side of a migration or restore that has not finished
+    ENDING = "ending"  # its process has been told to end, and has not yet
     CRASHED = "crashed"
     POSTCOPY_FAILED = "post-copy failed"  # one half of a VM, whose other half it had gone to and is lost: never runs
 

@@ -10,6 +10,7 @@ from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
 from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_shape import strange
 
 #: Namespace of what we keep in a domain's <metadata>.
 NAMESPACE = "urn:rmsplugin:vjob:1"
@@ -28,6 +29,10 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 #: whose check of it ends in a panic; under KVM the kernel makes no such check.
 _CMDLINE = "console=ttyS0 panic=-1 no_timer_check"
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
+
+
+class StrangeXMLError(ValueError):
+    """The XML of a VM has more than ours have: somebody else has written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +109,11 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     Not a fresh ``domain_xml``: the saved one has the exact machine version, the expanded CPU and the device addresses
     that the state was made with, and a state can be loaded into nothing else, whatever this node would choose today.
 
+    Nothing else is taken over that could name anything of the host: see ``rmsplugin.model.vm_shape``.
+
     Raises:
-        ValueError: the state is another VM's, or has other devices.
+        StrangeXMLError: the state's XML has what no VM of ours has, or not what this one has.
+        ValueError: the state is another VM's.
     """
     check_spec(spec)
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
@@ -115,9 +123,45 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
         raise ValueError(f"no domain XML: {error}") from None
     if (domain.findtext("name"), domain.findtext("uuid")) != (spec.name, spec.uuid):
         raise ValueError(f"it is the state of {domain.findtext('name')}, not of {spec.name}")
+    require_ours(saved_xml, spec)
+    # What libvirt finds, or chooses, anew.
+    for parent, tag in (("devices", "emulator"), ("devices/disk", "backingStore"), (".", "seclabel")):
+        for element in domain.findall(parent):
+            for child in element.findall(tag):
+                element.remove(child)
     set_paths(domain, spec)
     _set_bounded(domain, spec.bounded)
     return etree.tostring(domain, encoding="unicode")
+
+
+def require_ours(xml: str, spec: VMSpec | None = None) -> None:
+    """Refuse the XML of a VM, as libvirt has it, that has more than we write and libvirt adds, or is not as ``spec``.
+
+    Raises:
+        StrangeXMLError: with the first difference.
+        ValueError: it is no XML.
+    """
+    if found := strange(xml):
+        raise StrangeXMLError(f"it has what no VM of ours has: {found}")
+    if spec is None:
+        return
+    domain = etree.fromstring(xml.encode())
+    mac = domain.find("devices/interface/mac")
+    for what, has, is_to_have in (
+        ("CPUs", domain.findtext("vcpu"), str(spec.cpus)),
+        ("KiB of memory", str(_kib(domain.find("memory"))), str(spec.memory_mib * 1024)),
+        ("as MAC address", "" if mac is None else mac.get("address", "").lower(), spec.mac),
+        ("disks", len(domain.findall("devices/disk")), 2 if isinstance(spec.image, DiskImage) else 0),
+        ("kernels", len(domain.findall("os/kernel")), 1 if isinstance(spec.image, KernelImage) else 0),
+    ):
+        if has != is_to_have:
+            raise StrangeXMLError(f"it has {has} {what}, and {spec.name} has {is_to_have}")
+
+
+def _kib(memory: etree._Element | None) -> int:
+    if memory is None or not memory.text:
+        return 0
+    return int(memory.text) * (1024 if memory.get("unit") == "MiB" else 1)
 
 
 def is_bounded(xml: str) -> bool:

@@ -21,6 +21,7 @@ from rmsplugin.adapters.hypervisor.base import (
 )
 from rmsplugin.adapters.hypervisor.domain_xml import (
     Machine,
+    StrangeXMLError,
     domain_xml,
     has_disks,
     neutral,
@@ -62,7 +63,7 @@ class LibvirtHypervisor:
     def __init__(
         self,
         uri_template: str,
-        migrate_uri_template: str,
+        migrate_host_template: str = "{node}",
         *,
         domain_type: DomainType = "auto",
         machine_type: str,
@@ -77,8 +78,7 @@ class LibvirtHypervisor:
 
         Args:
             uri_template: how we reach the libvirtd of ``{node}``.
-            migrate_uri_template: how the libvirtd of one node reaches that of another for a migration; the memory goes
-                to the host in it.
+            migrate_host_template: the name or address to which the memory of a VM is sent that migrates to ``{node}``.
             domain_type: ``auto`` = kvm where libvirt offers it.
             machine_type: of new VMs, with its version; the same on all nodes, else nothing can be moved. What is
                 restored or migrated keeps the one that it was made with.
@@ -92,7 +92,7 @@ class LibvirtHypervisor:
         self._nodes = LibvirtNodes(uri_template, connect_timeout_s, call_timeout_s)
         self._vms = LibvirtVMs(self._nodes)
         self._waiting = Waiting(self._nodes, self._vms)
-        manner = Manner(migrate_uri_template, migrate_tls, migrate_converge, migrate_emulated)
+        manner = Manner(migrate_host_template, migrate_tls, migrate_converge, migrate_emulated)
         self._migrations = Migrations(self._nodes, self._vms, self._waiting, manner)
         self._domain_type = domain_type
         self._machine_type = machine_type
@@ -222,6 +222,11 @@ class LibvirtHypervisor:
         saved_xml = self._saved_xml(node, spec, path, timeout_s)
         try:
             xml = with_paths_of(saved_xml, spec)
+        except StrangeXMLError as error:
+            # Not corrupt: the VM's memory may be as it was, and somebody has to look who did this.
+            raise OperationFailedError(
+                f"the state of {spec.name} on {node} is refused, for somebody else has changed it: {error}"
+            ) from None
         except ValueError as error:
             raise CorruptStateError(f"{path} on {node}: {error}") from None
 

@@ -196,6 +196,24 @@ class Link:
 
         return Call(f"{what} on {self.node}", run)
 
+    def start_between(
+        self, other: Link, what: str, function: Callable[[libvirt.virConnect, libvirt.virConnect], T]
+    ) -> Call[T]:
+        """Like ``start``, for what needs connections to this node and to another one."""
+
+        def run() -> T:
+            connections: list[Connection] = []
+            try:
+                for link in (self, other):
+                    connections.append(Connection(link._uri))
+                here, there = connections
+                return here.use(lambda conn: there.use(lambda destination: function(conn, destination)))
+            finally:
+                for connection in connections:
+                    connection.retire()
+
+        return Call(f"{what} on {self.node}", run)
+
     def close(self) -> None:
         """Give the connection up."""
         with self._lock:

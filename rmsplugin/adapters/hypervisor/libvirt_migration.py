@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlsplit
 
 import libvirt
 
 from rmsplugin.adapters.hypervisor.base import Converge, Progress, VMPower
-from rmsplugin.adapters.hypervisor.domain_xml import PARTITION, is_bounded, with_partition
+from rmsplugin.adapters.hypervisor.domain_xml import PARTITION, is_bounded, require_ours, with_partition
 from rmsplugin.adapters.hypervisor.libvirt_errors import NoControlGroupError
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
@@ -32,7 +31,7 @@ _POSTCOPY_SHARE = 0.5
 class Manner:
     """How VMs are migrated: see the parameters of ``LibvirtHypervisor``."""
 
-    uri_template: str
+    host_template: str
     tls: bool
     converge: Converge
     emulated: Literal["paused", "live"]
@@ -53,16 +52,17 @@ class Migrations:
         if before is None:
             return
         flags = self._flags(source, name)
-        uri = self.manner.uri_template.format(node=destination)
         # Left to itself, libvirt asks the destination for its host name, which others need not be able to resolve.
-        parameters: Parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{urlsplit(uri).hostname or destination}"}
+        host = self.manner.host_template.format(node=destination)
+        parameters: Parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"tcp:{host}"}
         may_split = flags & libvirt.VIR_MIGRATE_POSTCOPY
         go_over = self._go_over(source, name, timeout_s) if may_split else None
 
         def send(more: Parameters) -> None:
-            call = self._nodes.link(source).start(
+            call = self._nodes.link(source).start_between(
+                self._nodes.link(destination),
                 f"migrating {name} to {destination}",
-                lambda conn: bool(conn.lookupByName(name).migrateToURI3(uri, parameters | more, flags)),
+                lambda conn, there: bool(conn.lookupByName(name).migrate3(there, parameters | more, flags)),
             )
             self._waiting.watch(call, source, name, timeout_s, progress, go_over)
 
@@ -84,6 +84,12 @@ class Migrations:
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         what = f"describing {name}"
         xml: str = self._nodes.query(source, what, lambda conn: conn.lookupByName(name).XMLDesc(flags))
+        try:
+            require_ours(xml)
+        except ValueError as error:
+            raise OperationFailedError(
+                f"{name} is not moved from {source}, for somebody has changed it: {error}"
+            ) from None
         if not is_bounded(xml):
             send({})
             return
@@ -111,7 +117,7 @@ class Migrations:
             way = libvirt.VIR_MIGRATE_LIVE | MIGRATE_FLAGS[self.manner.converge]
         if self.manner.tls:
             way |= libvirt.VIR_MIGRATE_TLS
-        flags: int = way | libvirt.VIR_MIGRATE_PEER2PEER | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+        flags: int = way | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
         return flags
 
     def _runs_on(self, node: str, name: str) -> bool:

@@ -103,6 +103,8 @@ def power(state: int, reason: int, operation: int | None) -> VMPower:
         incoming = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_RESTORE)
         starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
         return VMPower.INCOMING if starting or operation in incoming else VMPower.PAUSED
+    if state == libvirt.VIR_DOMAIN_SHUTDOWN:
+        return VMPower.ENDING
     if state == libvirt.VIR_DOMAIN_CRASHED:
         return VMPower.CRASHED
     return VMPower.RUNNING

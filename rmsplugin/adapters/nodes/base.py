@@ -92,10 +92,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whether one node can reach another, as copies and migrations need it: what is wrong, or nothing."""
+    """Whether one node can reach another, as copies need it, and no further."""
 
-    agent: str
-    libvirt: str
+    agent: str  # what is wrong with the way to its node agent; "" if nothing
+    libvirt_open: bool = False  # the other node's libvirt obeys the first node
     unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
 
 

@@ -260,7 +260,7 @@ class SimulatedNodes:
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""
         self._enter("reach", node, other)
-        return Reach("", f"{other} is cut off" if other in self._unreachable else "")
+        return Reach(f"{other} is cut off" if other in self._unreachable else "")
 
     def close(self) -> None:
         """See ``Nodes``."""

@@ -266,7 +266,7 @@ class NodeAgents:
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""
         answer = self._call(node, ["reach", other])
-        return Reach(answer["agent"], answer["libvirt"], bool(answer.get("unrestricted")))
+        return Reach(answer["agent"], bool(answer.get("libvirt_open")), bool(answer.get("unrestricted")))
 
     def close(self) -> None:
         """See ``Nodes``."""

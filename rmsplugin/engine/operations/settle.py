@@ -9,8 +9,11 @@ from rmsplugin.errors import TimedOutError
 _POLL_S = 0.5
 
 
+_UNSETTLED = (VMPower.INCOMING, VMPower.ENDING)
+
+
 def settle_jobs(task: Task, node: str, name: str) -> None:
-    """Return when the hypervisor of ``node`` does nothing to the VM any more: no save, migration, restore, arrival.
+    """Return when the hypervisor of ``node`` does nothing to the VM any more: no save, arrival, end and the like.
 
     The hypervisor bounds its own jobs in time, and `cancel` aborts them.
 
@@ -23,7 +26,7 @@ def settle_jobs(task: Task, node: str, name: str) -> None:
     deadline = context.clock.now() + bound_s
     while True:
         observed = context.hypervisor.list_vms(node).get(name)
-        if observed is None or not (observed.job_running or observed.power is VMPower.INCOMING):
+        if observed is None or not (observed.job_running or observed.power in _UNSETTLED):
             return
         if context.clock.now() >= deadline:
             raise TimedOutError(f"{node} has been busy with {name} for {bound_s:.0f} s")
