@@ -187,8 +187,8 @@ class _Builder:
         here = self._index.get(location.node or "")
         is_fit = here is not None and problem.classes[k].may_go(here)
         match location.state:
-            case VMState.RUNNING if location.node in self._pinned_on and self._sample.get(vm.name) == location.node:
-                place = problem.places[self._index[location.node]]
+            case VMState.RUNNING if here is not None and self._stays(vm, location, is_fit):
+                place = problem.places[here]
                 place.capacity_c = max(0, place.capacity_c - vm.demand.centi_cpus)
                 place.capacity_m = max(0, place.capacity_m - memory)
                 problem.fixed[vm.name] = location
@@ -208,6 +208,10 @@ class _Builder:
                 problem.movers.append(Mover(vm.name, k, memory * (2 if remote else 1), group))
             case _:
                 problem.movers.append(Mover(vm.name, k, 0))
+
+    def _stays(self, vm: VM, location: Location, is_fit: bool) -> bool:
+        """Whether the decision left a VM on a node where it should not be: nothing better was found."""
+        return self._sample.get(vm.name) == location.node and (location.node in self._pinned_on or not is_fit)
 
     def _group(self, vjob: VJob) -> int:
         problem = self._problem

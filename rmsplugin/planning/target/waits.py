@@ -3,6 +3,10 @@
 Suspends are in the first pool (RR-6929 section 4.1), so that whatever arrives later waits for the dearest action there.
 The first pool takes up only what is free at the start, and all VMs of a vjob that resumes are in one pool. Where VMs
 are equal, that is mostly all there is to pay beside what each action costs by itself.
+
+A VM that resumes early need not do so where it ends: it may move on later. So any room that is free at the start will
+do for its vjob to be early, also on a node that no VM may end on for it is overloaded; and a VM without memory needs
+none.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ def waits_mib(problem: Replacement) -> int:
 def _dearest(problem: Replacement) -> list[int]:
     """By group: what the dearest of its resumes costs at least if all are in the first pool, in MiB."""
     found = [0] * len(problem.groups)
+    # One whose state lies on an overloaded node may resume there, and has to move on.
+    moves_on = any(place.overloaded for place in problem.places)
     for place in problem.places:
         for k, group in place.images:
             memory = problem.classes[k].memory_mib
@@ -36,15 +42,19 @@ def _dearest(problem: Replacement) -> list[int]:
             found[group] = max(found[group], cost)
     for mover in problem.movers:
         if mover.group is not None:
-            found[mover.group] = max(found[mover.group], mover.cost)
+            memory = problem.classes[mover.vm_class].memory_mib
+            found[mover.group] = max(found[mover.group], memory if moves_on else mover.cost)
     return found
 
 
 def _slots(problem: Replacement) -> int:
-    """How many of the smallest of those that arrive have room in the first pool."""
-    of = {mover.vm_class for mover in problem.movers} | {k for place in problem.places for k, _ in place.images}
-    least_mib = max(1, min((problem.classes[k].memory_mib for k in of), default=1))
-    return sum(place.early_m // least_mib for place in problem.places if place.takes)
+    """How many of those that arrive have room in the first pool at most: all without memory, and the smallest."""
+    memory = [each.memory_mib for each in problem.classes]
+    of = [(mover.vm_class, 1) for mover in problem.movers]
+    of += [(k, len(names)) for place in problem.places for (k, _), names in place.images.items()]
+    need_none = sum(count for k, count in of if not memory[k])
+    least_mib = min((memory[k] for k, _ in of if memory[k]), default=0)
+    return need_none + (sum(place.early_m // least_mib for place in problem.places) if least_mib else 0)
 
 
 def _most_early(singles: int, groups: Sequence[int], slots: int) -> int:
