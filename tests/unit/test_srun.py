@@ -352,7 +352,7 @@ def test_srun_in_other_vms_and_in_tasks(box: guestbox.Guestbox) -> None:
 
 def test_multi_prog(box: guestbox.Guestbox) -> None:
     file = "printf '%s\\n' '# comment' '0 echo zero \"a b\"' '1-2 echo %t of %o' >prog; "
-    assert sorted(run(box, f"{file} srun -n 3 --multi-prog prog x")) == ["1 of 0 x", "2 of 1 x", "zero a b x"]
+    assert sorted(run(box, f"{file} srun -n 3 --multi-prog prog x")) == ["1 of 0 x", "2 of 1 x", 'zero "a b" x']
     assert "no record for task id 3" in run(box, f"{file} srun -n 4 --multi-prog prog")[0]
 
 

@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Where a command is found, as execvp looks for it; NULL: nowhere. */
+/* Where a command is found: in PATH, then in this directory, as Slurm looks for it; NULL: nowhere. */
 static char *path_of(const char *command)
 {
     const char *rest = getenv("PATH");
@@ -30,7 +30,7 @@ static char *path_of(const char *command)
         free(path);
         rest = rest[length] == ':' ? rest + length + 1 : NULL;
     }
-    return NULL;
+    return access(command, X_OK) == 0 ? copied(command) : NULL;
 }
 
 /* As Slurm has it: a file of that name, or one named after the step in that directory, or in this one. */
@@ -62,10 +62,10 @@ static bool succeeds(char *const words[])
            waitpid(child, &status, 0) == child && status == 0;
 }
 
-void client_bcast(struct client *client)
+static void bcast(const struct client *client, struct options *options)
 {
-    char **command = client->options.command;
-    char *program = path_of(command[0]), *place = place_for(client, client->options.bcast_to);
+    char **command = options->command;
+    char *program = path_of(command[0]), *place = place_for(client, options->bcast_to);
     if (program == NULL)
         return; /* the step says that there is no such command */
     char *words[] = {VJOB_BIN "/sbcast", "--force", program, place, NULL};
@@ -73,4 +73,11 @@ void client_bcast(struct client *client)
         error_exit(1, "Unable to copy %s to %s in all VMs", program, place);
     free(program);
     command[0] = place;
+}
+
+void client_bcast(struct client *client)
+{
+    for (uint32_t i = 0; i < client->component_count; i++)
+        if (client->components[i].options.bcast)
+            bcast(client, &client->components[i].options);
 }

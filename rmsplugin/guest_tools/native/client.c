@@ -43,16 +43,36 @@ void client_to_all(struct client *client, uint8_t type, uint32_t word)
             send_data(&client->hub, type, (uint16_t)client->nodes[i].vm, client->step, word, NULL, 0);
 }
 
-void client_end(struct client *client, uint32_t grace_s, const char *reason)
+static bool has_ended(const struct client *client, const struct component *component)
+{
+    for (uint32_t i = 0; i < component->nodes; i++)
+        if (!client->nodes[component->first_node + i].done)
+            return false;
+    return true;
+}
+
+/* As slurmstepd says it, of each component of which something is left. */
+static void say_cancelled(const struct client *client, const char *reason)
 {
     char when[32];
     time_t now = time(NULL);
-    if (!client->ending) {
-        const char *name = client->vjob.names[client->layout.vms[0]];
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
-        dprintf(STDERR_FILENO, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s%s ***\n", name, client->id,
-                name, when, reason);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
+    for (uint32_t i = 0; i < client->component_count; i++) {
+        const struct component *component = &client->components[i];
+        if (client->component_count > 1 && has_ended(client, component))
+            continue;
+        const char *name = client->vjob.names[client->layout.vms[component->first_node]];
+        char *id = component_id(client, component);
+        dprintf(STDERR_FILENO, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s%s ***\n", name, id, name, when,
+                reason);
+        free(id);
     }
+}
+
+void client_end(struct client *client, uint32_t grace_s, const char *reason)
+{
+    if (!client->ending)
+        say_cancelled(client, reason);
     client->ending = true;
     client_to_all(client, END, grace_s);
 }
@@ -69,7 +89,11 @@ void client_say_terminating(const struct client *client)
 {
     /* Slurm's srun named its plugin and its function here before release 23.02. */
     bool names_itself = client->vjob.slurm_release > 0 && client->vjob.slurm_release < 23;
-    message("%sTerminating StepId=%s", names_itself ? "launch/slurm: _step_signal: " : "", client->id);
+    for (uint32_t i = 0; i < client->component_count; i++) {
+        char *id = component_id(client, &client->components[i]);
+        message("%sTerminating StepId=%s", names_itself ? "launch/slurm: _step_signal: " : "", id);
+        free(id);
+    }
 }
 
 /* ---- the step ---- */
@@ -109,7 +133,7 @@ static bool ask(struct client *client)
         return false;
     connection_open(&client->hub, fd, fd);
     struct buffer data = {0};
-    request_put(&data, &client->options.request);
+    components_request(client, &data);
     send_data(&client->hub, REQUEST, 0, 0, 0, buffer_data(&data), buffer_size(&data));
     buffer_free(&data);
     return true;
@@ -129,6 +153,7 @@ static void take_grant(struct client *client, const struct frame *frame)
         client->nodes[i].vm = client->layout.vms[i];
         client->nodes[i].tasks = allocate(client->layout.counts[i], sizeof(uint32_t));
     }
+    components_granted(client);
     for (uint32_t task = 0; task < client->layout.ntasks; task++) {
         struct node *node = node_of_task(client, task);
         if (node->count == client->layout.counts[client->layout.node_of[task]])
@@ -202,10 +227,19 @@ static void create_step(struct client *client, int signals)
 
 /* ---- the start ---- */
 
-static void common_plan(const struct client *client, struct plan *plan)
+static char *directory_of(const struct options *options)
 {
-    const char *directory = client->options.directory;
-    char *here = getcwd(NULL, 0);
+    char *here = getcwd(NULL, 0), *wanted = (char *)options->directory;
+    if (here == NULL)
+        here = copied("/");
+    if (wanted == NULL || *wanted == '/')
+        return wanted != NULL ? wanted : here;
+    return formatted("%s/%s", here, wanted);
+}
+
+static void common_plan(const struct client *client, const struct component *component, struct plan *plan)
+{
+    const struct options *options = &component->options;
     mode_t mask = umask(0);
     umask(mask);
     memset(plan, 0, sizeof *plan);
@@ -213,18 +247,14 @@ static void common_plan(const struct client *client, struct plan *plan)
     plan->step = client->step;
     plan->ntasks = client->layout.ntasks;
     plan->nodes = client->layout.vm_count;
+    plan->first_node = component->first_node;
     plan->mask = mask;
-    plan->unbuffered = client->options.unbuffered;
-    plan->append = client->options.append;
+    plan->unbuffered = options->unbuffered;
+    plan->append = options->append;
     plan->user = getenv("USER") != NULL ? getenv("USER") : "";
-    plan->job_name = client->options.job_name != NULL ? (char *)client->options.job_name : "";
-    plan->task_prolog = client->options.task_prolog != NULL ? (char *)client->options.task_prolog : "";
-    plan->task_epilog = client->options.task_epilog != NULL ? (char *)client->options.task_epilog : "";
-    plan->directory = here != NULL ? here : "/";
-    if (directory != NULL && *directory == '/')
-        plan->directory = (char *)directory;
-    else if (directory != NULL)
-        plan->directory = formatted("%s/%s", plan->directory, directory);
+    plan->task_prolog = options->task_prolog != NULL ? (char *)options->task_prolog : "";
+    plan->task_epilog = options->task_epilog != NULL ? (char *)options->task_epilog : "";
+    plan->directory = directory_of(options);
     for (int i = 0; i < LIMITS; i++) {
         struct rlimit limit;
         if (getrlimit(i, &limit) != 0)
@@ -232,7 +262,17 @@ static void common_plan(const struct client *client, struct plan *plan)
         plan->limits[i][0] = (uint32_t)((uint64_t)limit.rlim_cur >> 32);
         plan->limits[i][1] = (uint32_t)limit.rlim_cur;
     }
-    memcpy(plan->streams, client->streams, sizeof plan->streams);
+    memcpy(plan->streams, component->streams, sizeof plan->streams);
+}
+
+static void say_launching(const struct client *client, const struct node *node)
+{
+    char *tasks = ranges(node->tasks, node->count), *id = component_id(client, node->component);
+    bool several = node->count > 1; /* Slurm brackets what is more than one number */
+    message("launching StepId=%s on host %s, %u tasks: %s%s%s", id, client->vjob.names[node->vm], node->count,
+            several ? "[" : "", tasks, several ? "]" : "");
+    free(tasks);
+    free(id);
 }
 
 static void start_node(struct client *client, struct plan *plan, uint32_t number, struct command *commands)
@@ -243,7 +283,7 @@ static void start_node(struct client *client, struct plan *plan, uint32_t number
     plan->local = node->count;
     plan->tasks = node->tasks;
     plan->command_of = allocate(node->count, sizeof *plan->command_of);
-    if (client->options.multi_prog) {
+    if (node->component->options.multi_prog) {
         plan->command_count = node->count;
         plan->commands = allocate(node->count, sizeof *plan->commands);
         for (uint32_t i = 0; i < node->count; i++) {
@@ -259,24 +299,46 @@ static void start_node(struct client *client, struct plan *plan, uint32_t number
     send_data(&client->hub, START, (uint16_t)node->vm, client->step, 0, buffer_data(&data), buffer_size(&data));
     buffer_free(&data);
     free(plan->command_of);
-    if (client->options.verbose > 0) {
-        char *tasks = ranges(node->tasks, node->count);
-        message("launching StepId=%s on host %s, %u tasks: %s", client->id, plan->name, node->count, tasks);
-        free(tasks);
+    if (client->options.verbose > 0)
+        say_launching(client, node);
+}
+
+static void start_component(struct client *client, struct component *component)
+{
+    struct plan plan;
+    const struct options *options = &component->options;
+    struct command single = {(uint32_t)options->words, options->command};
+    struct command *commands = &single;
+    if (options->multi_prog)
+        commands = programs_commands(&options->programs, component->ntasks, single.words + 1, options->words - 1);
+    common_plan(client, component, &plan);
+    plan.environment = task_environment(client, component);
+    for (uint32_t i = 0; i < component->nodes; i++)
+        start_node(client, &plan, component->first_node + i, commands);
+}
+
+/* As Slurm says of the job where `-v` asks for more words. */
+static void say_nodes(const struct client *client)
+{
+    uint32_t all = (uint32_t)client->vjob.count, *vms = allocate(all, sizeof *vms), *cpus = allocate(all, sizeof *cpus);
+    for (uint32_t i = 0; i < all; i++) {
+        vms[i] = i;
+        cpus[i] = client->vjob.cpus;
     }
+    char *names = host_list(&client->vjob, vms, all), *counts = counts_list(cpus, all);
+    message("jobid %u: nodes(%u):`%s', cpu counts: %s", client->vjob.job_id, all, names, counts);
+    free(vms);
+    free(cpus);
+    free(names);
+    free(counts);
 }
 
 static void start_step(struct client *client)
 {
-    struct plan plan;
-    struct command single = {(uint32_t)client->options.words, client->options.command};
-    struct command *commands = &single;
-    if (client->options.multi_prog)
-        commands = programs_read(single.words[0], client->layout.ntasks, single.words + 1, client->options.words - 1);
-    common_plan(client, &plan);
-    plan.environment = task_environment(client);
-    for (uint32_t i = 0; i < client->layout.vm_count; i++)
-        start_node(client, &plan, i, commands);
+    if (client->options.verbose > 0)
+        say_nodes(client);
+    for (uint32_t i = 0; i < client->component_count; i++)
+        start_component(client, &client->components[i]);
     client->started_ms = client_now_ms();
 }
 
@@ -319,7 +381,7 @@ static void take(struct client *client, const struct frame *frame)
     case EXITED: exits_take(client, node, frame); break;
     case SAYS:
         if (write(STDERR_FILENO, frame->data, frame->size) < 0)
-            client->sinks[1].broken = true;
+            error_message("A message of the step could not be written");
         break;
     case DONE: finish_node(client, node); break;
     case FAILED:
@@ -441,22 +503,34 @@ static int until_next(const struct client *client)
 
 /* ---- the loop ---- */
 
-static void turn(struct client *client, int signals)
+static void watch_streams(const struct client *client, struct pollfd *polls)
+{
+    for (uint32_t i = 0; i < client->component_count; i++) {
+        const struct component *component = &client->components[i];
+        polls[i] = (struct pollfd){streams_want_input(client, component) ? component->input : -1, POLLIN, 0};
+    }
+    for (uint32_t i = 0; i < client->sink_count; i++) {
+        const struct sink *sink = client->sinks[i];
+        bool waits = buffer_size(&sink->waiting) > 0;
+        polls[client->component_count + i] = (struct pollfd){waits ? sink->fd : -1, POLLOUT, 0};
+    }
+}
+
+static void turn(struct client *client, struct pollfd *polls, int signals)
 {
     struct signalfd_siginfo info;
-    struct sink *sinks = client->sinks;
-    struct pollfd polls[5] = {
-        {client->hub.in, (short)(POLLIN | (buffer_size(&client->hub.output) > 0 ? POLLOUT : 0)), 0},
-        {signals, POLLIN, 0},
-        {streams_want_input(client) ? client->input : -1, POLLIN, 0},
-        {buffer_size(&sinks[0].waiting) > 0 ? sinks[0].fd : -1, POLLOUT, 0},
-        {buffer_size(&sinks[1].waiting) > 0 ? sinks[1].fd : -1, POLLOUT, 0},
-    };
-    poll(polls, 5, until_next(client));
+    nfds_t count = 2 + client->component_count + client->sink_count;
+    polls[0] = (struct pollfd){client->hub.in, POLLIN, 0};
+    polls[1] = (struct pollfd){signals, POLLIN, 0};
+    if (buffer_size(&client->hub.output) > 0)
+        polls[0].events |= POLLOUT;
+    watch_streams(client, polls + 2);
+    poll(polls, count, until_next(client));
     while (read(signals, &info, sizeof info) > 0)
         take_signal(client, (int)info.ssi_signo, (pid_t)info.ssi_pid);
-    if (polls[2].revents != 0)
-        streams_read_input(client);
+    for (uint32_t i = 0; i < client->component_count; i++)
+        if (polls[2 + i].revents != 0)
+            streams_read_input(client, &client->components[i]);
     if (polls[0].revents & ~POLLOUT)
         read_hub(client);
     check_times(client);
@@ -480,14 +554,11 @@ static int take_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void write_the_rest(struct client *client)
+static void write_the_rest(struct client *client, struct pollfd *polls)
 {
     while (streams_waiting(client)) {
-        struct pollfd polls[2] = {
-            {buffer_size(&client->sinks[0].waiting) > 0 ? client->sinks[0].fd : -1, POLLOUT, 0},
-            {buffer_size(&client->sinks[1].waiting) > 0 ? client->sinks[1].fd : -1, POLLOUT, 0},
-        };
-        poll(polls, 2, -1);
+        watch_streams(client, polls);
+        poll(polls + client->component_count, client->sink_count, -1);
         streams_flush(client);
     }
 }
@@ -496,21 +567,21 @@ int srun_main(int argc, char **argv)
 {
     static struct client client;
     client.vjob = vjob_read();
-    options_read(&client.options, &client.vjob, argc, argv);
+    components_read(&client, argc, argv);
     if (client.options.quiet)
         messages_quiet();
     check_user();
     int signals = take_signals();
     create_step(&client, signals);
-    if (client.options.bcast)
-        client_bcast(&client);
+    client_bcast(&client);
     streams_choose(&client);
     start_step(&client);
     connection_flush(&client.hub);
+    struct pollfd *polls = allocate(2 + (size_t)client.component_count + client.sink_count, sizeof *polls);
     while (client.running_nodes > 0 && !client.broken)
-        turn(&client, signals);
-    write_the_rest(&client);
+        turn(&client, polls, signals);
+    write_the_rest(&client, polls);
     if (client.terminated && !client.forced && !client.ended_by_slurm)
-        message("Force Terminated StepId=%s", client.id);
+        message("Force Terminated StepId=%s", component_id(&client, &client.components[0]));
     return client.highest;
 }

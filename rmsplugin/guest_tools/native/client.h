@@ -11,6 +11,7 @@ enum task_state { RUNNING, EXITED_WELL, EXITED_BADLY };
 struct node {
     uint32_t vm;
     uint32_t count, *tasks; /* their numbers */
+    struct component *component;
     bool done;
     uint32_t input_unread;  /* bytes of input that its tasks have not taken yet */
     uint32_t output_owed;   /* bytes of output whose taking is to be told */
@@ -22,9 +23,22 @@ struct sink {
     struct buffer waiting;
 };
 
+/* A part of the step with a command, options and VMs of its own: `srun a : b` has two, all others one. */
+struct component {
+    struct options options;
+    uint32_t number;
+    uint32_t first_task, ntasks, first_node, nodes; /* of the step's */
+    struct stream streams[3];
+    int input;             /* -1: ended, or none */
+    struct sink *sinks[2]; /* output, errors; NULL: nowhere */
+    int label_width;
+};
+
 struct client {
     struct vjob vjob;
-    struct options options;
+    struct options options; /* of the first component: what is for the step as a whole */
+    struct component *components;
+    uint32_t component_count;
     struct connection hub;
     struct layout layout;
     uint32_t step;
@@ -34,10 +48,8 @@ struct client {
     uint32_t running_nodes;
     enum task_state *tasks;
 
-    struct stream streams[3];
-    int input;     /* -1: ended, or none */
-    struct sink sinks[2]; /* output, errors; both have one fd when they go to one file */
-    int label_width;
+    struct sink **sinks; /* one for each fd that is written to */
+    uint32_t sink_count;
 
     int highest;              /* exit code so far */
     bool waited, ending, broken; /* for CPUs; being ended; the connection to the hub is gone */
@@ -56,16 +68,22 @@ void client_end(struct client *client, uint32_t grace_s, const char *reason);
 void client_say_aborted(struct client *client);
 void client_say_terminating(const struct client *client);
 
-/* bcast.c: copy the program to all VMs, and have the step run the copy; ends the program where that fails */
+/* bcast.c: copy the programs to all VMs, and have the step run the copies; ends the program where that fails */
 void client_bcast(struct client *client);
 
+/* components.c */
+void components_read(struct client *client, int argc, char **argv);
+void components_request(const struct client *client, struct buffer *data);
+void components_granted(struct client *client); /* which nodes and tasks are whose */
+char *component_id(const struct client *client, const struct component *component); /* JOB.STEP, or JOB.STEP+NUMBER */
+
 /* environment.c: of the tasks, but for what differs between them */
-struct command task_environment(const struct client *client);
+struct command task_environment(const struct client *client, const struct component *component);
 
 /* streams.c */
 void streams_choose(struct client *client); /* from -i, -o, -e; opens files; ends the program when it cannot */
-bool streams_want_input(const struct client *client);
-void streams_read_input(struct client *client);
+bool streams_want_input(const struct client *client, const struct component *component);
+void streams_read_input(struct client *client, struct component *component);
 void streams_output(struct client *client, const struct frame *frame);
 void streams_flush(struct client *client); /* and tell what was taken */
 bool streams_waiting(const struct client *client);

@@ -55,6 +55,9 @@ void exits_take(struct client *client, struct node *node, const struct frame *fr
         tasks[count++] = task;
         client->tasks[task] = status == 0 ? EXITED_WELL : EXITED_BADLY;
     }
+    /* Slurm counts each component's tasks from 0 here. */
+    for (uint32_t i = 0; i < count; i++)
+        tasks[i] -= tasks[i] < node->component->first_task ? 0 : node->component->first_task;
     char *text = named(tasks, count);
     tell(client, status, client->vjob.names[node->vm], text);
     free(text);

@@ -33,7 +33,7 @@ struct step {
     bool granted, told_to_wait;
     bool has_client; /* its srun is connected */
     struct connection client;
-    struct request request;
+    struct requests requests;
     struct layout layout;
     bool *started, *done; /* of each node of the layout */
     uint32_t left; /* nodes that are not done */
@@ -117,7 +117,8 @@ static uint32_t next_number(void)
 
 static void occupy(const struct step *step, uint32_t node, int sign)
 {
-    uint32_t cpus = layout_cpus(&step->request, step->layout.counts[node], vjob.cpus);
+    const struct request *request = &step->requests.each[step->layout.component[node]];
+    uint32_t cpus = layout_cpus(request, step->layout.counts[node], vjob.cpus);
     used[step->layout.vms[node]] += sign > 0 ? cpus : -cpus;
 }
 
@@ -134,16 +135,16 @@ static void grant(struct step *step)
     layout_put(&data, &step->layout);
     send_data(&step->client, GRANT, 0, step->number, 0, buffer_data(&data), buffer_size(&data));
     buffer_free(&data);
-    events_began(step->number, step->layout.ntasks, step->request.name);
+    events_began(step->number, step->layout.ntasks, step->requests.each[0].name);
 }
 
 static void try_grant(struct step *step)
 {
-    switch (layout_make(&step->request, vjob.cpus, used, &step->layout)) {
+    switch (layout_make(&step->requests, (uint32_t)vjob.count, vjob.cpus, used, &step->layout)) {
     case FITS: grant(step); break;
     case NEVER: tell(step, REFUSED, "More processors requested than permitted"); break;
     case BUSY:
-        if (step->request.immediate)
+        if (step->requests.each[0].immediate)
             tell(step, REFUSED, "Requested nodes are busy");
         else if (!step->told_to_wait)
             tell(step, WAITING, "");
@@ -154,7 +155,7 @@ static void try_grant(struct step *step)
 static void grant_waiting(void)
 {
     for (size_t i = 0; i < step_count; i++)
-        if (steps[i]->told_to_wait && !steps[i]->granted && steps[i]->has_client && !steps[i]->request.immediate)
+        if (steps[i]->told_to_wait && !steps[i]->granted && steps[i]->has_client && !steps[i]->requests.each[0].immediate)
             try_grant(steps[i]);
 }
 
@@ -172,10 +173,7 @@ static void node_done(struct step *step, int node)
 static void request_step(struct step *step, const struct frame *frame)
 {
     struct reader reader = reader_of(frame);
-    bool good = !step->granted && !step->told_to_wait && request_get(&reader, &step->request);
-    for (uint32_t i = 0; good && i < step->request.vm_count; i++)
-        good = step->request.vms[i] < vjob.count;
-    if (good)
+    if (step->requests.count == 0 && requests_get(&reader, (uint32_t)vjob.count, &step->requests))
         try_grant(step);
     else
         step->client.broken = true;
@@ -299,7 +297,7 @@ static void forget_steps(void)
             i++;
             continue;
         }
-        request_free(&step->request);
+        requests_free(&step->requests);
         layout_free(&step->layout);
         free(step->done);
         free(step->started);

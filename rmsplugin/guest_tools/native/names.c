@@ -31,10 +31,13 @@ static void read_facts(struct vjob *vjob)
     FILE *file = fopen(VJOB_ETC "/vjob", "re");
     if (file == NULL)
         missing(VJOB_ETC "/vjob");
+    snprintf(vjob->slurm_version, sizeof vjob->slurm_version, "?");
     char *line = NULL;
     size_t size = 0;
     while (line_of(file, &size, &line) != NULL) {
         char *value = strchr(line, '=');
+        if (strncmp(line, "slurm_release=", 14) == 0)
+            snprintf(vjob->slurm_version, sizeof vjob->slurm_version, "%s", value + 1);
         for (size_t i = 0; value != NULL && i < sizeof facts / sizeof *facts; i++)
             if (strlen(facts[i].key) == (size_t)(value - line) &&
                 strncmp(line, facts[i].key, (size_t)(value - line)) == 0)
@@ -154,22 +157,49 @@ char *host_list(const struct vjob *vjob, const uint32_t *vms, size_t count)
     return finished(&text);
 }
 
-static bool add_vm(const struct vjob *vjob, const char *name, size_t size, uint32_t *vms, int *count)
+/* VMs of a list, in its order. */
+struct vm_list {
+    const struct vjob *vjob;
+    uint32_t *vms;
+    size_t count, room;
+};
+
+enum { LISTED_LIMIT = 1 << 20 };
+
+static bool add_vm(struct vm_list *list, const char *name, size_t size)
 {
-    for (uint32_t i = 0; i < vjob->count; i++) {
-        if (strlen(vjob->names[i]) != size || strncmp(vjob->names[i], name, size) != 0)
-            continue;
-        for (int seen = 0; seen < *count; seen++)
-            if (vms[seen] == i)
-                return true;
-        vms[(*count)++] = i;
-        return true;
+    uint32_t vm = 0;
+    while (vm < list->vjob->count &&
+           (strlen(list->vjob->names[vm]) != size || strncmp(list->vjob->names[vm], name, size) != 0))
+        vm++;
+    if (vm == list->vjob->count || list->count >= LISTED_LIMIT)
+        return false;
+    if (list->count == list->room) {
+        list->room = 2 * list->room + 8;
+        list->vms = resized(list->vms, list->room, sizeof *list->vms);
     }
-    return false;
+    list->vms[list->count++] = vm;
+    return true;
 }
 
-/* STEM[0-2,4]: size bytes of text. */
-static bool add_bracket(const struct vjob *vjob, const char *text, size_t stem, uint32_t *vms, int *count)
+static bool add_bracket(struct vm_list *list, const char *text, size_t stem);
+
+/* An item of a list: STEM[0-2,4], or a name; how often it comes may stand behind it: NAME*3, as in Slurm's hostfiles. */
+static bool add_item(struct vm_list *list, const char *text, size_t size)
+{
+    const char *star = memchr(text, '*', size);
+    unsigned long times = star != NULL ? strtoul(star + 1, NULL, 10) : 1;
+    size_t name = star != NULL ? (size_t)(star - text) : size;
+    const char *bracket = memchr(text, '[', name);
+    if (times == 0 || times > LISTED_LIMIT)
+        return false;
+    for (unsigned long i = 0; i < times; i++)
+        if (bracket != NULL ? !add_bracket(list, text, (size_t)(bracket - text)) : !add_vm(list, text, name))
+            return false;
+    return true;
+}
+
+static bool add_bracket(struct vm_list *list, const char *text, size_t stem)
 {
     const char *at = text + stem + 1;
     while (*at != ']') {
@@ -183,7 +213,7 @@ static bool add_bracket(const struct vjob *vjob, const char *text, size_t stem, 
             return false;
         for (unsigned long number = first; number <= last; number++) {
             char *name = formatted("%.*s%lu", (int)stem, text, number);
-            bool known = add_vm(vjob, name, strlen(name), vms, count);
+            bool known = add_vm(list, name, strlen(name));
             free(name);
             if (!known)
                 return false;
@@ -193,22 +223,29 @@ static bool add_bracket(const struct vjob *vjob, const char *text, size_t stem, 
     return true;
 }
 
-int parse_host_list(const struct vjob *vjob, const char *text, uint32_t *vms)
+/* How long the item is that begins there; 0: a bracket has no end. */
+static size_t item_size(const char *text)
 {
-    int count = 0;
-    while (*text != 0) {
-        size_t size = strcspn(text, ",[");
-        if (text[size] == '[') {
-            const char *close = strchr(text, ']');
-            if (close == NULL || !add_bracket(vjob, text, size, vms, &count))
-                return -1;
-            text = close + 1;
-        } else {
-            if (size > 0 && !add_vm(vjob, text, size, vms, &count))
-                return -1;
-            text += size;
-        }
-        text += *text == ',';
+    size_t size = strcspn(text, ",[");
+    if (text[size] != '[')
+        return size;
+    const char *close = strchr(text, ']');
+    return close == NULL ? 0 : (size_t)(close - text) + strcspn(close, ",");
+}
+
+int parse_host_list(const struct vjob *vjob, const char *text, uint32_t **vms)
+{
+    struct vm_list list = {.vjob = vjob};
+    bool good = true;
+    for (text += strspn(text, ","); good && *text != 0; text += strspn(text, ",")) {
+        size_t size = item_size(text);
+        good = size > 0 && add_item(&list, text, size);
+        text += size;
     }
-    return count;
+    if (!good) {
+        free(list.vms);
+        list.vms = NULL;
+    }
+    *vms = list.vms;
+    return good ? (int)list.count : -1;
 }

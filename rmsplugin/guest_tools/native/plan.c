@@ -1,8 +1,5 @@
 #include "plan.h"
 
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void put_command(struct buffer *buffer, const struct command *command)
@@ -15,7 +12,7 @@ static void put_command(struct buffer *buffer, const struct command *command)
 static bool get_command(struct reader *reader, struct command *command)
 {
     command->count = get_number(reader);
-    if (reader->bad || command->count > (size_t)(reader->end - reader->at))
+    if (reader->bad || command->count > (size_t)(reader->end - reader->at)) /* each word has a byte, at least */
         return false;
     command->words = allocate((size_t)command->count + 1, sizeof *command->words);
     for (uint32_t i = 0; i < command->count; i++)
@@ -26,7 +23,7 @@ static bool get_command(struct reader *reader, struct command *command)
 void plan_put(struct buffer *buffer, const struct plan *plan)
 {
     const uint32_t numbers[] = {plan->job_id, plan->step,       plan->ntasks, plan->node,  plan->nodes,
-                                plan->mask,   plan->unbuffered, plan->append, plan->nice, plan->local};
+                                plan->mask,   plan->unbuffered, plan->append, plan->first_node, plan->local};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put_number(buffer, numbers[i]);
     for (uint32_t i = 0; i < plan->local; i++) {
@@ -44,7 +41,6 @@ void plan_put(struct buffer *buffer, const struct plan *plan)
     }
     put_text(buffer, plan->name);
     put_text(buffer, plan->user);
-    put_text(buffer, plan->job_name);
     put_text(buffer, plan->directory);
     put_number(buffer, plan->command_count);
     for (uint32_t i = 0; i < plan->command_count; i++)
@@ -57,7 +53,7 @@ void plan_put(struct buffer *buffer, const struct plan *plan)
 static bool get_tasks(struct reader *reader, struct plan *plan)
 {
     plan->local = get_number(reader);
-    if (reader->bad || plan->local == 0 || plan->local > (size_t)(reader->end - reader->at) / 8)
+    if (reader->bad || plan->local == 0 || plan->local > numbers_left(reader) / 2)
         return false;
     plan->tasks = allocate(plan->local, sizeof *plan->tasks);
     plan->command_of = allocate(plan->local, sizeof *plan->command_of);
@@ -72,7 +68,7 @@ bool plan_get(struct reader *reader, struct plan *plan)
 {
     memset(plan, 0, sizeof *plan);
     uint32_t *numbers[] = {&plan->job_id, &plan->step,       &plan->ntasks, &plan->node, &plan->nodes,
-                           &plan->mask,   &plan->unbuffered, &plan->append, &plan->nice};
+                           &plan->mask,   &plan->unbuffered, &plan->append, &plan->first_node};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = get_number(reader);
     if (!get_tasks(reader, plan))
@@ -88,10 +84,9 @@ bool plan_get(struct reader *reader, struct plan *plan)
     }
     plan->name = (char *)get_text(reader);
     plan->user = (char *)get_text(reader);
-    plan->job_name = (char *)get_text(reader);
     plan->directory = (char *)get_text(reader);
     plan->command_count = get_number(reader);
-    if (reader->bad || plan->command_count > plan->ntasks)
+    if (reader->bad || plan->command_count > numbers_left(reader) || plan->first_node > plan->node)
         return false;
     plan->commands = allocate(plan->command_count, sizeof *plan->commands);
     for (uint32_t i = 0; i < plan->command_count; i++)
@@ -105,55 +100,4 @@ bool plan_get(struct reader *reader, struct plan *plan)
     plan->task_prolog = (char *)get_text(reader);
     plan->task_epilog = (char *)get_text(reader);
     return !reader->bad;
-}
-
-static void add_number(struct buffer *name, uint32_t value, int width)
-{
-    char *word = formatted("%0*u", width, value);
-    buffer_text(name, word);
-    free(word);
-}
-
-static void add_field(struct buffer *name, char letter, int width, const struct plan *plan, uint32_t task)
-{
-    switch (letter) {
-    case 'j':
-    case 'A': add_number(name, plan->job_id, width); break;
-    case 'a': add_number(name, UINT32_MAX - 1, 0); break; /* Slurm's number for what is no array */
-    case 's': add_number(name, plan->step, width); break;
-    case 't': add_number(name, task, width); break;
-    case 'n': add_number(name, plan->node, width); break;
-    case 'N': buffer_text(name, plan->name); break;
-    case 'u': buffer_text(name, plan->user); break;
-    case 'x': buffer_text(name, plan->job_name); break;
-    case 'J':
-        add_number(name, plan->job_id, 0);
-        buffer_text(name, ".");
-        add_number(name, plan->step, 0);
-        break;
-    default:
-        buffer_append(name, "%", letter == '%' ? 0 : 1);
-        buffer_append(name, &letter, letter != 0);
-    }
-}
-
-char *file_name(const char *pattern, const struct plan *plan, uint32_t task)
-{
-    struct buffer name = {0};
-    /* A backslash anywhere: nothing is replaced, as in Slurm. */
-    bool literal = strchr(pattern, '\\') != NULL;
-    for (const char *at = pattern; *at != 0; at++) {
-        if (literal || *at != '%') {
-            buffer_append(&name, at, !(literal && *at == '\\'));
-            continue;
-        }
-        int width = 0;
-        for (at++; isdigit((unsigned char)*at); at++)
-            width = width < 10 ? width * 10 + (*at - '0') : width;
-        add_field(&name, *at, width > 10 ? 10 : width, plan, task);
-        if (*at == 0)
-            break;
-    }
-    buffer_append(&name, "", 1);
-    return name.data;
 }

@@ -27,13 +27,14 @@ struct command {
 };
 
 struct plan {
-    uint32_t job_id, step, ntasks, node, nodes, mask, unbuffered, append, nice;
+    uint32_t job_id, step, ntasks, node, nodes, mask, unbuffered, append;
+    uint32_t first_node; /* of the component: its nodes are counted from there in names of files */
     uint32_t local;  /* tasks in this VM */
     uint32_t *tasks; /* local: their numbers */
     uint32_t *command_of; /* local: index in commands */
     struct stream streams[3];
     uint32_t limits[LIMITS][2]; /* soft limits: high and low half */
-    char *name, *user, *job_name, *directory;
+    char *name, *user, *directory;
     uint32_t command_count;
     struct command *commands;
     struct command environment;
@@ -42,8 +43,5 @@ struct plan {
 
 void plan_put(struct buffer *buffer, const struct plan *plan);
 bool plan_get(struct reader *reader, struct plan *plan); /* texts are of the frame, which has to stay */
-
-/* The name of a file from Slurm's pattern (%j %J %s %t %n %N %u %x %A %a %%; width as in %4t). */
-char *file_name(const char *pattern, const struct plan *plan, uint32_t task);
 
 #endif

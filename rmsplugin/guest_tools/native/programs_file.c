@@ -2,6 +2,7 @@
 
 #include "programs_file.h"
 
+#include "layout.h"
 #include "messages.h"
 
 #include <ctype.h>
@@ -9,120 +10,264 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The next word of a line; quotes and backslashes as a shell's. NULL at its end. */
-static char *next_word(char **at)
+static const char blanks[] = " \t\n";
+
+/* ---- lines ---- */
+
+static _Noreturn void invalid(const struct programs *programs, const struct program *program)
 {
-    while (isspace((unsigned char)**at))
-        (*at)++;
-    if (**at == 0)
-        return NULL;
-    char *word = *at, *to = *at, quote = 0;
-    for (; **at != 0 && (quote != 0 || !isspace((unsigned char)**at)); (*at)++) {
-        if (quote != 0 ? **at == quote : **at == '"' || **at == '\'') {
-            quote = quote != 0 ? 0 : **at;
-            continue;
-        }
-        if (**at == '\\' && quote != '\'' && (*at)[1] != 0)
-            (*at)++;
-        *to++ = **at;
-    }
-    if (**at != 0)
-        (*at)++;
-    *to = 0;
-    return word;
+    error_exit(1, "Line %u of configuration file %s invalid", program->number, programs->path);
 }
 
-/* %t: the task's number; %o: its place among the tasks of this line; %%: %. */
-static char *filled_in(const char *word, uint32_t task, uint32_t offset)
+static bool is_continued(const char *line)
 {
-    struct buffer text = {0};
-    for (; *word != 0; word++) {
-        if (*word == '%' && (word[1] == 't' || word[1] == 'o' || word[1] == '%')) {
-            char *number = word[1] == '%' ? copied("%") : formatted("%u", word[1] == 't' ? task : offset);
-            buffer_text(&text, number);
-            free(number);
-            word++;
-        } else {
-            buffer_append(&text, word, 1);
-        }
-    }
-    buffer_append(&text, "", 1);
-    return text.data;
+    size_t size = strcspn(line, "\n");
+    return size > 0 && line[size - 1] == '\\';
 }
 
-struct line {
-    char **words;
-    uint32_t count;
-};
-
-static void give(struct command *command, const struct line *line, uint32_t task, uint32_t offset, char **arguments,
-                 int more)
+static void add_program(struct programs *programs, unsigned number, char *line)
 {
-    if (command->count > 0)
-        error_exit(1, "task %u has two commands in the file of --multi-prog", task);
-    command->count = line->count + (uint32_t)more;
-    command->words = allocate((size_t)command->count + 1, sizeof *command->words);
-    for (uint32_t i = 0; i < line->count; i++)
-        command->words[i] = filled_in(line->words[i], task, offset);
-    for (int i = 0; i < more; i++)
-        command->words[line->count + (uint32_t)i] = arguments[i];
-}
-
-static void give_all(struct command *commands, uint32_t ntasks, char *tasks, const struct line *line, char **arguments,
-                     int more)
-{
-    if (strcmp(tasks, "*") == 0) {
-        for (uint32_t task = 0, offset = 0; task < ntasks; task++)
-            if (commands[task].count == 0)
-                give(&commands[task], line, task, offset++, arguments, more);
+    struct program program = {.number = number};
+    char *at = line;
+    while (isspace((unsigned char)*at))
+        at++;
+    if (*at == 0 || *at == '#')
         return;
-    }
-    uint32_t offset = 0;
-    for (char *at = tasks;;) {
-        char *end;
-        unsigned long first = strtoul(at, &end, 10), last = first;
-        if (isdigit((unsigned char)*at) && *end == '-')
-            last = strtoul(end + 1, &end, 10);
-        if (!isdigit((unsigned char)*at) || (*end != 0 && *end != ',') || first > last)
-            error_exit(1, "Invalid task numbers \"%s\" in the file of --multi-prog", tasks);
-        for (unsigned long task = first; task <= last && task < ntasks; task++)
-            give(&commands[task], line, (uint32_t)task, offset++, arguments, more);
-        if (*end == 0)
-            return;
-        at = end + 1;
-    }
+    program.tasks = strtok_r(at, blanks, &program.words);
+    if (program.tasks == NULL || program.words == NULL || program.words[strspn(program.words, blanks)] == 0)
+        invalid(programs, &program);
+    program.tasks = copied(program.tasks);
+    program.words = copied(program.words);
+    programs->each = resized(programs->each, programs->count + 1, sizeof *programs->each);
+    programs->each[programs->count++] = program;
 }
 
-static void read_line(char *text, struct command *commands, uint32_t ntasks, char **arguments, int more)
+static void continue_program(struct program *program, const char *line)
 {
-    struct line line = {0};
-    char *tasks = next_word(&text), *word;
-    if (tasks == NULL || *tasks == '#')
-        return;
-    while ((word = next_word(&text)) != NULL) {
-        line.words = resized(line.words, line.count + 1, sizeof *line.words);
-        line.words[line.count++] = word;
-    }
-    if (line.count == 0)
-        error_exit(1, "No command for tasks %s in the file of --multi-prog", tasks);
-    give_all(commands, ntasks, tasks, &line, arguments, more);
-    free(line.words);
+    char *words = formatted("%s%s", program->words, line);
+    free(program->words);
+    program->words = words;
 }
 
-struct command *programs_read(const char *path, uint32_t ntasks, char **arguments, int count)
+struct programs programs_read(const char *path)
 {
-    struct command *commands = allocate(ntasks, sizeof *commands);
+    struct programs programs = {.path = path};
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        error_exit(1, "Unable to open the file of --multi-prog, %s", path);
-    char *text = NULL;
-    size_t size = 0;
-    while (getline(&text, &size, file) >= 0)
-        read_line(text, commands, ntasks, arguments, count);
-    free(text);
+        error_exit(1, "Could not open multi_prog config file %s", path);
+    char *line = NULL;
+    size_t size = 0, before = 0;
+    bool continues = false;
+    for (unsigned number = 1; getline(&line, &size, file) >= 0; number++) {
+        bool continued = is_continued(line);
+        if (!continues) {
+            before = programs.count;
+            add_program(&programs, number, line);
+        } else if (programs.count > before) { /* a comment continues, too */
+            continue_program(&programs.each[before], line);
+        }
+        continues = continued;
+    }
+    free(line);
     fclose(file);
-    for (uint32_t task = 0; task < ntasks; task++)
-        if (commands[task].count == 0)
-            error_exit(1, "Configuration file %s invalid, no record for task id %u", path, task);
+    return programs;
+}
+
+/* ---- tasks ---- */
+
+/* The next range of a list such as 0,2-5. Returns false at its end. */
+static bool next_range(const struct programs *programs, const struct program *program, const char **at,
+                       unsigned long *first, unsigned long *last)
+{
+    *at += strspn(*at, ",");
+    if (**at == 0)
+        return false;
+    char *end = (char *)*at;
+    *first = *last = isdigit((unsigned char)**at) ? strtoul(*at, &end, 10) : 0;
+    if (end > *at && *end == '-' && isdigit((unsigned char)end[1]))
+        *last = strtoul(end + 1, &end, 10);
+    if (end == *at || (*end != ',' && *end != 0)) {
+        if (*end == '-')
+            error_message("Invalid task range specification");
+        else
+            error_message("Invalid task range specification (%.*s)", (int)strcspn(*at, ","), *at);
+        invalid(programs, program);
+    }
+    if (*first > *last) {
+        error_message("Invalid task range, %lu-%lu", *first, *last);
+        invalid(programs, program);
+    }
+    *at = end;
+    return true;
+}
+
+struct claimed {
+    uint32_t count; /* of tasks */
+    bool given;     /* and there cannot be more */
+    bool *each;
+};
+
+static void claim(const struct programs *programs, const struct program *program, struct claimed *claimed,
+                  unsigned long first, unsigned long last)
+{
+    if (last >= claimed->count) {
+        if (claimed->given || last >= MAXIMUM_TASKS) {
+            error_message("Invalid task id, %lu >= ntasks", last);
+            invalid(programs, program);
+        }
+        claimed->count = (uint32_t)last + 1;
+    }
+    for (unsigned long task = first; task <= last; task++) {
+        if (claimed->each[task]) {
+            error_message("Duplicate record for task %lu", task);
+            invalid(programs, program);
+        }
+        claimed->each[task] = true;
+    }
+}
+
+static bool is_rest(const struct program *program)
+{
+    return strcmp(program->tasks, "*") == 0;
+}
+
+static bool names_last(const struct programs *programs, size_t i)
+{
+    return i + 1 == programs->count;
+}
+
+uint32_t programs_count(const struct programs *programs, uint32_t ntasks, bool given)
+{
+    struct claimed claimed = {.count = ntasks, .given = given, .each = allocate(MAXIMUM_TASKS, sizeof(bool))};
+    for (size_t i = 0; i < programs->count; i++) {
+        const struct program *program = &programs->each[i];
+        unsigned long first, last;
+        if (is_rest(program)) {
+            memset(claimed.each, true, claimed.count);
+            if (names_last(programs, i))
+                break;
+            error_message("Task range specification with asterisk must be last");
+            invalid(programs, program + 1);
+        }
+        for (const char *at = program->tasks; next_range(programs, program, &at, &first, &last);)
+            claim(programs, program, &claimed, first, last);
+    }
+    for (uint32_t task = 0; task < claimed.count; task++)
+        if (!claimed.each[task])
+            error_exit(1, "Configuration file %s invalid, no record for task id %u", programs->path, task);
+    free(claimed.each);
+    return claimed.count;
+}
+
+/* ---- words ---- */
+
+struct words {
+    struct command command;
+    struct buffer word;
+    bool open; /* a word has begun */
+};
+
+static void add_text(struct words *words, const char *text, size_t size)
+{
+    buffer_append(&words->word, text, size);
+    words->open = true;
+}
+
+static void end_word(struct words *words)
+{
+    if (!words->open)
+        return;
+    buffer_append(&words->word, "", 1);
+    struct command *command = &words->command;
+    command->words = resized(command->words, (size_t)command->count + 2, sizeof *command->words);
+    command->words[command->count++] = words->word.data;
+    command->words[command->count] = NULL;
+    words->word = (struct buffer){0};
+    words->open = false;
+}
+
+/* %t: the task's number; %o: its place among the tasks of this line. Slurm drops a % with any other letter. */
+static const char *add_number(struct words *words, const char *at, uint32_t task, uint32_t offset)
+{
+    add_text(words, "", 0);
+    if (at[1] == 't' || at[1] == 'o') {
+        char *number = formatted("%u", at[1] == 't' ? task : offset);
+        add_text(words, number, strlen(number));
+        free(number);
+    }
+    return at + 1 + (at[1] != 0);
+}
+
+/* A word's piece of one kind, from `at` on; returns where the next one begins, or NULL where a quote has no end. */
+static const char *add_piece(struct words *words, const char *at, uint32_t task, uint32_t offset)
+{
+    size_t size;
+    switch (*at) {
+    case '%': return add_number(words, at, task, offset);
+    case '\\': /* before the end of a line: the next line goes on */
+        add_text(words, at + 1, at[1] != 0 && at[1] != '\n');
+        return at + 1 + (at[1] != 0);
+    case '\'':
+        size = strcspn(at + 1, "'");
+        add_text(words, at + 1, size);
+        return at[1 + size] == '\'' ? at + size + 2 : NULL;
+    default:
+        for (size = 0; at[size] != 0 && strchr("%\\'", at[size]) == NULL && !isspace((unsigned char)at[size]);)
+            size++;
+        add_text(words, at, size);
+        return at + size;
+    }
+}
+
+static struct command words_of(const struct programs *programs, const struct program *program, uint32_t task,
+                               uint32_t offset)
+{
+    struct words words = {0};
+    for (const char *at = program->words; *at != 0;) {
+        if (isspace((unsigned char)*at)) {
+            end_word(&words);
+            at++;
+            continue;
+        }
+        at = add_piece(&words, at, task, offset);
+        if (at == NULL) {
+            error_message("Program arguments specification format invalid: %s", program->words);
+            invalid(programs, program);
+        }
+    }
+    end_word(&words);
+    if (words.command.count == 0)
+        invalid(programs, program);
+    return words.command;
+}
+
+static void give(const struct programs *programs, const struct program *program, struct command *commands,
+                 uint32_t ntasks)
+{
+    unsigned long first, last;
+    uint32_t offset = 0;
+    if (is_rest(program)) { /* Slurm's %o is the task's number there */
+        for (uint32_t task = 0; task < ntasks; task++)
+            if (commands[task].count == 0)
+                commands[task] = words_of(programs, program, task, task);
+        return;
+    }
+    for (const char *at = program->tasks; next_range(programs, program, &at, &first, &last);)
+        for (unsigned long task = first; task <= last && task < ntasks; task++)
+            commands[task] = words_of(programs, program, (uint32_t)task, offset++);
+}
+
+struct command *programs_commands(const struct programs *programs, uint32_t ntasks, char **arguments, int count)
+{
+    struct command *commands = allocate(ntasks, sizeof *commands);
+    for (size_t i = 0; i < programs->count; i++)
+        give(programs, &programs->each[i], commands, ntasks);
+    for (uint32_t task = 0; task < ntasks; task++) {
+        struct command *command = &commands[task];
+        command->words = resized(command->words, (size_t)command->count + (size_t)count + 1, sizeof *command->words);
+        for (int i = 0; i < count; i++)
+            command->words[command->count++] = arguments[i];
+        command->words[command->count] = NULL;
+    }
     return commands;
 }

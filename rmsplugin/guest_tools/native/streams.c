@@ -2,6 +2,7 @@
 
 #include "client.h"
 #include "messages.h"
+#include "patterns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,88 +18,112 @@ static const char *const stream_names[] = {"stdin", "stdout", "stderr"};
 
 /* ---- where streams go ---- */
 
-static bool is_per_task(const char *pattern)
-{
-    if (strchr(pattern, '\\') != NULL)
-        return false;
-    for (const char *at = pattern; (at = strchr(at, '%')) != NULL;) {
-        at++;
-        at += strspn(at, "0123456789");
-        if (*at != 0 && strchr("tnN", *at) != NULL)
-            return true;
-        at += *at != 0;
-    }
-    return false;
-}
-
 /* A file of srun's own. */
-static int open_file(const struct client *client, const char *pattern, int stream)
+static int open_file(const struct component *component, const char *name, int stream)
 {
-    struct plan plan = {.job_id = client->vjob.job_id, .step = client->step};
-    plan.name = client->vjob.names[client->vjob.index];
-    plan.user = getenv("USER") != NULL ? getenv("USER") : "";
-    plan.job_name = client->options.job_name != NULL ? (char *)client->options.job_name : "";
-    char *name = file_name(pattern, &plan, 0);
-    int flags = stream == 0 ? O_RDONLY : O_WRONLY | O_CREAT | (client->options.append ? O_APPEND : O_TRUNC);
+    int flags = stream == 0 ? O_RDONLY : O_WRONLY | O_CREAT | (component->options.append ? O_APPEND : O_TRUNC);
     int fd = open(name, flags | O_CLOEXEC, 0666);
-    free(name);
     if (fd < 0)
         error_exit(1, "Could not open %s file: %s", stream_names[stream], strerror(errno));
     return fd;
 }
 
-/* Returns the file descriptor at srun's side. */
-static int choose(struct client *client, int stream)
+/* A name without its backslashes, each of which keeps all patterns from being replaced, as in Slurm. NULL: it has none. */
+static char *without_backslashes(const char *given)
 {
-    struct stream *chosen = &client->streams[stream];
-    const char *given = client->options.files[stream];
+    if (strchr(given, '\\') == NULL)
+        return NULL;
+    char *name = copied(given), *to = name;
+    for (const char *at = given; *at != 0; at++)
+        if (*at != '\\')
+            *to++ = *at;
+    *to = 0;
+    return name;
+}
+
+/* Slurm goes by the beginning of the word. */
+static bool means_all(const char *given)
+{
+    return given == NULL || strncasecmp(given, "all", 3) == 0 || *given == '-';
+}
+
+static bool means_one_task(const char *given, const struct component *component, struct stream *chosen)
+{
+    char *end;
+    unsigned long task = strtoul(given, &end, 10);
+    if (*end != 0 || task >= component->ntasks)
+        return false;
+    chosen->task = component->first_task + (uint32_t)task;
+    return true;
+}
+
+/* Returns the file descriptor at srun's side. */
+static int choose(const struct client *client, struct component *component, int stream)
+{
+    struct stream *chosen = &component->streams[stream];
+    const char *given = component->options.files[stream];
     *chosen = (struct stream){OVER_SRUN, ALL_TASKS, NULL};
-    if (given == NULL || strcasecmp(given, "all") == 0 || strcmp(given, "-") == 0)
-        return stream;
+    if (means_all(given) && stream == 0 && component->number > 0)
+        chosen->kind = NOWHERE; /* the first component reads srun's input */
+    if (means_all(given))
+        return chosen->kind == NOWHERE ? -1 : stream;
     if (strcasecmp(given, "none") == 0) {
         chosen->kind = NOWHERE;
         return -1;
     }
-    char *end;
-    unsigned long task = strtoul(given, &end, 10);
-    if (*given >= '0' && *given <= '9' && *end == 0 && task < client->layout.ntasks) {
-        chosen->task = (uint32_t)task;
+    if (means_one_task(given, component, chosen))
         return stream;
-    }
-    if (is_per_task(given)) {
+    const struct pattern_facts facts = {client->vjob.job_id, client->step};
+    bool per_task = false;
+    char *name = without_backslashes(given), *quoted = name == NULL ? pattern_of_srun(given, &facts, &per_task) : NULL;
+    if (per_task) {
         chosen->kind = PER_TASK;
-        chosen->pattern = (char *)given;
+        chosen->pattern = quoted;
         return -1;
     }
-    return open_file(client, given, stream);
+    return open_file(component, name != NULL ? name : pattern_unquoted(quoted), stream);
 }
 
-static void sink_open(struct sink *sink, int fd)
+static struct sink *sink_of(struct client *client, int fd)
 {
     struct stat facts;
+    for (uint32_t i = 0; i < client->sink_count; i++)
+        if (client->sinks[i]->fd == fd)
+            return client->sinks[i];
+    if (fd < 0)
+        return NULL;
+    struct sink *sink = allocate(1, sizeof *sink);
     sink->fd = fd;
-    sink->file = fd >= 0 && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+    sink->file = fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+    client->sinks = resized(client->sinks, client->sink_count + 1, sizeof *client->sinks);
+    return client->sinks[client->sink_count++] = sink;
+}
+
+static void choose_all(struct client *client, struct component *component)
+{
+    const char **files = component->options.files;
+    /* Errors go where the output goes, unless they are told to go elsewhere. */
+    bool together = files[1] != NULL && (files[2] == NULL || strcmp(files[1], files[2]) == 0);
+    component->input = choose(client, component, 0);
+    int output = choose(client, component, 1);
+    component->sinks[0] = sink_of(client, output);
+    if (together && component->streams[1].kind == OVER_SRUN && output > 2) {
+        component->streams[2] = component->streams[1];
+        component->sinks[1] = component->sinks[0];
+    } else if (files[2] == NULL && component->streams[1].kind != OVER_SRUN) {
+        component->streams[2] = component->streams[1];
+    } else {
+        component->sinks[1] = sink_of(client, choose(client, component, 2));
+    }
+    component->label_width = 1;
+    for (uint32_t last = component->ntasks - 1; last >= 10; last /= 10)
+        component->label_width++;
 }
 
 void streams_choose(struct client *client)
 {
-    const char **files = client->options.files;
-    /* Errors go where the output goes, unless they are told to go elsewhere. */
-    bool together = files[1] != NULL && (files[2] == NULL || strcmp(files[1], files[2]) == 0);
-    client->input = choose(client, 0);
-    int output = choose(client, 1);
-    sink_open(&client->sinks[0], output);
-    if (together && client->streams[1].kind == OVER_SRUN && output > 2) {
-        client->streams[2] = client->streams[1];
-        sink_open(&client->sinks[1], output);
-        return;
-    }
-    if (files[2] == NULL && client->streams[1].kind != OVER_SRUN)
-        files[2] = files[1];
-    sink_open(&client->sinks[1], choose(client, 2));
-    int last = (int)client->layout.ntasks - 1;
-    for (client->label_width = 1; last >= 10; last /= 10)
-        client->label_width++;
+    for (uint32_t i = 0; i < client->component_count; i++)
+        choose_all(client, &client->components[i]);
 }
 
 struct node *node_of_task(struct client *client, uint32_t task)
@@ -108,45 +133,46 @@ struct node *node_of_task(struct client *client, uint32_t task)
 
 /* ---- input ---- */
 
-static bool gets_input(struct client *client, struct node *node)
+static bool gets_input(struct client *client, const struct component *component, const struct node *node)
 {
-    uint32_t task = client->streams[0].task;
+    uint32_t task = component->streams[0].task;
     return !node->done && (task == ALL_TASKS || node == node_of_task(client, task));
 }
 
-bool streams_want_input(const struct client *client)
+bool streams_want_input(const struct client *client, const struct component *component)
 {
-    if (client->input < 0 || buffer_size(&client->hub.output) > WINDOW)
+    if (component->input < 0 || buffer_size(&client->hub.output) > WINDOW)
         return false;
-    for (uint32_t i = 0; i < client->layout.vm_count; i++)
-        if (!client->nodes[i].done && client->nodes[i].input_unread >= WINDOW)
+    const struct node *nodes = &client->nodes[component->first_node];
+    for (uint32_t i = 0; i < component->nodes; i++)
+        if (!nodes[i].done && nodes[i].input_unread >= WINDOW)
             return false;
     return true;
 }
 
-void streams_read_input(struct client *client)
+void streams_read_input(struct client *client, struct component *component)
 {
     char data[CHUNK];
-    ssize_t got = read(client->input, data, sizeof data);
+    ssize_t got = read(component->input, data, sizeof data);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     size_t size = got > 0 ? (size_t)got : 0;
-    for (uint32_t i = 0; i < client->layout.vm_count; i++) {
-        struct node *node = &client->nodes[i];
-        if (!gets_input(client, node))
+    for (uint32_t i = 0; i < component->nodes; i++) {
+        struct node *node = &client->nodes[component->first_node + i];
+        if (!gets_input(client, component, node))
             continue;
         send_data(&client->hub, INPUT, (uint16_t)node->vm, client->step, 0, data, size);
         node->input_unread += (uint32_t)size;
     }
     if (size == 0)
-        client->input = -1;
+        component->input = -1;
 }
 
 /* ---- output ---- */
 
-static void add_labelled(struct client *client, struct sink *sink, const struct frame *frame)
+static void add_labelled(const struct component *component, struct sink *sink, const struct frame *frame)
 {
-    char *label = formatted("%*u: ", client->label_width, frame->task);
+    char *label = formatted("%*u: ", component->label_width, frame->task);
     const char *at = frame->data, *end = frame->data + frame->size;
     while (at < end) {
         const char *line = memchr(at, '\n', (size_t)(end - at));
@@ -189,29 +215,38 @@ static void sink_flush(struct client *client, struct sink *sink)
 
 void streams_output(struct client *client, const struct frame *frame)
 {
-    struct sink *sink = &client->sinks[frame->type == ERRORS];
     if (frame->task >= client->layout.ntasks)
         return;
-    node_of_task(client, frame->task)->output_owed += frame->size;
-    if (sink->broken || sink->fd < 0)
+    struct node *node = node_of_task(client, frame->task);
+    struct sink *sink = node->component->sinks[frame->type == ERRORS];
+    node->output_owed += frame->size;
+    if (sink == NULL || sink->broken)
         return;
-    if (client->options.label)
-        add_labelled(client, sink, frame);
+    if (node->component->options.label)
+        add_labelled(node->component, sink, frame);
     else
         buffer_append(&sink->waiting, frame->data, frame->size);
     sink_flush(client, sink);
 }
 
+static size_t waiting_bytes(const struct client *client)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < client->sink_count; i++)
+        size += buffer_size(&client->sinks[i]->waiting);
+    return size;
+}
+
 bool streams_waiting(const struct client *client)
 {
-    return buffer_size(&client->sinks[0].waiting) + buffer_size(&client->sinks[1].waiting) > 0;
+    return waiting_bytes(client) > 0;
 }
 
 void streams_flush(struct client *client)
 {
-    sink_flush(client, &client->sinks[0]);
-    sink_flush(client, &client->sinks[1]);
-    if (buffer_size(&client->sinks[0].waiting) + buffer_size(&client->sinks[1].waiting) > WINDOW)
+    for (uint32_t i = 0; i < client->sink_count; i++)
+        sink_flush(client, client->sinks[i]);
+    if (waiting_bytes(client) > WINDOW)
         return;
     for (uint32_t i = 0; i < client->layout.vm_count; i++) {
         struct node *node = &client->nodes[i];

@@ -3,6 +3,7 @@
 #include "tasks.h"
 
 #include "names.h"
+#include "patterns.h"
 #include "task_scripts.h"
 
 #include <dirent.h>
@@ -65,20 +66,54 @@ static void set_environment(const struct plan *plan, uint32_t local)
     set_number("SLURM_TASK_PID", (uint32_t)getpid());
 }
 
+/* Where Slurm looks for a program: from the directory of the task where it begins with a dot, else in PATH the first that
+ * is no directory, else as it was given. */
+static char *path_of(const char *program)
+{
+    char *path = getenv("PATH"), *here;
+    struct stat facts;
+    if (*program == '/')
+        return (char *)program;
+    if (*program == '.') {
+        here = getcwd(NULL, 0);
+        return formatted("%s/%s", here != NULL ? here : "", program);
+    }
+    char *rest = path != NULL ? copied(path) : NULL, *directory;
+    while ((directory = strsep(&rest, ":")) != NULL) {
+        char *found = formatted("%s/%s", directory, program);
+        if (*directory != 0 && stat(found, &facts) == 0 && !S_ISDIR(facts.st_mode))
+            return found;
+        free(found);
+    }
+    return (char *)program;
+}
+
+/* The interpreter of a script; NULL: it names none. */
+static char *interpreter_of(const char *path)
+{
+    char line[256] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file >= 0 ? read(file, line, sizeof line - 1) : -1;
+    if (file >= 0)
+        close(file);
+    if (size < 3 || strncmp(line, "#!", 2) != 0)
+        return NULL;
+    line[strcspn(line, "\n")] = 0;
+    return copied(line + 2);
+}
+
 static void run(const struct plan *plan, char **words)
 {
-    /* As execvp, by the task's own PATH; without one nothing is found, as in Slurm. */
-    const char *path = getenv("PATH");
-    int error = ENOENT;
-    if (strchr(words[0], '/') != NULL) {
-        execv(words[0], words);
-        error = errno;
-    } else if (path != NULL) {
-        execvp(words[0], words);
-        error = errno;
-    }
+    char *path = path_of(words[0]);
+    execve(path, words, environ);
+    int error = errno;
+    char *interpreter = error == ENOENT ? interpreter_of(path) : NULL;
     /* To the task's standard error, as slurmstepd does. */
-    dprintf(STDERR_FILENO, "slurmstepd-%s: error: execve(): %s: %s\n", plan->name, words[0], strerror(error));
+    if (interpreter != NULL)
+        dprintf(STDERR_FILENO, "slurmstepd-%s: error: execve(): bad interpreter(%s): %s\n", plan->name, interpreter,
+                strerror(error));
+    else
+        dprintf(STDERR_FILENO, "slurmstepd-%s: error: execve(): %s: %s\n", plan->name, path, strerror(error));
     _exit(error);
 }
 
@@ -149,7 +184,7 @@ static bool same_file(const struct plan *plan)
 
 static int open_file(const struct plan *plan, uint32_t task, int stream, char **problem)
 {
-    char *name = file_name(plan->streams[stream].pattern, plan, task);
+    char *name = pattern_of_task(plan->streams[stream].pattern, plan, task);
     int flags = stream == 0 ? O_RDONLY : O_WRONLY | O_CREAT | (plan->append ? O_APPEND : O_TRUNC);
     int file = open(name, flags | O_CLOEXEC, 0666);
     if (file < 0)

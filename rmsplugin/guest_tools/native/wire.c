@@ -132,6 +132,11 @@ uint32_t get_number(struct reader *reader)
     return unpack(reader->at - 4, 4);
 }
 
+size_t numbers_left(const struct reader *reader)
+{
+    return (size_t)(reader->end - reader->at) / 4;
+}
+
 const char *get_text(struct reader *reader)
 {
     const char *text = reader->at;

@@ -75,6 +75,7 @@ struct reader {
 
 struct reader reader_of(const struct frame *frame);
 uint32_t get_number(struct reader *reader);
+size_t numbers_left(const struct reader *reader); /* as many can be there, at most: what a count has to be compared with */
 const char *get_text(struct reader *reader); /* inside the frame; "" when bad */
 void put_number(struct buffer *buffer, uint32_t number);
 void put_text(struct buffer *buffer, const char *text);
