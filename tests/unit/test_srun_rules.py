@@ -413,3 +413,45 @@ def test_a_program_that_cannot_be_run_is_told_in_slurms_words(
     script = f"{make}; srun -N 1 -n 1 {program} >said 2>&1; echo code $?"
     assert run(box, script)[-1] == f"code {code}"
     assert f"slurmstepd-vjob12-0: error: execve(): {said}\n" in box.guests[0].run("cat /home/work/said")
+
+
+# ---- sbcast ----
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["-f f {to}", "f {to} -f", "f -f {to}", "-fpv f {to}", "f {to} --verbose --force -F 4 -s 1k", "-f -- f {to}"],
+)
+def test_options_of_sbcast_may_stand_anywhere(box: guestbox.Guestbox, words: str) -> None:
+    said = run(box, f"echo new >f; echo old >/tmp/cast; sbcast {words.format(to='/tmp/cast')}; echo code $?")
+    assert said[-1] == "code 0"
+    assert [guest.run("cat /tmp/cast; rm -f /tmp/cast") for guest in box.guests] == ["new\n"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        ("f /tmp/there", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): File exists", 17),
+        ("-f f /tmp/adir", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): Is a directory", 21),
+        ("-f f /no/dir/x", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): No such file or directory", 2),
+        ("-f f /etc/x", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): Permission denied", 13),
+        ("missing /tmp/x", "sbcast: error: Can't open `missing`: No such file or directory", 255),
+        ("-f f /tmp/", "sbcast: error: Target filename cannot be a directory.", 1),
+        ("f", "Need two file names, have 1 names", 1),
+        ("a b c", "Need two file names, have 3 names", 1),
+        ("--bogus=1 f g", "sbcast: unrecognized option '--bogus'", 1),
+        ("-y f g", "sbcast: invalid option -- 'y'", 1),
+        ("-j 13 f g", "sbcast: error: inside a vjob, files go to the VMs of its own job, 12", 1),
+        ("--jobid=12 -v f /tmp/there", "sbcast: dest       = /tmp/there", 17),
+        ("-V", "slurm 22.05.8", 0),
+    ],
+)
+def test_sbcast_ends_with_slurms_words_and_code(box: guestbox.Guestbox, words: str, said: str, code: int) -> None:
+    for guest in box.guests:
+        guest.run(
+            "echo >/tmp/there; mkdir -p /tmp/adir; sed -i s/^slurm_release=.*/slurm_release=22.05.8/"
+            " /run/rmsplugin/etc/vjob"
+        )
+    lines = run(box, f"echo new >f; sbcast {words}; echo code $?")
+    assert said in lines
+    assert lines[-1] == f"code {code}"
