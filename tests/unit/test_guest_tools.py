@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import os
+import platform
 import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tarfile
 import time
@@ -44,6 +46,25 @@ def test_shellcheck_finds_nothing() -> None:
     scripts = sorted(path for path in TOOLS.iterdir() if path.is_file() and path.read_bytes()[:1] == b"#")
     result = subprocess.run(["shellcheck", "-s", "sh", *scripts], capture_output=True, text=True)
     assert result.stdout == ""
+
+
+def _segments(program: bytes) -> dict[int, int]:
+    """Flags of the segments of a 64-bit ELF file, by their type."""
+    table, size, count = (*struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54))[:3]
+    return dict(struct.unpack_from("<II", program, table + i * size) for i in range(count))
+
+
+def test_the_guests_program_is_static_position_independent_and_guarded() -> None:
+    program = (TOOLS / "vjob-tools").read_bytes()
+    loader, stack, read_only, shared_object, executable = 3, 0x6474E551, 0x6474E552, 3, 1
+    assert program[:5] == b"\x7fELF\x02"
+    assert struct.unpack_from("<H", program, 16) == (shared_object,)
+    segments = _segments(program)
+    assert loader not in segments
+    assert read_only in segments
+    assert not segments[stack] & executable
+    if platform.machine() == "x86_64":
+        assert b"\x64\x48\x8b\x04\x25\x28\x00\x00\x00" in program  # the guard of a stack frame is read
 
 
 @needs_guests

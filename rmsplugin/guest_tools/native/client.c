@@ -143,7 +143,7 @@ static void take_grant(struct client *client, const struct frame *frame)
 {
     struct reader reader = reader_of(frame);
     client->step = frame->step;
-    if (!layout_get(&reader, &client->layout) || client->layout.vm_count == 0)
+    if (!layout_get(&reader, (uint32_t)client->vjob.count, &client->layout) || client->layout.vm_count == 0)
         error_exit(1, "Unable to create step for job %u: what was granted cannot be read", client->vjob.job_id);
     client->id = formatted("%u.%u", client->vjob.job_id, client->step);
     client->running_nodes = client->layout.vm_count;

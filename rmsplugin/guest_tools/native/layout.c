@@ -270,11 +270,11 @@ void layout_put(struct buffer *buffer, const struct layout *layout)
         put_number(buffer, layout->component[i]);
 }
 
-bool layout_get(struct reader *reader, struct layout *layout)
+bool layout_get(struct reader *reader, uint32_t vms, struct layout *layout)
 {
     memset(layout, 0, sizeof *layout);
     uint32_t ntasks = get_number(reader), vm_count = get_number(reader);
-    if (reader->bad || ntasks > MAXIMUM_TASKS || vm_count > UINT16_MAX ||
+    if (reader->bad || ntasks > MAXIMUM_TASKS || vm_count > vms ||
         (uint64_t)ntasks + 3 * (uint64_t)vm_count > numbers_left(reader))
         return false;
     layout_room(layout, ntasks, vm_count);
@@ -282,6 +282,7 @@ bool layout_get(struct reader *reader, struct layout *layout)
     for (uint32_t i = 0; i < vm_count; i++) {
         layout->vms[i] = get_number(reader);
         layout->counts[i] = get_number(reader);
+        reader->bad = reader->bad || layout->vms[i] >= vms || layout->counts[i] > ntasks;
     }
     for (uint32_t i = 0; i < ntasks; i++) {
         layout->node_of[i] = get_number(reader);

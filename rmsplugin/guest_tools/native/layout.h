@@ -53,7 +53,7 @@ enum fit layout_make(const struct requests *requests, uint32_t vms, uint32_t cpu
 /* CPUs that so many of the component's tasks take in a VM. */
 uint32_t layout_cpus(const struct request *request, uint32_t tasks, uint32_t cpus);
 void layout_put(struct buffer *buffer, const struct layout *layout);
-bool layout_get(struct reader *reader, struct layout *layout);
+bool layout_get(struct reader *reader, uint32_t vms, struct layout *layout); /* of a vjob with so many VMs */
 void layout_free(struct layout *layout);
 
 #endif

@@ -93,7 +93,7 @@ static bool obey_limits(const struct vjob *vjob, int code, const char *value)
     case 'b': error_message("--begin is ignored because nodes are already allocated."); break;
     case 'M': error_exit(1, "--clusters is not possible inside a vjob: the step runs in this vjob");
     case 'V':
-        printf("slurm %s\n", vjob->slurm_version);
+        printf("slurm %s (srun of a vjob)\n", vjob->slurm_version);
         exit(0);
     case 'h':
     case HELP:

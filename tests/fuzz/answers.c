@@ -1,0 +1,25 @@
+/* What srun hears of the hub and of the steps in other VMs. */
+
+#include "../../rmsplugin/guest_tools/native/client.c"
+
+#include "targets.h"
+
+static char *names[] = {"vjob12-0", "vjob12-1", NULL};
+
+void parse_answers(const char *data, size_t size)
+{
+    struct client client = {.vjob = {.job_id = 12, .cpus = 2, .count = 2, .names = names, .kill_wait = 30}, .id = "12.0"};
+    char *words[] = {"srun", "-l", "-n", "2", "-o", "/dev/null", "true", ":", "-n", "1", "true", NULL};
+    struct connection from = {.in = -1, .out = -1};
+    struct frame frame;
+    client.hub = (struct connection){.in = -1, .out = -1};
+    components_read(&client, 11, words);
+    buffer_append(&from.input, data, size);
+    if (!connection_next(&from, &frame))
+        return;
+    take_grant(&client, &frame);
+    streams_choose(&client);
+    while (connection_next(&from, &frame))
+        take(&client, &frame);
+    exits_status(&client);
+}

@@ -1,0 +1,10 @@
+/* What a user's --task-prolog prints. */
+
+#include "../../rmsplugin/guest_tools/native/task_scripts.c"
+
+#include "targets.h"
+
+void parse_prolog(char *text)
+{
+    obey_output(text);
+}
