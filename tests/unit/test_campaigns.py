@@ -10,7 +10,10 @@ import pytest
 PROGRAM = str(Path(__file__).resolve().parents[2] / "contrib" / "run-campaign")
 
 
-@pytest.mark.parametrize("name", ["mixed", "flood", "switches", "memory", "native", "benchmarks", "long", "day", "fuzz"])
+NAMES = ["mixed", "flood", "switches", "memory", "native", "benchmarks", "long", "day", "fuzz"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_each_campaign_says_what_it_does(name: str) -> None:
     done = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -104,7 +104,7 @@ def licenses(text: str) -> dict[str, int]:
     found = {}
     for each in words(text):
         name, _, count = each.replace("*", ":").partition(":")
-        found[name] = int(count) if count.isdigit() else 1
+        found[name] = int(count) if count.isdecimal() else 1
     return found
 
 
@@ -115,7 +115,7 @@ def words(text: str) -> tuple[str, ...]:
 
 def epoch(text: str) -> int:
     """Read a time in seconds since the epoch; 0 for "N/A", "Unknown" and the like."""
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def duration_s(text: str) -> int:
