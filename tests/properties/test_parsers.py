@@ -144,10 +144,12 @@ SPEC = VMSpec(
 XML = domain_xml(SPEC, Machine("qemu", "pc-q35-8.0"))
 IDENTITY = Identity("vjob13-0", 13, 0, SPEC.uuid, SPEC.mac)
 TOKEN = "T0ken"
-ROW = [
-    *("12_1", "12", "12", "1", "vjob", "alice", "2001", "2001", "PENDING", "Priority", "100", "2", "512M", "1700000000")
-]
-ROW += [*("1700000000", "N/A", "1:00:00", "", "n[1-3]", "", "n/a", "(null)", "name")]
+#: What Slurm prints of a job; fields that are not here are numbers, or not known.
+ROW = {
+    **dict.fromkeys(slurm_text.JOB_FIELDS, "0"),
+    **{"display_id": "12_1", "job_id": "12", "array_id": "12", "task": "1", "word": "PENDING", "memory": "512M"},
+    **{"end": "N/A", "limit": "1:00:00", "nodes": "n[1-3]", "required_nodes": "", "licenses": "(null)"},
+}
 
 
 def _head() -> bytes:
@@ -158,7 +160,9 @@ def _head() -> bytes:
 def _jobs(data: bytes) -> object:
     """A job's name is its user's and may hold anything; the rest of a row is Slurm's."""
     name = data.decode(errors="replace")
-    [row] = slurm_text.job_rows("\x1f".join([TOKEN, *ROW[:-1], name]) + "\n", TOKEN, {}, "gate", 1700000000)
+    [row] = slurm_text.job_rows(
+        "\x1f".join([TOKEN, *list(ROW.values())[:-1], name]) + "\n", TOKEN, {}, "gate", 1700000000
+    )
     assert row.job.name == name
     return row
 
