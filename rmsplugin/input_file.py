@@ -1,8 +1,10 @@
-"""Input file: the bytes of a file that a user names, gzipped or not, and what messages call it."""
+"""Input file: the bytes of a file that a user names, compressed or not, and what messages call it."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import stat
 import sys
@@ -19,6 +21,18 @@ MAX_BYTES = 512 << 20
 
 _BLOCK_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
+_BZIP2, _XZ = b"BZh", b"\xfd7zXZ\x00"
+#: xz -9 takes 65 MiB to decompress; a file may ask for 4 GiB.
+_XZ_MEMORY_BYTES = 256 << 20
+#: What else files begin with that are compressed, and how to read them.
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "zstd -dc",
+    b"\x04\x22\x4d\x18": "lz4 -dc",
+    b"PK\x03\x04": "unzip -p",
+    b"\x1f\x9d": "zcat",
+    b"7z\xbc\xaf\x27\x1c": "7z x -so",
+}
+_ENDINGS = {".gz": ("gzipped", _GZIP), ".bz2": ("compressed by bzip2", _BZIP2), ".xz": ("compressed by xz", _XZ)}
 
 #: Called with the part of the file that has been read, from 0 to 1.
 Tell = Callable[[float], None]
@@ -52,7 +66,9 @@ def blocks(
     tell: Tell = lambda _: None,
     limit_bytes: int = MAX_BYTES,
 ) -> Iterator[bytes]:
-    """The bytes of a file as they come, unzipped; ``-`` is standard input. To be read inside ``named``.
+    """The bytes of a file as they come, decompressed (gzip, bzip2, xz); ``-`` is standard input.
+
+    To be read inside ``named``.
 
     Args:
         path: as the user gave it.
@@ -75,17 +91,61 @@ def _unzipped(
 ) -> Iterator[bytes]:
     about = os.fstat(file.fileno())
     size_bytes = about.st_size if stat.S_ISREG(about.st_mode) else 0
-    start = file.peek(len(_GZIP))  # type: ignore[attr-defined]  # files opened like this are buffered
-    unzipped = file
-    if start.startswith(_GZIP):
-        unzipped = cast(IO[bytes], gzip.GzipFile(fileobj=file))
-    elif path.endswith(".gz") and start:
-        raise kind("not gzipped, though its name ends in .gz")
+    start = file.peek(len(_XZ))  # type: ignore[attr-defined]  # files opened like this are buffered
+    for ending, (how, magic) in _ENDINGS.items():
+        if path.endswith(ending) and start and not start.startswith(magic):
+            raise kind(f"not {how}, though its name ends in {ending}")
+    for magic, command in _UNREAD.items():
+        if start.startswith(magic):
+            raise kind(f"compressed in a form that is not read here; `{command} FILE` decompresses it, for `-`")
     read_bytes = 0
-    while block := unzipped.read(_BLOCK_BYTES):
+    for block in _blocks(file, start, kind):
         read_bytes += len(block)
         if read_bytes > limit_bytes:
             raise kind(f"more than {limit_bytes >> 20} MiB, which no {content} has")
         yield block
         if size_bytes:
             tell(file.tell() / size_bytes)
+
+
+def _blocks(file: IO[bytes], start: bytes, kind: type[RmspluginError]) -> Iterator[bytes]:
+    """The bytes, a bounded number at a time whatever they are compressed to."""
+    if start.startswith(_BZIP2):
+        yield from _decompressed(file, bz2.BZ2Decompressor, "bzip2", kind)
+    elif start.startswith(_XZ):
+        yield from _decompressed(file, lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES), "xz", kind)
+    else:
+        plain = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if start.startswith(_GZIP) else file
+        while block := plain.read(_BLOCK_BYTES):
+            yield block
+
+
+def _decompressed(
+    file: IO[bytes],
+    new: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor],
+    how: str,
+    kind: type[RmspluginError],
+) -> Iterator[bytes]:
+    """The streams that a file consists of, one after the other."""
+    stream, given = new(), b""
+    try:
+        while True:
+            if stream.eof:
+                given = (stream.unused_data or file.read(_BLOCK_BYTES)).lstrip(b"\0")  # xz may pad
+                if not given:
+                    return
+                stream = new()
+            elif stream.needs_input:
+                given = file.read(_BLOCK_BYTES)
+                if not given:
+                    raise EOFError
+            block = stream.decompress(given, max_length=_BLOCK_BYTES)
+            given = b""
+            if block:
+                yield block
+    except lzma.LZMAError as error:
+        if "emory" in str(error):
+            raise kind(f"compressed by {how}, for more than {_XZ_MEMORY_BYTES >> 20} MiB of memory") from None
+        raise kind(f"compressed by {how}, but damaged or cut short") from None
+    except (EOFError, OSError, ValueError):
+        raise kind(f"compressed by {how}, but damaged or cut short") from None

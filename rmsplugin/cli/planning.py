@@ -35,7 +35,7 @@ _OFFLINE_OPTIONS = (
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
 
-_INSTANCE = "the configuration: a JSON file, gzipped or not; - is standard input"
+_INSTANCE = "the configuration: a JSON file, compressed (gzip, bzip2, xz) or not; - is standard input"
 
 
 def add_commands(commands: options.Commands) -> None:

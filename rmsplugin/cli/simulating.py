@@ -112,7 +112,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
             page.require_room(given)
         simulated = simulate(arguments, given, arguments.policy, show)
         if page is not None:
-            page.write_simulation(simulated, counted_beside(arguments, simulated, show))
+            page.write_simulation(simulated, counted_beside(arguments, given, simulated, show))
     warn(arguments, simulated.input)
     if output is not None:
         output.write(told.csv_text(simulated))
@@ -132,5 +132,6 @@ def warn(arguments: argparse.Namespace, given: Input) -> None:
     """Name the lines of the trace, or the jobs of the ledger, that are not simulated, or not believed."""
     from rmsplugin.cli.simulate.simulated import warnings
 
-    for line in warnings(given.name, given.workload):
+    unlinked = [f"{given.name}: {given.unlinked}"] if given.unlinked else []
+    for line in [*warnings(given.name, given.workload), *unlinked]:
         print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)

@@ -23,7 +23,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read(path: str, limit_bytes: int = MAX_BYTES) -> Configuration:
-    """Read the configuration in a file, gzipped or not; ``-`` is standard input.
+    """Read the configuration in a file, compressed or not; ``-`` is standard input.
 
     Raises:
         InstanceError: the file cannot be read, or one line for each fault in it.

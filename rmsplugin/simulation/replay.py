@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse
 from rmsplugin.model.operation import OperationKind
@@ -19,6 +20,7 @@ from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.counted import places_left, places_of, reached
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.events import Events
+from rmsplugin.simulation.feedback import Links, Submissions
 from rmsplugin.simulation.hosts import Hosts
 from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.observed_memory import MemoryObserver, MemoryParameters
@@ -50,7 +52,11 @@ _TIMED = frozenset({"easy-preempt", "mixed", "load-sharing", "v-reconfiguration"
 
 
 def replay(
-    jobs: Sequence[Job], cluster: Cluster, parameters: ReplayParameters, tell: Callable[[int], None] = lambda _: None
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    parameters: ReplayParameters,
+    tell: Callable[[int], None] = lambda _: None,
+    links: Links = MappingProxyType({}),
 ) -> Outcome:
     """Replay a workload.
 
@@ -59,16 +65,19 @@ def replay(
         cluster: with the memory of its nodes.
         parameters: how.
         tell: called now and then with the number of jobs that were submitted.
+        links: which jobs wait for others before they are submitted; the outcome tells when they were.
     """
-    return _Replay(jobs, cluster, parameters).run(tell)
+    return _Replay(jobs, cluster, parameters, links).run(tell)
 
 
 class _Replay:
     """One replay; times are seconds as in the trace."""
 
-    def __init__(self, jobs: Sequence[Job], cluster: Cluster, parameters: ReplayParameters) -> None:
+    def __init__(self, jobs: Sequence[Job], cluster: Cluster, parameters: ReplayParameters, links: Links) -> None:
         assert cluster.memory_per_node_mib is not None
         self._jobs, self._cluster, self._parameters = jobs, cluster, parameters
+        self._submissions = Submissions([job.submit_s for job in jobs], links)
+        self._place_of: dict[SimulatedVJob, int] = {}  # in the order of the jobs
         names = cluster.node_names
         self._events = Events()
         self._hosts = Hosts(names, cluster.cpus_per_node, cluster.memory_per_node_mib, parameters.slowdown)
@@ -118,7 +127,7 @@ class _Replay:
             if instants % _TOLD_EVERY == 0:
                 tell(len(self._vjobs))
         assert self._hosts.are_idle, "all jobs have ended, and something is left of them"
-        runs = [vjob.told() for vjob in self._vjobs]
+        runs = [vjob.told() for vjob in sorted(self._vjobs, key=self._place_of.__getitem__)]
         found = self._deciding
         switches = sorted(self._switches.done, key=lambda each: each.begin_s)
         policy = self._parameters.proposal.policy
@@ -131,14 +140,14 @@ class _Replay:
 
     @property
     def _next_submission_s(self) -> float:
-        return self._jobs[len(self._vjobs)].submit_s if len(self._vjobs) < len(self._jobs) else math.inf
+        return self._submissions.next_s
 
     def _happen(self, now: float) -> None:
         """All that ends, and all that is submitted; then whoever is slower or faster by that is."""
         self._operations.proceed(now)
         self._events.proceed(now)
-        while self._next_submission_s <= now:
-            self._submit(self._jobs[len(self._vjobs)], now)
+        for place in self._submissions.until(now):
+            self._submit(place, now)
         self._due |= self._switches.advance(now)
         self._work.set_rates(now)
 
@@ -221,7 +230,9 @@ class _Replay:
 
     # -- vjobs -------------------------------------------------------------------------------------------------------
 
-    def _submit(self, job: Job, now: float) -> None:
+    def _submit(self, place: int, now: float) -> None:
+        job, submit_s = self._jobs[place], self._submissions.times_s[place]
+        job = job if job.submit_s == submit_s else job._replace(submit_s=submit_s)
         cluster, vms = self._cluster, self._cluster.vms_of(job)
         vcpus = cluster.vcpus_of(job)
         requested = Resources(vcpus, cluster.vm_memory_mib(job))
@@ -234,6 +245,7 @@ class _Replay:
             vjob.observed = Known(vjob.cpus) if self._parameters.known else Observed(vcpus, columns, window_s)
         if self._memory is not None:
             vjob.memory = self._memory.of(job)
+        self._place_of[vjob] = place
         self._vjobs.append(vjob)
         self._live[vjob.name] = vjob
         self._due = True
@@ -282,6 +294,7 @@ class _Replay:
 
     def _work_done(self, vjob: SimulatedVJob, now: float) -> None:
         """It has done its work; where an operation is under way on it, its VMs are stopped after that."""
+        self._submissions.ends(self._place_of[vjob], now)
         if vjob not in self._operations.by_vjob:
             self._stop(vjob, now)
 

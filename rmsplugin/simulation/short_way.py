@@ -46,13 +46,17 @@ def start_times(
     jobs: Sequence[Job], processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
 ) -> list[float]:
     """When each job starts, in seconds as in the trace; see ``starts_of``."""
-    queue = Queue(
+    return starts_of(queue_of(jobs), processors, backfill=backfill, tell=tell)
+
+
+def queue_of(jobs: Sequence[Job]) -> Queue:
+    """What is asked of these jobs."""
+    return Queue(
         [job.submit_s for job in jobs],
         [job.run_s for job in jobs],
         [job.processors for job in jobs],
         [job.estimate_s for job in jobs],
     )
-    return starts_of(queue, processors, backfill=backfill, tell=tell)
 
 
 def starts_of(
@@ -95,7 +99,7 @@ def _fcfs(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[fl
 
 def _easy(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[float]:
     """When each job starts if those may pass the head of the queue that do not delay it."""
-    cluster = _Cluster(queue, processors)
+    cluster = ClusterOfProcessors(queue, processors)
     submits_s = [*queue.submits_s, math.inf]
     submitted, ends = 0, cluster.ends
     instants = 0
@@ -115,7 +119,7 @@ def _easy(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[fl
             tell(submitted)
 
 
-class _Cluster:
+class ClusterOfProcessors:
     """Who waits, who runs, and the passes of EASY."""
 
     def __init__(self, queue: Queue, processors: int) -> None:

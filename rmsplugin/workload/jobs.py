@@ -12,15 +12,21 @@ The rules by which a record becomes a job:
   no queue is known;
 - a job that was checkpointed is told as a whole by one line and then by a line for each partial execution (status 2, 3,
   4), which are counted and not simulated;
+- a job that names a preceding one is submitted once that has ended and its user has thought, not before its own
+  submit time (``rmsplugin.simulation.feedback``);
 - the queue is in the order of the submit times, then of the file.
+
+What is not asked of a record: the wait time, which is what is simulated; requested processors where others were
+allocated; the status, but for partial executions and jobs that were cancelled before they ran: one that failed or was
+cancelled runs for as long as it did.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmsplugin.model.elements import VM, VJob
@@ -76,6 +82,7 @@ class Workload:
         disbelieved: jobs whose average CPU time was not believed, and is not known.
         disbelieved_cpu_s: what it was.
         records: what ``lines`` counts: those of a trace, or jobs of a ledger.
+        following: by job id, of jobs that name a preceding one: its id, and the think time in seconds.
     """
 
     jobs: list[Job]
@@ -88,13 +95,14 @@ class Workload:
     disbelieved: int = 0
     disbelieved_cpu_s: float = 0.0
     records: str = "lines"
+    following: Mapping[int, tuple[int, float]] = field(default_factory=dict)
 
 
 def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.KIB_PER_PROCESSOR) -> Workload:
     """Make jobs of the bytes of a trace.
 
     Args:
-        blocks: the bytes in pieces of any size, not gzipped.
+        blocks: the bytes in pieces of any size, not compressed.
         memory_unit: of the fields that tell memory.
 
     Raises:
@@ -108,6 +116,7 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
     partial: list[tuple[int, int]] = []  # line and job number
     unestimated = 0
     names = _Names()
+    following: dict[int, tuple[int, float]] = {}
     for line, record in reader:
         job_id = record.job_id
         if 2 <= record.status <= 4:
@@ -125,6 +134,8 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
             if fault is not None:
                 faults.add(line, *fault)
                 continue
+        if record.preceding_job > 0:
+            following[job_id] = (record.preceding_job, max(0, record.think_s))
         estimate_s = record.requested_s
         if estimate_s <= 0:
             estimate_s = record.run_s
@@ -143,8 +154,9 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
     disbelieved = _filled_in(jobs)
     if disbelieved:
         jobs = [job._replace(average_cpu_s=None) for job in jobs]
-    counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated, *disbelieved)
-    return Workload(jobs, reader.header, faults, *counted)
+    few, value = disbelieved or (0, 0.0)
+    counted = (reader.lines, len(partial) - len(alone), reader.extended, unestimated, few, value)
+    return Workload(jobs, reader.header, faults, *counted, following=following)
 
 
 class _Names(dict[int, str]):

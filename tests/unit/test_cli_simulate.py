@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import json
+import lzma
 import os
 import pty
 import signal
 import subprocess
 import sys
+import zlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,7 @@ from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.options import POLICIES as SIMULATED
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.errors import WorkloadError
+from rmsplugin.input_file import blocks, named
 
 PROGRAM = [sys.executable, "-m", "rmsplugin.cli.main"]
 
@@ -38,6 +43,18 @@ TRACE = "; Version: 2.2\n; Computer: a small one\n" + "".join(
 )
 CLUSTER = ("--nodes", "2", "--cpus-per-node", "2")
 EASY = "job_id,submit,start,end,processors,estimate\n1,0,0,100,3,100\n2,10,100,120,2,60\n3,20,20,60,1,50\n"
+
+
+def hungry() -> bytes:
+    """An xz file that says it needs 4 GiB to be decompressed."""
+    data = bytearray(lzma.compress(TRACE.encode()))
+    begin, end = 12, 12 + data[12] * 4  # the header of its block, without the checksum
+    data[data.index(b"\x21\x01", begin) + 2] = 40
+    data[end : end + 4] = zlib.crc32(data[begin:end]).to_bytes(4, "little")
+    return bytes(data)
+
+
+UNREAD = "t.swf: compressed in a form that is not read here; `{} FILE` decompresses it, for `-`"
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +162,8 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
             "partial_executions": 0,
             "with_further_fields": 0,
             "without_requested_time": 0,
+            "naming_a_preceding_job": 0,
+            "submitted_after_it": 0,
             "cpu_time_not_believed": 0,
             "not_simulated": 0,
             "reasons": {},
@@ -235,7 +254,7 @@ def test_lines_that_are_not_simulated_are_named_and_counted_on_standard_error(
         (b"", ["t.swf: has no job"]),
         (b"; Version: 2.2\n\n", ["t.swf: has no job"]),
         (
-            b"PK\x03\x04\n\x00",
+            b"PQ\x03\x04\n\x00",
             [
                 "t.swf: has no job that can be simulated",
                 "t.swf:1: has 1 field, 18 are needed",
@@ -245,6 +264,14 @@ def test_lines_that_are_not_simulated_are_named_and_counted_on_standard_error(
         ),
         (gzip.compress(TRACE.encode(), mtime=0)[:-9], ["t.swf: gzipped, but damaged or cut short"]),
         (b"\x1f\x8bnothing of the kind", ["t.swf: gzipped, but damaged or cut short"]),
+        (bz2.compress(TRACE.encode())[:-9], ["t.swf: compressed by bzip2, but damaged or cut short"]),
+        (b"BZhnothing of the kind", ["t.swf: compressed by bzip2, but damaged or cut short"]),
+        (lzma.compress(TRACE.encode())[:-9], ["t.swf: compressed by xz, but damaged or cut short"]),
+        (lzma.compress(TRACE.encode()) + b"junk", ["t.swf: compressed by xz, but damaged or cut short"]),
+        (b"\xfd7zXZ\0nothing of the kind", ["t.swf: compressed by xz, but damaged or cut short"]),
+        (hungry(), ["t.swf: compressed by xz, for more than 256 MiB of memory"]),
+        (b"\x28\xb5\x2f\xfd...", [UNREAD.format("zstd -dc")]),
+        (b"PK\x03\x04...", [UNREAD.format("unzip -p")]),
         (b"1" * (3 << 20), ["t.swf: line 1 is longer than 1 MiB: no SWF trace"]),
     ],
 )
@@ -269,12 +296,86 @@ def test_a_file_without_a_job_is_refused_and_nothing_written(
         ("t\x1b.swf", "t?.swf: No such file or directory"),
         ("t\x00", "t?: embedded null byte"),
         ("plain.gz", "plain.gz: not gzipped, though its name ends in .gz"),
+        ("plain.xz", "plain.xz: not compressed by xz, though its name ends in .xz"),
+        ("plain.bz2", "plain.bz2: not compressed by bzip2, though its name ends in .bz2"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(path: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("plain.gz").write_text(TRACE)
+    for name in ("plain.gz", "plain.xz", "plain.bz2"):
+        Path(name).write_text(TRACE)
     found = call(capsys, "--workload", path, *CLUSTER, "--policy", "easy")
     assert found == (2, "", f"rmsplugin simulate: {message}\n")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_trace_is_known_by_its_bytes_and_may_be_of_several_parts(
+    compress: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("plain.swf").write_text(TRACE)
+    half = len(TRACE) // 2
+    Path("t.swf").write_bytes(compress(TRACE[:half].encode()) + compress(TRACE[half:].encode()))
+    words = [*CLUSTER, "--policy", "easy", "--jobs-out", "-"]
+    expected = call(capsys, "--workload", "plain.swf", *words)
+    assert expected[0] == 0
+    assert call(capsys, "--workload", "t.swf", *words)[:2] == expected[:2]
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
+def test_a_small_file_that_unpacks_to_more_than_any_trace_has_is_not_read(compress: Callable[[bytes], bytes]) -> None:
+    Path("bomb.swf").write_bytes(compress(b"; comment\n" * (1 << 20)))
+    assert Path("bomb.swf").stat().st_size < 1 << 16
+    read = 0
+    with (
+        pytest.raises(WorkloadError, match=r"bomb\.swf: more than 4 MiB, which no trace has"),
+        named("bomb.swf", WorkloadError),
+    ):
+        for block in blocks("bomb.swf", WorkloadError, "trace", limit_bytes=4 << 20):
+            read += len(block)
+            assert len(block) <= 1 << 20
+    assert read <= 4 << 20
+
+
+#: A chain: job 2 follows job 1 after 60 s, job 3 job 2 at once; job 4 names one that is not there.
+CHAIN = """1 0 -1 100 1 -1 -1 1 120 -1 1 1 1 -1 1 -1 -1 -1
+2 0 -1 100 1 -1 -1 1 120 -1 1 1 1 -1 1 -1 1 60
+3 5 -1 10 1 -1 -1 1 120 -1 1 1 1 -1 1 -1 2 -1
+4 7 -1 10 1 -1 -1 1 120 -1 1 1 1 -1 1 -1 99 60
+"""
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_a_job_is_submitted_after_the_one_that_it_names_and_its_users_think_time(
+    policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("t.swf").write_text(CHAIN)
+    words = ["--workload", "t.swf", *CLUSTER, "--policy", policy]
+    status, out, err = call(capsys, *words, "--jobs-out", "-")
+    assert status == 0
+    assert [line.split(",")[:4] for line in out.splitlines()[1:]] == [
+        ["1", "0", "0", "100"],
+        ["2", "160", "160", "260"],
+        ["3", "260", "260", "270"],
+        ["4", "7", "7", "17"],
+    ]
+    assert err == (
+        "rmsplugin simulate: warning: t.swf: 1 of 3 jobs that name a preceding job (field 17) are submitted at their "
+        "submit times all the same: the one that they name is not simulated, or does not stand before them\n"
+    )
+    trace = json.loads(call(capsys, *words, "--json")[1])["trace"]
+    assert (trace["naming_a_preceding_job"], trace["submitted_after_it"]) == (3, 2)
+    assert "(fields 17, 18): 2\n" in call(capsys, *words)[1]
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "easy-preempt", "mixed"])
+def test_policies_that_switch_keep_preceding_jobs_too(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.swf").write_text(CHAIN)
+    words = ["--workload", "t.swf", *CLUSTER, "--memory-per-node", "4096", "--policy", policy, "--jobs-out", "-"]
+    status, out, _ = call(capsys, *words)
+    assert status == 0
+    rows = {line.split(",")[0]: [float(value) for value in line.split(",")[1:4]] for line in out.splitlines()[1:]}
+    assert list(rows) == ["1", "2", "3", "4"]
+    assert rows["2"][0] == rows["1"][2] + 60 <= rows["2"][1]
+    assert rows["3"][0] == rows["2"][2]
 
 
 def test_more_than_any_trace_has_is_not_read() -> None:

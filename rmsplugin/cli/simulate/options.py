@@ -41,7 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add them."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--workload", metavar="FILE", help="the trace: an SWF file, gzipped or not; - is standard input"
+        "--workload",
+        metavar="FILE",
+        help="an SWF file, compressed (gzip, bzip2, xz) or not; - is standard input",
     )
     source.add_argument(
         "--ledger",

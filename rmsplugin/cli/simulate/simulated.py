@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rmsplugin.cli.bar import Show
@@ -16,10 +16,11 @@ from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
+from rmsplugin.simulation.feedback import Links, linked_starts, links_of
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
 from rmsplugin.simulation.outcome import Outcome, of_schedule
-from rmsplugin.simulation.short_way import start_times
+from rmsplugin.simulation.short_way import queue_of, start_times
 from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
 
@@ -48,6 +49,23 @@ class Input:
     activity: Mapping[int, Activity]
     measured: Measured | None
     reading_s: float
+
+    @cached_property
+    def links(self) -> Links:
+        """Which jobs are submitted only after others have ended."""
+        return links_of(self.jobs, self.workload.following)
+
+    @property
+    def unlinked(self) -> str:
+        """That some jobs are not submitted after the one that they name, in a sentence; empty if there are none."""
+        naming = sum(job.job_id in self.workload.following for job in self.jobs) if self.workload.following else 0
+        left = naming - len(self.links)
+        if not left:
+            return ""
+        return (
+            f"{left} of {naming} jobs that name a preceding job (field 17) are submitted at their submit times all the "
+            "same: the one that they name is not simulated, or does not stand before them"
+        )
 
     @cached_property
     def cpu_s(self) -> float | None:
@@ -139,22 +157,44 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
     if vms is not None:
         equal = all(cluster.vcpus_of(job) == 1 for job in jobs)
         sized = jobs if equal else [job._replace(processors=cluster.vms_of(job)) for job in jobs]
+        if given.links:
+            starts, submits = linked_starts(queue_of(sized), given.links, vms, backfill=policy == "easy", tell=tell)
+            given = _submitted(given, submits)
+            metrics = measure(given.jobs, starts, cluster.cpus, cpu_s=given.cpu_s)
+            return Simulated(given, policy, starts, metrics, None, time.perf_counter() - began)
         started = start_times(sized, vms, backfill=policy == "easy", tell=tell)
         metrics = measure(jobs, started, cluster.cpus, cpu_s=given.cpu_s)
         return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
     with uncollected():
-        outcome = replay(jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell)
+        outcome = replay(
+            jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell, given.links
+        )
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
-    metrics = measure(jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
+    if given.links:
+        given = _submitted(given, [run.job.submit_s for run in outcome.jobs])
+    metrics = measure(given.jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
     return Simulated(given, policy, started, metrics, outcome, time.perf_counter() - began)
 
 
-def counted_beside(arguments: argparse.Namespace, simulated: Simulated, show: Show) -> list[Simulated]:
-    """The same under fcfs and easy, for a policy that switches, where processors can be counted; else nothing."""
-    given = simulated.input
+def _submitted(given: Input, submits_s: Sequence[float]) -> Input:
+    """The input with the times at which jobs were submitted in a simulation."""
+    whole = [int(submit_s) if submit_s == int(submit_s) else submit_s for submit_s in submits_s]
+    jobs = [job._replace(submit_s=submit_s) for job, submit_s in zip(given.jobs, whole, strict=True)]
+    return replace(given, jobs=jobs)
+
+
+def counted_beside(arguments: argparse.Namespace, given: Input, simulated: Simulated, show: Show) -> list[Simulated]:
+    """The same under fcfs and easy, for a policy that switches, where processors can be counted; else nothing.
+
+    Args:
+        arguments: of the command line.
+        given: as it was read: when jobs are submitted may depend on the policy.
+        simulated: under the policy.
+        show: how far it is.
+    """
     if not simulated.switches or interchangeable(given.jobs, given.cluster) is None:
         return []
     return [simulate(arguments, given, policy, show) for policy in COUNTING]

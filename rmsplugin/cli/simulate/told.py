@@ -43,6 +43,8 @@ def trace(given: Input) -> dict[str, Any]:
         "with_further_fields": workload.extended,
         "without_requested_time": workload.unestimated,
         "cpu_time_not_believed": workload.disbelieved,
+        "naming_a_preceding_job": sum(job.job_id in workload.following for job in given.jobs),
+        "submitted_after_it": len(given.links),
         "not_simulated": len(faults),
         "reasons": {code.value: count for code, count in faults.counts.most_common()},
         "named": [{"line": fault.line, "reason": fault.code, "message": fault.message} for fault in faults],
@@ -144,6 +146,10 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     notes = (
         (workload.partial, "lines of partial executions, whose jobs are simulated as a whole"),
         (workload.unestimated, "jobs without a requested time, for which the run time stands"),
+        (
+            len(simulated.input.links),
+            "jobs that are submitted once the preceding one has ended and their user has thought (fields 17, 18)",
+        ),
         (workload.extended, "lines with more than 18 fields, of which the further ones are not read"),
     )
     yield from (f"{note}: {count}" for count, note in notes if count)

@@ -1,4 +1,4 @@
-"""Trace file: the workload in an SWF file, gzipped or not, read as it comes."""
+"""Trace file: the workload in an SWF file, compressed or not, read as it comes."""
 
 from __future__ import annotations
 
