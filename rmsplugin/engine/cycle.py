@@ -267,7 +267,7 @@ class Cycle:
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
                 self._resume(seen, vjob, directive.reason)
             elif kind is OperationKind.SUSPEND and vjob.state is VJobState.RUNNING:
-                self._placing.suspend(vjob, directive.reason, resumes=False)
+                self._placing.suspend(vjob, directive.reason, resumes=directive.resumes)
             else:
                 self._executor.begin(vjob.job_id, kind, directive.reason, destinations=directive.destinations)
             report.begun.append(f"{kind} {vjob.display_id}: {directive.reason}")
@@ -382,7 +382,7 @@ class Cycle:
         if row is not None and row.state is VJobState.SLEEPING and row.resumes:
             if not self._states_answer(row):
                 return None
-            if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing:
+            if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:
                 priority = priority_of(seen, row, job)
                 return Waiting(job, row.geometry, row.submitted, priority, row, row.state_since)
             return None

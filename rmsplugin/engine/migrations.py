@@ -247,3 +247,10 @@ def m014_ends_of_scripts(db: Database) -> None:
 def m015_standing(db: Database) -> None:
     """What the priority of a vjob was made of when Slurm last computed it."""
     db.execute("alter table vjobs add column standing text not null default ''")
+
+
+@migrations()
+def m016_requeues_on_purpose(db: Database) -> None:
+    """Which run of a job was requeued on purpose, and whether its script has to begin anew."""
+    db.execute("alter table vjobs add column requeue_of integer not null default -1")
+    db.execute("alter table vjobs add column begins_anew integer not null default 0")

@@ -37,6 +37,7 @@ class Directive:
     disputed: bool = False  # and what is seen speaks against it: held back until an operator says that it is so
     destinations: Mapping[str, str] = field(default_factory=dict)  # by VM name, of a migration
     hosts: Mapping[str, str] = field(default_factory=dict)  # by VM name, where VMs of a sleeping vjob were seen
+    resumes: bool = False  # of a suspend: it is resumed when its turn comes
 
 
 _AGAIN: dict[VJobState, OperationKind] = {
@@ -85,9 +86,9 @@ def reconcile(
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
             return _lost(missing, gone, job)
-        return _running(vms, job, silent_s, orphan_s, copies or {})
+        return _running(vjob, vms, job, silent_s, orphan_s, copies or {})
     if vjob.state is VJobState.SLEEPING:
-        return _seen_asleep(vms, job, copies) if copies else _sleeping(job)
+        return _seen_asleep(vms, job, copies) if copies else _sleeping(vjob, job)
     return _waiting(vjob, job, copies or {})
 
 
@@ -120,7 +121,7 @@ def _lost(missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Direc
 
 
 def _running(
-    vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float, copies: Mapping[str, str]
+    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float, copies: Mapping[str, str]
 ) -> Directive | None:
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
@@ -128,7 +129,7 @@ def _running(
         # What a migration has left, to a node that did not answer then: as if it had not ended.
         return Directive(OperationKind.MIGRATE, f"seen where it should not be: {_places(copies)}", destinations=copies)
     if job.state is JobState.PENDING:
-        return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
+        return _requeued(vjob, job)
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
     if job.state is JobState.RUNNING and not job.completing and silent_s > orphan_s:
@@ -136,12 +137,38 @@ def _running(
     return None
 
 
-def _sleeping(job: RmsJob) -> Directive | None:
+def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
+    """What follows from a requeue of a vjob whose VMs run."""
+    meant = _is_meant(vjob, job)
+    held = job.held and not job.held_for_launch
+    if job.completing and (meant or held):
+        return None  # its last wrapper may have output to deliver
+    if held and not job.gated:
+        return Directive(RmsAct.GATE, "requeued and held: behind the gate, so that a hold is known to be a hand's")
+    if meant and vjob.begins_anew:
+        return Directive(OperationKind.RESTART, "its job was requeued, and its script begins anew")
+    if held and not meant:
+        return Directive(OperationKind.SUSPEND, "its job was requeued and is held until it is released", resumes=True)
+    return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
+
+
+def _is_meant(vjob: VJobRow, job: RmsJob) -> bool:
+    """Whether the job was requeued on purpose, as the wrapper of the run before told."""
+    return 0 <= vjob.requeue_of < job.restarts
+
+
+def _sleeping(vjob: VJobRow, job: RmsJob) -> Directive | None:
     if job.state is JobState.RUNNING:
         return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
-    if job.state is JobState.PENDING and not job.completing and not job.gated:
+    if job.state is not JobState.PENDING or job.completing:
+        return None
+    if not job.gated and job.held_by_user:
+        return Directive(RmsAct.GATE, "requeued and held while it sleeps: behind the gate until it is released")
+    if not job.gated:
         # Not only gated: Slurm holds a suspended job that is requeued, and nobody else would release it.
         return Directive(RmsAct.REQUEUE, "requeued while it sleeps: behind the gate until it is resumed")
+    if vjob.begins_anew and _is_meant(vjob, job):
+        return Directive(OperationKind.RESTART, "its job was requeued, and its script begins anew")
     return None
 
 

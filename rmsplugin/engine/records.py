@@ -53,6 +53,7 @@ def read_vjob(row: dict[str, Any]) -> VJobRow:
         "finished": bool(row["finished"]),
         "resumes": bool(row["resumes"]),
         "standing": _standing(row["standing"]),
+        "begins_anew": bool(row["begins_anew"]),
     }
     return VJobRow(**{**row, **typed})
 

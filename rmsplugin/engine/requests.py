@@ -19,6 +19,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.plan_views import pause_view
+from rmsplugin.engine.requeues import Requeue, record_requeue
 from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.unmet import find_unmet, unmet_view
@@ -236,6 +237,10 @@ class Requests:
             )
             self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
         return {"ok": True}
+
+    def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
+        """The wrapper tells of a requeue on purpose. Returns whether the script itself has asked for it."""
+        return {"own": record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)}
 
     def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
         """What the processes of one's own vjob, or of the elements of one's job array, have used up to now.

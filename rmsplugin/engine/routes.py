@@ -14,6 +14,7 @@ from rmsplugin.engine.naming import own_name
 from rmsplugin.engine.parsing import Body, Query
 from rmsplugin.engine.previews import Previews
 from rmsplugin.engine.requests import Requests, Several
+from rmsplugin.engine.requeues import Requeue, RequeuedBy
 from rmsplugin.engine.rows import Operation, RoomReport
 from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.user_reports import UserReports
@@ -26,6 +27,7 @@ Reply = dict[str, Any]
 
 _LAST_EXIT_CODE = 255
 _LAST_SIGNAL = 127
+_MOST_RESTARTS = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Routes:
             Route("POST", job + "/started", self._started_script),
             Route("POST", job + "/attached", self._attached),
             Route("POST", job + "/finished", self._finished, body=frozenset({"exit_code", "signal"})),
+            Route("POST", job + "/requeued", self._requeued, body=frozenset({"by", "restarts"})),
             Route("POST", job + "/suspend", self._suspend),
             Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
             Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
@@ -203,6 +206,12 @@ class Routes:
             asked.body.integer("signal", 0, _LAST_SIGNAL),
         )
         return await self._do(asked, lambda: self._requests.finished(asked.uid, name, code, signal), wrapper=True)
+
+    async def _requeued(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        by = RequeuedBy(asked.body.choice("by", [str(each) for each in RequeuedBy]))
+        told = Requeue(by, asked.body.integer("restarts", 0, _MOST_RESTARTS))
+        return await self._do(asked, lambda: self._requests.requeued(asked.uid, name, told), wrapper=True)
 
     async def _usage(self, asked: Asked) -> Reply:
         name = asked.vjobs

@@ -44,6 +44,8 @@ class VJobRow:
     account: str = ""  # its user as the front told, as JSON; empty: as this host has it
     finished_at: float = 0.0  # when the wrapper delivered them for the first time; means nothing while not ``finished``
     standing: Standing | None = None  # what ``priority`` was made of; None: not known yet
+    requeue_of: int = -1  # ``restarts`` of the run that was requeued on purpose, as its wrapper told; -1: none
+    begins_anew: bool = False  # its script asked for that, or had ended before the next run: it starts again in that
 
 
 @dataclass(frozen=True, slots=True)

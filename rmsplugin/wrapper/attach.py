@@ -12,6 +12,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
@@ -37,6 +38,8 @@ _LONGEST_PAUSE_S = 60.0
 _PROGRESS_S = 60.0
 # Slurm's accounting takes what it hears of steps before the job's end; who waits for the job is not to notice.
 _SETTLE_S = 2.0
+# Slurm's KillWait is 30 s mostly.
+_REQUEUED_PATIENCE_S = 20.0
 
 
 class Wrapper:
@@ -179,28 +182,40 @@ def _pause_s(attempts: int, longest_s: float) -> float:
     return float(min(_RECONNECT_S * 2 ** min(attempts - 1, 10), longest_s))
 
 
-def detach() -> None:
-    """End this process at once: the job is requeued, its next run takes the script over."""
-    os._exit(128 + signal.SIGTERM)
+def detach(engine: EngineLink, restarts: int, end: Callable[[int], None]) -> None:
+    """The job is requeued: end this process, and the next run takes the script over.
+
+    But a script that has asked for it itself is ended, as natively: it begins anew.
+    """
+    try:
+        own = engine.requeued("others", restarts, patience_s=_REQUEUED_PATIENCE_S)
+    except RmspluginError:
+        own = False
+    if own:
+        end(signal.SIGTERM)
+    else:
+        os._exit(128 + signal.SIGTERM)
 
 
 def run_job(argv: list[str]) -> Ending:
     """Run the job of this process: ``attach CLIENTS ENGINE... GEOMETRY SCRIPT ARGS...``; see ``Wrapper.run``."""
     clients, engine_words, job_words = argv[1], argv[2 : 2 + WORDS], argv[2 + WORDS :]
     job_id = os.environ["SLURM_JOB_ID"]
-    restarts = os.environ.get("SLURM_RESTART_COUNT", "")
+    count = os.environ.get("SLURM_RESTART_COUNT", "")
+    restarts = int(count) if count.isdecimal() else 0
     engine = EngineLink(EngineClient.from_words(engine_words), job_id)
 
     def fate() -> signals.Fate:
-        return signals.ask_slurm(job_id, int(restarts) if restarts.isdecimal() else 0)
+        return signals.ask_slurm(job_id, restarts)
 
     def steps(mailbox: Mailbox) -> Steps:
         return Steps(clients, job_id, fate, mailbox.put_step)
 
-    wrapper = Wrapper(job_words, engine, Commands(clients), steps)
+    wrapper = Wrapper(job_words, engine, Commands(clients, engine_words), steps)
 
     meant_all = Telltale().meant_all
-    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, detach, time.sleep).start()
+    leave = partial(detach, engine, restarts, wrapper.end)
+    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep).start()
     engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 

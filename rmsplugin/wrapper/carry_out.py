@@ -16,6 +16,7 @@ import signal
 import struct
 import subprocess
 import time
+from functools import partial
 
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.wrapper import process
@@ -246,6 +247,18 @@ def _pass_on(child: subprocess.Popen[bytes], output: Output) -> None:
                 output.send()
 
 
+def _carry_out_told(asked: Asked, argv: list[str], output: Output) -> int:
+    """Carry out, and tell the engine of what it has to know."""
+    act = partial(carry_out, asked, argv[1], output)
+    if asked.client != "scontrol":
+        return act()
+    from rmsplugin.wrapper import own_requeue  # only this needs it, and what it imports
+
+    if not own_requeue.names_own_job(asked.words, os.environ):
+        return act()
+    return own_requeue.carried_out(act, argv[3:], os.environ)
+
+
 def main(argv: list[str]) -> None:
     """Print the answer: the client's, or why it was not started."""
     process.die_with_parent()
@@ -255,7 +268,7 @@ def main(argv: list[str]) -> None:
         with open(0, "rb") as source:
             asked = read(source)
         client = asked.client
-        code = carry_out(asked, argv[1], output)
+        code = _carry_out_told(asked, argv, output)
     except (RmspluginError, OSError) as error:
         output.complain(f"{client or 'rmsplugin'}: error: {error}\n".encode("utf-8", "surrogateescape"))
         code = 1

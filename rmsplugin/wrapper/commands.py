@@ -37,9 +37,15 @@ _SWITCHED_OFF = "commands inside the VMs are switched off at this site (guest.co
 class Commands:
     """The requests of one job; one thread uses it."""
 
-    def __init__(self, search_path: str) -> None:
-        """``search_path``: directories of Slurm's clients, with colons; empty: all is refused."""
+    def __init__(self, search_path: str, engine_words: list[str]) -> None:
+        """For one job.
+
+        Args:
+            search_path: directories of Slurm's clients, with colons; empty: all is refused.
+            engine_words: where the engine is, as ``EngineClient.from_words`` takes it.
+        """
         self._search_path = search_path
+        self._engine_words = engine_words
         self._lines = select.epoll()
         # Of requests that were taken; whose part went to the guest last is last.
         self._answers: dict[str, Answer] = {}
@@ -189,7 +195,8 @@ class Commands:
 
     def _start(self, request: int) -> Answer:
         """Have a process carry out what the file asks for. Raises OSError."""
-        words = process.command("carry_out", self._search_path, "parts" if self._in_parts else "whole")
+        how = "parts" if self._in_parts else "whole"
+        words = process.command("carry_out", self._search_path, how, *self._engine_words)
         with contextlib.ExitStack() as undone:
             line, its_line = socket.socketpair()
             undone.callback(line.close)

@@ -122,6 +122,17 @@ class EngineLink:
         except RmspluginError:
             return
 
+    def requeued(self, by: str, restarts: int, *, patience_s: float | None = None) -> bool:
+        """Tell of a requeue on purpose: by ``script`` (``nobody``, if Slurm refused it) or ``others``.
+
+        Returns whether the script itself has asked for the one that is under way.
+
+        Raises:
+            RmspluginError: as ``access``; or ``patience_s`` are over.
+        """
+        body = {"by": by, "restarts": restarts}
+        return bool(insist(lambda: self._post("requeued", body), patience_s=patience_s).get("own"))
+
     def show_signs_of_life(self, returned: Callable[[int], object]) -> None:
         """Tell the engine from now on that somebody is attached to the script.
 

@@ -108,7 +108,7 @@ class SignalThread:
             meant_all: whether a signal was sent to all processes of the job, not to the script alone.
             send: passes a signal on to the script, or to all of its session; waits until that is possible.
             end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
-            detach: ends the wrapper and nothing else.
+            detach: ends the wrapper and nothing else, unless the script itself has asked for the requeue.
             pause: waits between two questions.
         """
         self._fate, self._meant_all, self._send = fate, meant_all, send

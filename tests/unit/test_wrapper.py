@@ -42,6 +42,7 @@ class FakeEngine:
         }
         self.access = self.running
         self.refusal: tuple[int, str] | None = None
+        self.own_requeue = False
         self.requests: list[tuple[str, dict[str, object]]] = []
         engine = self
 
@@ -59,6 +60,8 @@ class FakeEngine:
                 status, answer = 200, engine.access if path == "access" else {"ok": True}
                 if path == "attached":
                     answer = {"state": "running", "returns": engine.access.get("returns", 0)}
+                if path == "requeued":
+                    answer = {"own": engine.own_requeue}
                 if engine.refusal:
                     status, answer = engine.refusal[0], {"error": engine.refusal[1]}
                 data = json.dumps(answer).encode()
@@ -742,11 +745,24 @@ def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
     process = _ready(small, TRAPS)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert ("requeued", {"by": "others", "restarts": 0}) in small.engine.requests
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1")
     again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
     time.sleep(0.6)
     again.send_signal(signal.SIGTERM)
     assert again.wait(PATIENCE_S) == 9
+    assert small.out.read_text() == "ready\nterm\n"
+
+
+def test_a_requeue_that_the_script_asked_for_ends_it(small: Bench) -> None:
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
+    process = _ready(small, TRAPS)
+    small.engine.own_requeue = True
+    try:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 9
+    finally:
+        small.engine.own_requeue = False
     assert small.out.read_text() == "ready\nterm\n"
 
 

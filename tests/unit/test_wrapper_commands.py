@@ -64,7 +64,7 @@ class Guest:
         client = directory / "squeue"
         client.write_text(f"#!/bin/sh\necho call >>{self.calls}\n{squeue}\n")
         client.chmod(0o755)
-        self.commands = Commands("" if switched_off else str(directory))
+        self.commands = Commands("" if switched_off else str(directory), [])
         self.asked: dict[str, None] = {}
         self.delivered: list[Channel] = []
         #: The exit status of the command that takes an answer; None: it does not end.

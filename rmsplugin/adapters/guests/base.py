@@ -51,6 +51,10 @@ class Guests(Protocol):
         """What the job's processes in the guest have used; None: the guest does not count. Raises as ``configure``."""
         ...
 
+    def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:
+        """Whether the job's script, which runs in this guest, was started and has ended. Raises as ``configure``."""
+        ...
+
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """Set the guest's clock to this host's. Raises as ``configure``."""
         ...

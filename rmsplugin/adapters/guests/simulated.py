@@ -19,6 +19,7 @@ class SimulatedGuest:
     config: GuestConfig | None = None
     clock_set: int = 0
     used: Used | None = None
+    script_ended: bool = False
 
 
 class SimulatedGuests:
@@ -79,6 +80,11 @@ class SimulatedGuests:
         """See Guests."""
         del timeout_s
         return self._guest("used", address, host_key).used
+
+    def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:
+        """See Guests."""
+        del timeout_s
+        return self._guest("script_ended", address, host_key).script_ended
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests."""

@@ -50,6 +50,16 @@ _UNPACK = (
 
 _USED = "/run/rmsplugin/bin/account print"
 
+# Who sees the script's end first keeps it, as the job's user, in `exit`; nobody may have looked yet. Then its process
+# is a zombie without other threads. The files are the user's: they tell of his own job only.
+_ENDED = (
+    "cd /run/rmsplugin/state 2>/dev/null || exit 0; [ -e started ] || exit 0; [ ! -e exit ] || { echo ended; exit; }; "
+    "[ -f pid ] && read -r pid <pid || exit 0; case $pid in ''|*[!0-9]*) exit 0 ;; esac; "
+    "state='' threads=1; [ -e /proc/$pid/status ] && while read -r key value _; do case $key in "
+    "State:) state=$value ;; Threads:) threads=$value ;; esac; done </proc/$pid/status; "
+    "case $state,$threads in ,*|Z,0|Z,1) echo ended ;; esac; exit 0"
+)
+
 _LINGER_S = 3.0
 
 #: Who was waited for is configured at once. What is older is of a start that came to nothing.
@@ -122,6 +132,10 @@ class SshGuests:
     def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
         """See Guests."""
         return Used.parse(self._run(address, host_key, _USED, b"", timeout_s=timeout_s))
+
+    def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:
+        """See Guests."""
+        return self._run(address, host_key, _ENDED, b"", timeout_s=timeout_s).strip() == "ended"
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests.

@@ -72,6 +72,16 @@ class RmsJob:
     account: str = ""
     accrue_time: int = 0  # since when its age counts in its priority, seconds since the epoch; 0: not yet
 
+    @property
+    def held_by_user(self) -> bool:
+        """Whether a user has certainly held it: with ``scontrol hold``, ``requeuehold``, or at submission."""
+        return self.held and self.reason.replace("_", " ").startswith(("JobHeldUser", "job requeued in"))
+
+    @property
+    def held_for_launch(self) -> bool:
+        """Whether the RMS itself holds it since a node could not launch it."""
+        return self.held and self.reason.replace("_", " ").startswith("launch failed")
+
 
 @dataclass(frozen=True, slots=True)
 class RmsNode:
@@ -244,7 +254,10 @@ class Rms(Protocol):
         ...
 
     def requeue(self, job_id: int) -> None:
-        """Put a running or suspended job back in the queue, behind the gate; one that is pending is only gated."""
+        """Put a running or suspended job back in the queue, behind the gate; one that is pending is only gated.
+
+        The RMS holds a suspended job that is requeued: that hold is lifted, one that is a user's is not.
+        """
         ...
 
     def cancel(self, job_id: int) -> None:

@@ -155,7 +155,7 @@ class SimulatedRms(SimulatedCluster):
             self._called("requeue", job_id)
             (each, *_) = self._alive(job_id)
             if each.state is JobState.PENDING:
-                if each.restarts and not each.gated:
+                if each.restarts and not each.gated and each.hold is Hold.ADMIN:
                     each.hold = None
                 self._close(self._alive(job_id))
             else:

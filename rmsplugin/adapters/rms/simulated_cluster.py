@@ -175,6 +175,12 @@ class SimulatedCluster:
             if each.under_way:
                 self._requeue(each)
 
+    def requeue_held(self, job_id: int) -> None:
+        """``scontrol requeuehold``."""
+        with self._lock:
+            self.requeue_by_admin(job_id)
+            self._find(job_id).hold = Hold.USER
+
     def prolog_ended(self, job_id: int) -> None:
         """PrologSlurmctld has come back: the wrapper starts."""
         with self._lock:

@@ -222,7 +222,7 @@ class SlurmCli:
         row = self._row(job_id)
         _refuse_ended(row)
         if row.job.state is JobState.PENDING:
-            if row.job.held and row.job.restarts and not row.job.gated:
+            if row.job.held and row.job.restarts and not (row.job.gated or row.job.held_by_user):
                 self._run("scontrol", "release", row.target)
             self.close_gate(job_id)
         elif row.job.state is JobState.SUSPENDED:

@@ -92,16 +92,19 @@ class Opening:
             self._task.event("requeue-failed", str(error))
 
 
-def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf) -> RmsJob:
+def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf, slept: bool = False) -> RmsJob:
     """Open the gate, unless that was done, and wait until the job has its allocation. A failure leaves the gate open.
+
+    A hold is left to whoever has set it; only Slurm's own are lifted.
 
     Args:
         task: the start (or resume) of the job.
         timeout_s: how long.
         opened: when the gate was opened.
+        slept: the job may have been requeued while it was suspended: Slurm itself holds it then.
 
     Raises:
-        NotStartedError: the RMS keeps it pending.
+        NotStartedError: the RMS keeps it pending, or it is held.
         CancelledError: the job has ended.
     """
     context = task.context
@@ -121,14 +124,31 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf)
         may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
         if may_start and (job.gated or now - opened >= _REPEAT_S):
             try:
-                if job.held and not job.gated and job.restarts:
-                    context.rms.requeue(task.job_id)  # it was suspended when it was requeued: Slurm itself holds it
+                if job.held and not _is_slurms_own_hold(job, slept=slept):
+                    raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
+                if job.held:
+                    context.rms.requeue(task.job_id)
                 context.rms.open_gate(task.job_id)
                 opened, first_opened = now, min(first_opened, now)
             except RefusedError as error:
                 task.event("opening-refused", str(error))
         task.pause(poll_s)
         poll_s = min(poll_s * _POLL_GROWTH, _POLL_S)
+
+
+def _is_slurms_own_hold(job: RmsJob, *, slept: bool) -> bool:
+    """Whether nobody has held it: it was requeued while it was suspended, or a front could not launch it."""
+    if job.gated or not job.restarts:
+        return False
+    return job.held_for_launch or (slept and not job.held_by_user)
+
+
+def back_behind_gate(task: Task) -> None:
+    """Have the job wait behind the gate again; a hold of a job that is pending stays."""
+    if current_job(task).state is JobState.PENDING:
+        task.context.rms.close_gate(task.job_id)
+    else:
+        task.context.rms.requeue(task.job_id)
 
 
 def current_job(task: Task) -> RmsJob:

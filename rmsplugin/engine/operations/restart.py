@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rmsplugin.engine.failures import LOSS
 from rmsplugin.engine.old_checkpoints import drop_old
+from rmsplugin.engine.operations.allocation import back_behind_gate
 from rmsplugin.engine.operations.aside import give_back, put_aside, require_addresses
 from rmsplugin.engine.operations.go_back import go_back
 from rmsplugin.engine.operations.stop import remove_all
@@ -23,11 +24,18 @@ def restart(task: Task) -> None:
     """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5).
 
     With a checkpoint that is intact it becomes *sleeping* in that, and goes on from there. What is left of its state is
-    put aside. A vjob that takes back what was put aside before becomes *sleeping*, too.
+    put aside. A vjob that takes back what was put aside before becomes *sleeping*, too. One whose requeue was asked for
+    by its own script begins anew, whatever there is of it.
     """
     vjob = task.vjob()
     if vjob.taking_back:
         _take_back(task, vjob.taking_back)
+        return
+    if vjob.begins_anew:
+        _clear(task)
+        with task.context.ledger.transaction():
+            _to_waiting(task, "its job was requeued, and its script begins anew", losses=vjob.losses)
+        drop_old(task.context, task.job_id)
         return
     if go_back(task):
         return
@@ -44,22 +52,31 @@ def _begin_again(task: Task) -> None:
             context.ledger.failures.vjob_done(task.job_id, LOSS)
         if losses:
             context.ledger.failures.vjob_failed(task.job_id, LOSS, "its state was lost")
-        context.ledger.asides.close(task.job_id)
-        context.ledger.checkpoints.retire(task.job_id)
-        context.ledger.set_vms(task.job_id, [])
-        context.ledger.transition(
-            task.job_id,
-            VJobState.WAITING,
-            _why_lost(losses, held=held) if losses else vjob.reason,
-            script_started=False,
-            finished=False,
-            resumes=False,
-            taking_back=0,
-            losses=vjob.losses + (1 if vjob.script_started else 0),
-            private_key="",
-            public_key="",
-        )
+        reason = _why_lost(losses, held=held) if losses else vjob.reason
+        _to_waiting(task, reason, losses=vjob.losses + (1 if vjob.script_started else 0))
     drop_old(context, task.job_id)
+
+
+def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
+    """Record that nothing of the run is left; within a transaction of the caller's."""
+    ledger = task.context.ledger
+    ledger.asides.close(task.job_id)
+    ledger.checkpoints.retire(task.job_id)
+    ledger.set_vms(task.job_id, [])
+    ledger.transition(
+        task.job_id,
+        VJobState.WAITING,
+        reason,
+        script_started=False,
+        finished=False,
+        resumes=False,
+        taking_back=0,
+        losses=losses,
+        private_key="",
+        public_key="",
+        requeue_of=-1,
+        begins_anew=False,
+    )
 
 
 def _losses_in_a_row(task: Task) -> int:
@@ -95,7 +112,7 @@ def _clear(task: Task) -> None:
     put_aside(task)
     remove_all(task)
     try:
-        task.context.rms.requeue(task.job_id)
+        back_behind_gate(task)
     except (NotFoundError, RefusedError) as error:
         task.event("requeue-refused", str(error))
 

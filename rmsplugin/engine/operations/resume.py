@@ -38,7 +38,7 @@ def resume(task: Task) -> None:
     try:
         # It was requeued while it slept. (If that happened only later, its wrapper attaches to what runs.)
         if not used_up and current_job(task).state is JobState.PENDING:
-            await_allocation(task, context.settings.slurm.start_timeout_s)
+            await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
         errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
     except OperationFailedError as error:
@@ -64,6 +64,8 @@ def resume(task: Task) -> None:
         f"all its VMs are seen running; {task.operation.arguments['reason']}",
         wrapper_seen=context.clock.now(),
         resumes=False,
+        # What its script asked for, and Slurm has not done yet, stands.
+        requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
     )
 
 

@@ -20,6 +20,7 @@ from rmsplugin.engine.operations.allocation import (
     NotStartedError,
     Opening,
     await_allocation,
+    back_behind_gate,
     current_job,
     end_with_job,
 )
@@ -117,19 +118,21 @@ def _run(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, from_templat
         if account != told.account or place(job.batch_host) != place(told.front):
             told = _Told(account, job.batch_host)
             _each(task, vms, partial(_configure, task, account=account, front=told.front))
-        if _now_running(task, how, job.gid, account):
+        if _now_running(task, how, job, account):
             return
 
 
-def _now_running(task: Task, how: str, gid: int | None, account: Account) -> bool:
+def _now_running(task: Task, how: str, job: RmsJob, account: Account) -> bool:
     """Enter *running*, if the account is still the one that the VMs were configured with."""
     context = task.context
     reason = f"{how}; {task.operation.arguments['reason']}"
     with context.ledger.transaction():
         vjob = task.vjob()
-        if vjob.account and account_of(vjob, gid) != account:
+        if vjob.account and account_of(vjob, job.gid) != account:
             return False
-        context.ledger.transition(task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now())
+        context.ledger.transition(
+            task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now(), restarts=job.restarts
+        )
     return True
 
 
@@ -188,7 +191,7 @@ def _back_to_waiting(task: Task, reason: str) -> None:
     # Whatever interrupts this, the vjob is cleaned up and not booted once more where it failed.
     context.ledger.transition(task.job_id, VJobState.STOPPING, reason)
     try:
-        context.rms.requeue(task.job_id)
+        back_behind_gate(task)
     except RmspluginError as error:
         task.event("requeue-failed", str(error))
     remove_all(task)

@@ -1,0 +1,51 @@
+"""Requeues on purpose: what wrappers tell of them, so that the script begins anew where it would natively.
+
+A requeue by hand, or of the RMS, loses no work: the script goes on, and the next run attaches to it. One that the
+script itself asks for is an order to begin anew (decision 0051).
+"""
+
+from __future__ import annotations
+
+import enum
+
+from rmsplugin.engine.context import Context
+from rmsplugin.model.vjob import VJobState
+
+#: States of a vjob whose script may be under way.
+_UNDER_WAY = (VJobState.RUNNING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING)
+
+
+class RequeuedBy(enum.StrEnum):
+    """Who asks for a requeue."""
+
+    SCRIPT = "script"  # the script of the job, which is about to be carried out
+    NOBODY = "nobody"  # the script has, and Slurm refused it
+    OTHERS = "others"  # whoever it was: the wrapper is told to end for it
+
+
+class Requeue:
+    """What a wrapper tells."""
+
+    def __init__(self, by: RequeuedBy, restarts: int) -> None:
+        """Of the run before which the job had been requeued so often."""
+        self.by, self.restarts = by, restarts
+
+
+def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
+    """Record it, unless it is of a former run; returns whether the run begins anew, since its script asked for it."""
+    ledger = context.ledger
+    with ledger.transaction():
+        vjob = ledger.vjob(job_id)
+        own = vjob.begins_anew and vjob.requeue_of == told.restarts
+        if vjob.state not in _UNDER_WAY or told.restarts < vjob.restarts:
+            return False
+        match told.by:
+            case RequeuedBy.SCRIPT if not own:
+                ledger.update_vjob(job_id, requeue_of=told.restarts, begins_anew=True)
+                ledger.event("requeue-asked", "its script asks for its requeue", vjob=vjob.display_id)
+            case RequeuedBy.NOBODY if own:
+                ledger.update_vjob(job_id, requeue_of=-1, begins_anew=False)
+                ledger.event("requeue-refused", "Slurm refused the requeue", vjob=vjob.display_id)
+            case RequeuedBy.OTHERS if vjob.requeue_of != told.restarts:
+                ledger.update_vjob(job_id, requeue_of=told.restarts, begins_anew=False)
+        return own or told.by is RequeuedBy.SCRIPT

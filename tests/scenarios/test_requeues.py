@@ -1,0 +1,189 @@
+"""Requeues on purpose (decision 0051): what ends before the next run belongs to the run before; holds are kept."""
+
+from __future__ import annotations
+
+import pytest
+from scenarios.test_absence import events, running, sleeping, ticks
+from scenarios.world import World
+
+from rmsplugin.engine.requeues import Requeue, RequeuedBy, record_requeue
+from rmsplugin.engine.rows import OperationKind
+from rmsplugin.model.vjob import VJobState
+
+S, K = VJobState, OperationKind
+
+
+def tell(world: World, job: int, by: RequeuedBy) -> bool:
+    """The wrapper of the run that goes on tells of a requeue."""
+    return record_requeue(world.context, job, Requeue(by, world.rms.job(job).restarts))
+
+
+def ends(world: World, job: int) -> None:
+    """The script of the job ends in its guest, to which nobody is attached."""
+    world.guests.guests[world.context.ledger.vms(job)[0].address].script_ended = True
+
+
+def boots(world: World) -> int:
+    return sum(1 for call in world.hypervisor.calls if call[0] == "boot")
+
+
+def delivers_its_end(world: World, job: int) -> None:
+    """The wrapper tells how the script ended."""
+    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=0)
+
+
+@pytest.mark.parametrize("delivered", [False, True], ids=["nobody saw its end", "its end was delivered"])
+def test_script_that_requeues_itself_and_ends_is_run_again(world: World, delivered: bool) -> None:
+    job = running(world)
+    world.context.ledger.update_vjob(job, script_started=True)
+    assert tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    ends(world, job)
+    if delivered:
+        delivers_its_end(world, job)
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.script_started, vjob.finished, vjob.losses) == (False, False, 0)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+    assert not events(world, "reattached")
+
+
+def test_script_that_requeues_itself_and_goes_on_is_run_again(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+
+
+def test_script_that_requeues_itself_and_loses_its_vm_is_run_again(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    world.hypervisor.kill_vm(f"vjob{job}-0")
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (world.rms.job(job).restarts, boots(world), vjob.losses) == (1, 2, 0)
+
+
+def test_script_that_requeues_itself_while_it_is_suspended_is_run_again(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+
+
+def test_requeue_that_slurm_refuses_is_none(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    tell(world, job, RequeuedBy.NOBODY)
+    world.rms.requeue_by_admin(job)
+    ticks(world, 10)
+    assert events(world, "reattached")
+    assert boots(world) == 1
+
+
+def test_script_that_ends_after_somebody_elses_requeue_and_before_its_next_run_is_run_again(world: World) -> None:
+    job = running(world)
+    assert not tell(world, job, RequeuedBy.OTHERS)
+    world.rms.requeue_by_admin(job)
+    ends(world, job)
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+
+
+def test_script_that_runs_on_is_attached_to_and_its_end_is_that_of_the_next_run(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.OTHERS)
+    world.rms.requeue_by_admin(job)
+    ticks(world, 10)
+    assert events(world, "reattached")
+    ends(world, job)
+    world.rms.lose_node(world.rms.job(job).batch_host)
+    ticks(world, 10)
+    assert (world.rms.job(job).state, world.rms.job(job).restarts) == ("RUNNING", 2)
+    assert boots(world) == 1
+
+
+def test_script_that_ended_while_its_front_was_lost_is_not_run_again(world: World) -> None:
+    job = running(world)
+    ends(world, job)
+    world.rms.lose_node(world.rms.job(job).batch_host)
+    ticks(world, 10)
+    assert events(world, "reattached")
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 1)
+
+
+def test_what_an_old_wrapper_tells_late_is_not_heard(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    assert not record_requeue(world.context, job, Requeue(RequeuedBy.SCRIPT, 0))
+    assert not world.context.ledger.vjob(job).begins_anew
+
+
+@pytest.mark.parametrize("how", ["requeuehold", "requeue, then hold by its user", "requeue, then hold by an admin"])
+def test_hold_of_a_requeued_vjob_lasts_until_it_is_released(world: World, how: str) -> None:
+    job = running(world)
+    if how == "requeuehold":
+        world.rms.requeue_held(job)
+    else:
+        world.rms.requeue_by_admin(job)
+        world.rms.user_hold(job) if "user" in how else world.rms.hold(job)
+    for _ in range(8):
+        world.tick(30)
+    seen = world.rms.job(job)
+    assert (seen.state, seen.held, world.state(job)) == ("PENDING", True, S.SLEEPING)
+    assert not any(world.hypervisor.list_vms(node) for node in world.sizes)
+    world.rms.release(job)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).state, world.rms.job(job).restarts, boots(world)) == ("RUNNING", 1, 1)
+
+
+def test_hold_of_a_vjob_that_is_requeued_while_it_sleeps_lasts_until_it_is_released(world: World) -> None:
+    job = sleeping(world)
+    world.context.ledger.update_vjob(job, resumes=True)
+    world.rms.requeue_held(job)
+    for _ in range(8):
+        world.tick(30)
+    seen = world.rms.job(job)
+    assert (seen.state, seen.held, world.state(job)) == ("PENDING", True, S.SLEEPING)
+    world.rms.release(job)
+    world.until(job, S.RUNNING)
+    assert boots(world) == 1
+
+
+def test_script_that_requeues_and_holds_itself_is_run_again_when_it_is_released(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_held(job)
+    for _ in range(8):
+        world.tick(30)
+    seen = world.rms.job(job)
+    assert (seen.state, seen.held, world.state(job)) == ("PENDING", True, S.WAITING)
+    world.rms.release(job)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+
+
+def test_hold_that_comes_while_a_requeued_vjob_starts_again_is_not_lifted(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.WAITING)
+    world.rms.limit(job, "Resources")
+    world.cycle_beside(0.1)
+    world.rms.user_hold(job)
+    world.rms.limit(job, "")
+    for _ in range(8):
+        world.tick(30)
+    assert world.rms.job(job).held
