@@ -18,7 +18,11 @@ def _proof(row: Row) -> str:
 
 FIELDS = (
     Field("vjob", "the vjob", text_of("vjob"), right=True),
-    Field("what", "what would be done: stop, restart, requeue or forget", text_of("what")),
+    Field(
+        "what",
+        "what would be done: stop, restart, requeue, forget; or suspend: it sleeps in saved states that were found",
+        text_of("what"),
+    ),
     Field("why", "why it is not done: there is no proof, or there are too many at once", _proof),
     Field("reason", "what is not seen", text_of("reason")),
 )
@@ -36,6 +40,10 @@ def add_command(commands: options.Commands) -> None:
         when more vjobs than 3, or 5 % of all, seem to have lost their VMs or their wrappers at once, it does
         nothing to them: more likely than that is a fault of what was seen. What it holds back is listed here, in
         `rmsplugin status` and by `rmsplugin check`. When what was missing is seen again, it is forgotten.
+
+        Nor does anything else touch these vjobs meanwhile: no context switch, no suspend, resume or migrate by hand.
+        Where the ledger was restored from a backup, and whole saved states of a vjob are found that it does not know,
+        they are offered: `suspend` has the vjob sleep in them, and go on from there.
 
         With --yes, for operators, the engine does it: to the vjobs that are named, or to all that are listed.
 

@@ -27,6 +27,7 @@ from rmsplugin.engine.fencing import Fencing
 from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.gone import clear_left_behind, require_answers
+from rmsplugin.engine.held_back import StateFinder
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
@@ -68,6 +69,8 @@ class Cycle:
         self.fencing = Fencing(context)
         self.brake = brake.Brake()
         self._started = context.clock.now()
+        self._states: StateFinder
+        self._unclear: dict[int, str] = {}  # vjobs of which a VM was not seen, before that proves anything
         self.report = CycleReport()
         self.seen: Observation | None = None
 
@@ -113,11 +116,11 @@ class Cycle:
         self._priorities.look(seen)
         self._first_sight.meet(ours, report)
         with report.alone("interrupted checkpoints"):
-            report.begun += self._checkpointing.recover(seen, busy)
+            report.begun += self._checkpointing.recover(seen, busy | self._executor.held_back.now())
         observes_only = bool(site.time_slices(seen.rms))
-        if not observes_only:
+        if not observes_only and self._executor.held_back.compared:
             with report.alone("evacuation"):
-                report.begun += self._evacuation.run(seen, busy)
+                report.begun += self._evacuation.run(seen, busy | self._executor.held_back.now())
         jobs = self._reconcile(seen, ours, busy, report)
         stop_strays(self._context, seen, jobs, report)
         with report.alone("dead nodes"):
@@ -129,7 +132,8 @@ class Cycle:
             with report.alone("rooms"):
                 report.begun += self._borrowing.run(seen, wanted)
             with report.alone("checkpoints"):
-                report.begun += self._checkpointing.run(seen, self._executor.busy())
+                busy = self._executor.busy() | self._executor.held_back.now()
+                report.begun += self._checkpointing.run(seen, busy)
 
     def _not_ours_any_more(self) -> list[str]:
         """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""
@@ -148,6 +152,8 @@ class Cycle:
         context.signs.retain(vjobs)
         jobs = find_jobs(context, seen, vjobs.values())
         self._missing.begin()
+        self._states = StateFinder(context, seen)
+        self._unclear = {}
         vms: dict[int, list[VMRow]] = defaultdict(list)
         for vm in context.ledger.vms():
             vms[vm.job_id].append(vm)
@@ -159,7 +165,10 @@ class Cycle:
                 if held is not None:
                     doubtful.append(held)
         with report.alone("what is held back"):
-            for held in self._let_through(doubtful, vjobs, report):
+            through = self._let_through(doubtful, vjobs, report)
+            held_back = {held.job_id: held.directive.reason for held in self.brake.held}
+            self._executor.held_back.set(self._unclear | held_back)
+            for held in through:
                 with report.alone(f"vjob {held.vjob}"):
                     self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
         return jobs
@@ -184,9 +193,13 @@ class Cycle:
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # it moves
         directive = self._directive(seen, vjob, vms, gone, jobs)
+        if directive is None and vjob.state is VJobState.RUNNING and _unseen(seen, vms):
+            names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
+            self._unclear[vjob.job_id] = f"{names} was not seen at the last look"
         if directive is not None and (directive.absence or directive.disputed or not proved):
             return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved and not directive.disputed)
         if directive is not None:
+            self._executor.held_back.release(vjob.job_id)
             self._follow(seen, vjob, job, directive, report)
         else:
             tell_of_end_that_does_not_come(self._context, vjob, job, seen.taken)
@@ -203,20 +216,25 @@ class Cycle:
         context = self._context
         # While the engine was down no wrapper could give a sign of life.
         heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
+        job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
+        lost = self._executor.lost(vjob.job_id)
+        asleep = missing and job is not None and job.state is JobState.SUSPENDED
         directive = reconcile(
             vjob,
             vms,
-            jobs.found.get(vjob.job_id),
-            self._missing.gone(vjob, vms, seen),
+            job,
+            missing,
             seen.taken - heard,
             context.settings.engine.orphan_s,
             gone,
             self._copies(vms, seen) or strays(context, seen, vjob),
-            self._executor.lost(vjob.job_id),
+            lost,
+            self._states.places(vms) if lost or asleep else {},
         )
         if directive is None:
             return None
-        if vjob.state is VJobState.RUNNING and directive.what is OperationKind.SUSPEND and _unseen(seen, vms):
+        suspends = directive.what is OperationKind.SUSPEND and not directive.takes_over
+        if vjob.state is VJobState.RUNNING and suspends and _unseen(seen, vms):
             return None  # there is nothing to be saved; whether they are gone shows in another look
         if vjob.job_id in jobs.found:
             return directive
@@ -262,6 +280,10 @@ class Cycle:
                 self._follow_rms(seen, vjob, job, directive)
                 if failed is not None:
                     failures.vjob_done(vjob.job_id, kind)
+            elif directive.takes_over:
+                self._executor.begin(
+                    vjob.job_id, kind, directive.reason, hosts=directive.hosts, takes_over=True, resumes=True
+                )
             elif kind is OperationKind.RESUME and directive.hosts:
                 self._go_on_with(vjob, directive)
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:

@@ -17,6 +17,7 @@ from typing import Any
 
 from rmsplugin.assessment.back_off import MOST_S
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.held_back import HeldBack
 from rmsplugin.engine.operations.allocation import NotStartedError
 from rmsplugin.engine.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.operations.migrate import migrate
@@ -26,7 +27,7 @@ from rmsplugin.engine.operations.restart import restart
 from rmsplugin.engine.operations.resume import resume
 from rmsplugin.engine.operations.start import start
 from rmsplugin.engine.operations.stop import stop
-from rmsplugin.engine.operations.suspend import suspend
+from rmsplugin.engine.operations.suspend import TAKES_OVER, suspend
 from rmsplugin.engine.rows import Operation, OperationKind
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError, RmspluginError
@@ -82,6 +83,7 @@ class Executor:
         self._aborting: set[Task] = set()
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
         self._lost: dict[int, str] = {}  # by job id, why; until something is begun for it
+        self.held_back = HeldBack()
         self._lock = threading.Lock()
 
     def begin(self, job_id: int, kind: OperationKind, reason: str, **rest: Any) -> Operation:
@@ -99,6 +101,7 @@ class Executor:
         requested_by: str = "engine",
         hosts: Mapping[str, str] | None = None,
         destinations: Mapping[str, str] | None = None,
+        takes_over: bool = False,
         **changes: Any,
     ) -> Operation:
         """Record the intent only, so that a caller can record more in the same transaction; `submit` follows.
@@ -110,17 +113,21 @@ class Executor:
             requested_by: a user's name, or "engine".
             hosts: where its VMs are going to run, by VM name (start, resume).
             destinations: where its VMs (or their saved states) move to, by VM name.
+            takes_over: of a suspend: saved states are there already, on ``hosts``.
             changes: of the vjob's row, made in the same transaction.
 
         Raises:
-            RefusedError: another operation on the vjob is under way, or nobody knows yet how the last one ended.
+            RefusedError: another operation on the vjob is under way, or nobody knows yet how the last one ended; or it
+                is held back.
             IllegalTransitionError: the vjob is not in a state for it.
         """
         ledger = self._context.ledger
         with ledger.transaction():
             if (kind is K.SUSPEND or destinations) and any(vm.destination for vm in ledger.vms(job_id)):
                 raise RefusedError("a migration of it has not ended: where its VMs are is not known yet")
-            operation = ledger.begin_operation(job_id, kind, requested_by, {"reason": reason})
+            self.held_back.refuse(ledger.vjob(job_id))
+            arguments = {"reason": reason, **({TAKES_OVER: "1"} if takes_over else {})}
+            operation = ledger.begin_operation(job_id, kind, requested_by, arguments)
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)
             for name, node in (hosts or {}).items():

@@ -38,6 +38,7 @@ class Directive:
     destinations: Mapping[str, str] = field(default_factory=dict)  # by VM name, of a migration
     hosts: Mapping[str, str] = field(default_factory=dict)  # by VM name, where VMs of a sleeping vjob were seen
     resumes: bool = False  # of a suspend: it is resumed when its turn comes
+    takes_over: bool = False  # of a suspend: the saved states are there already, on ``hosts``
 
 
 _AGAIN: dict[VJobState, OperationKind] = {
@@ -57,6 +58,7 @@ def reconcile(
     gone: Collection[str] = (),
     copies: Mapping[str, str] | None = None,
     lost: str = "",
+    states: Mapping[str, str] | None = None,
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -70,12 +72,15 @@ def reconcile(
         gone: nodes that are gone, as somebody said who can know.
         copies: nodes other than their hosts on which its VMs are seen, by VM name; of a vjob that has none, any nodes.
         lost: why the last operation on it says that its state is lost; empty if it does not.
+        states: where saved states of all its VMs lie that the ledger does not know, by VM name.
 
     Returns:
         What to do, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
+    if states and (lost or missing) and vjob.state in (VJobState.RUNNING, VJobState.SUSPENDING):
+        return _found_asleep(states)
     if lost:
         known = any({vm.host, vm.destination} & {*gone} for vm in vms)  # as in `_lost`
         return Directive(OperationKind.RESTART, f"lost: {lost}", absence=not known, disputed=bool(copies))
@@ -118,6 +123,20 @@ def _lost(missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Direc
         # As of one that was suspended since the ledger's backup was made: a restart would remove its saved state.
         return Directive(OperationKind.RESTART, f"{reason}, and its job is suspended", absence=True, disputed=True)
     return Directive(OperationKind.RESTART, reason, absence=True)
+
+
+def _found_asleep(states: Mapping[str, str]) -> Directive:
+    """It was suspended since the ledger's backup was made. Whether these states are its newest only a person says."""
+    reason = f"its VMs are nowhere, and there are saved states of them that the ledger does not know: {_places(states)}"
+    return Directive(
+        OperationKind.SUSPEND,
+        f"{reason}; it sleeps in these",
+        absence=True,
+        disputed=True,
+        hosts=states,
+        resumes=True,
+        takes_over=True,
+    )
 
 
 def _running(

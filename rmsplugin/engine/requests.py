@@ -272,6 +272,7 @@ class Requests:
             )
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}, not running")
+        self._executor.held_back.require_settled(vjob)
         user = _user_name(uid)
         self._executor.make_way(vjob.job_id, "a suspend", wait_s=_YIELD_S)
         return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
@@ -281,6 +282,7 @@ class Requests:
         vjob = self._meant(uid, name, [to])
         if isinstance(vjob, Several):
             return vjob
+        self._executor.held_back.require_settled(vjob)
         require_answers(self._context, self._context.ledger.vms(vjob.job_id))
         user = _user_name(uid)
         return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
@@ -294,6 +296,7 @@ class Requests:
             return vjob
         if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
             raise NotFoundError(f"vjob {vjob.display_id} has no VM {vm}")
+        self._executor.held_back.require_settled(vjob)
         user = _user_name(uid)
         self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
@@ -309,6 +312,7 @@ class Requests:
         vjob = self._context.ledger.vjob(aside.job_id)
         if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
+        self._executor.held_back.require_settled(vjob)
         require_whole(self._context, aside)
         name = _user_name(uid)
         reason = f"{name} takes back the saved states that were put aside as {number}"

@@ -82,7 +82,7 @@ class Switch:
 
     def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
         """What can be decided about now."""
-        busy = self._executor.busy() - self._executor.yielding()
+        busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
         return assess(self._context, seen, queue, busy, self._placing.closed(seen))
 
     def apply(

@@ -12,7 +12,9 @@ from scenarios.world import World
 
 from rmsplugin.engine import ledger_care
 from rmsplugin.engine.reconcile import RmsAct
+from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.rows import OperationKind
+from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -163,6 +165,93 @@ def test_vjob_that_was_suspended_since_keeps_its_saved_state(world: World, then:
     assert [path for node in world.sizes for path in world.files.paths(node)] == states
     assert (world.state(job), world.rms.job(job).restarts) == (then, 0)
     assert [(held.job_id, held.proved) for held in world.cycle.brake.held] == [(job, False)]
+
+
+def suspended_since(world: World) -> tuple[int, list[str]]:
+    """A job that runs in the ledger, and sleeps; and the files of its saved states."""
+    job = running(world)
+
+    def suspend() -> None:
+        world.ask(job, K.SUSPEND)
+        world.until(job, S.SLEEPING)
+
+    restored(world, suspend)
+    return job, states(world)
+
+
+def states(world: World) -> list[str]:
+    return [path for node in world.sizes for path in world.files.paths(node)]
+
+
+def as_root(world: World) -> Requests:
+    """What users and operators ask the service for."""
+    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 5])
+def test_nothing_by_hand_touches_a_vjob_that_is_held_back(world: World, looks: int) -> None:
+    job, files = suspended_since(world)
+    for _ in range(looks):
+        world.tick(10)
+    asked = as_root(world)
+    for act in (
+        lambda: asked.suspend(0, str(job)),
+        lambda: asked.resume(0, str(job), ""),
+        lambda: asked.migrate(0, str(job), "", ""),
+    ):
+        with pytest.raises(UnavailableError if not world.executor.held_back.compared else RefusedError):
+            act()
+        world.tick(10)
+    assert (world.state(job), states(world), world.rms.job(job).restarts) == (S.RUNNING, files, 0)
+
+
+def test_nothing_of_the_engines_touches_a_vjob_that_is_held_back(world: World) -> None:
+    job, files = suspended_since(world)
+    [vm] = world.context.ledger.vms(job)
+    world.rms.set_node(vm.host, draining=True)
+    for _ in range(6):
+        world.submit(vms=2, memory_mib=512, priority=100)
+        world.tick(10)
+    assert (world.state(job), states(world), world.rms.job(job).restarts) == (S.RUNNING, files, 0)
+    assert [kind for kind, _ in begun(world, job)] == []
+
+
+def begun(world: World, job: int) -> list[tuple[str, str]]:
+    """The operations on a vjob since the ledger was restored, and who asked for them."""
+    rows = world.context.ledger._rows("select kind, requested_by from operations where job_id = ?", [job])
+    return [(row["kind"], row["requested_by"]) for row in rows if row["kind"] != "start"]
+
+
+def test_saved_states_that_the_ledger_does_not_know_are_taken_over_when_an_operator_confirms_them(world: World) -> None:
+    job, _ = suspended_since(world)
+    for _ in range(3):
+        world.tick(10)
+    [held] = world.cycle.brake.held
+    assert (held.job_id, held.directive.what, held.proved) == (job, K.SUSPEND, False)
+    assert "saved states of them that the ledger does not know" in held.directive.reason
+    boots = [call for call in world.hypervisor.calls if call[0] == "boot"]
+    confirm(world, job)
+    world.tick(10)
+    assert events(world, "taken-over")
+    world.until(job, S.RUNNING)
+    vjob = world.context.ledger.vjob(job)
+    assert (vjob.losses, vjob.script_started, world.rms.job(job).restarts) == (0, True, 0)
+    assert [call for call in world.hypervisor.calls if call[0] == "boot"] == boots
+    assert len(world.hypervisor.where(f"vjob{job}-0")) == 1
+
+
+def test_saved_state_that_is_there_twice_is_not_offered(world: World) -> None:
+    job, _ = suspended_since(world)
+    [vm] = world.context.ledger.vms(job)
+    other = next(node for node in world.sizes if node != vm.host)
+    state = world.files.get(vm.host, f"/store/{vm.name}.state")
+    assert state is not None
+    world.files.mark(other, "/store", "0" * 32)
+    world.files.put(other, f"/store/{vm.name}.state", state)
+    for _ in range(3):
+        world.tick(10)
+    [held] = world.cycle.brake.held
+    assert (held.directive.what, held.proved) == (K.RESTART, False)
 
 
 def test_lost_states_of_many_are_held_back(world: World) -> None:

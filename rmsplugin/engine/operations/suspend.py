@@ -24,6 +24,8 @@ from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, Operat
 from rmsplugin.model.vjob import VJobState
 
 _APART_S = 1.0
+#: Of an operation whose vjob was suspended before, which the ledger, restored from a backup, does not know.
+TAKES_OVER = "takes_over"
 
 
 def suspend(task: Task) -> None:
@@ -36,6 +38,9 @@ def suspend(task: Task) -> None:
     except RefusedError as error:
         context.ledger.transition(task.job_id, VJobState.RUNNING, f"not suspended: {error}")
         raise
+    if TAKES_OVER in task.operation.arguments:
+        _take_over(task)
+        return
     errors = task.each(task.vms(), lambda vm: _save(task, vm), apart_s=_APART_S)
     task.check_cancelled()
     raise_lost(errors)
@@ -45,13 +50,38 @@ def suspend(task: Task) -> None:
     if errors:
         _undo(task, sentence_of(errors))
         raise combined(errors)
+    _now_sleeping(task)
+    for vm in task.vms():
+        for node in vm.touched:
+            drop_config_quietly(task, vm, node)  # not needed while it sleeps
+
+
+def _now_sleeping(task: Task) -> None:
+    context = task.context
     with context.ledger.transaction():
         for vm in task.vms():
             context.ledger.update_vm(vm.name, host="")
         context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments["reason"])
-    for vm in task.vms():
-        for node in vm.touched:
-            drop_config_quietly(task, vm, node)  # not needed while it sleeps
+
+
+def _take_over(task: Task) -> None:
+    """Have the vjob sleep in the saved states that an operator has confirmed; each is read to its end.
+
+    Raises:
+        RmspluginError: a VM is there after all, a state is not, or a node does not answer. Nothing was changed.
+    """
+    errors = task.each(task.vms(), lambda vm: require_gone(task, vm))
+    errors = errors or task.each(task.vms(), lambda vm: _seal(task, vm))
+    if errors:
+        # Whatever was recorded of some of them: none is its saved state before all are.
+        with task.context.ledger.transaction():
+            for vm in task.vms():
+                task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+            why = f"its saved states were not taken over: {sentence_of(errors)}"
+            task.context.ledger.transition(task.job_id, VJobState.RUNNING, why)
+        raise combined(errors)
+    task.event("taken-over", f"{len(task.vms())} saved states that were found were taken over")
+    _now_sleeping(task)
 
 
 def _save(task: Task, vm: VMRow) -> None:
