@@ -34,6 +34,8 @@ class Jobs:
     unknown: Mapping[int, str] = field(default_factory=dict)  # nothing is proved; why not
 
 
+_TAKEN = "Slurm has given the id of its job to another one, and nothing proves that its own has ended"
+
 #: States of a job in the RMS that fit that of its vjob, so that nothing follows from them.
 _FITTING = {
     VJobState.WAITING: {JobState.PENDING},
@@ -43,26 +45,31 @@ _FITTING = {
 }
 
 
-def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -> Jobs:
+def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()) -> Jobs:
     """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting.
 
     A job whose state in the listing does not fit its vjob's is asked for by its id, too: nothing is ended, suspended or
-    requeued because of one answer.
+    requeued because of one answer. Nothing is proved of a vjob whose id another job has (``others``): accounting speaks
+    of that.
     """
     known = {vjob.job_id: vjob for vjob in vjobs}
 
     def its(job: RmsJob) -> bool:
         """Whether it is a vjob's job: an id that Slurm gave out again, while the vjob lives, is somebody else's."""
         vjob = known.get(job.job_id)
+        if job.job_id in others:
+            return False
         return vjob is not None and job.split and (vjob.state is VJobState.TERMINATED or vjob.uid == job.uid)
 
     found = {job.job_id: job for job in seen.rms.jobs if its(job)}
     missing = {vjob.job_id for vjob in vjobs if vjob.state is not VJobState.TERMINATED} - found.keys()
+    taken = dict.fromkeys(missing & {*others}, _TAKEN)
+    missing -= taken.keys()
     doubtful = {
         number for number, job in found.items() if job.state not in _FITTING.get(known[number].state, {job.state})
     }
     if not missing and not doubtful:
-        return Jobs(found, {})
+        return Jobs(found, {}, taken)
     why = "slurmctld does not know its job, and accounting does not say that it has ended"
     ended: dict[int, str] = {}
     try:
@@ -71,7 +78,7 @@ def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow]) -
         ended = context.accounting.ended(missing) if missing else {}
     except RmspluginError as error:
         why = f"its job is in no answer of slurmctld's, and nothing proves that it has ended: {error}"
-    return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why))
+    return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why) | taken)
 
 
 def has_ended(job: RmsJob | None) -> bool:

@@ -28,6 +28,7 @@ from rmsplugin.engine.first_sight import FirstSight
 from rmsplugin.engine.gate import Gate
 from rmsplugin.engine.gone import clear_left_behind, require_answers
 from rmsplugin.engine.held_back import StateFinder
+from rmsplugin.engine.job_identity import JobIdentity
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
@@ -59,6 +60,7 @@ class Cycle:
         self._executor = executor
         self._placing = placing
         self._first_sight = FirstSight(context)
+        self.identity = JobIdentity(context)
         self._gate = Gate(context)
         self._limits = Limits()
         self._priorities = Priorities(context)
@@ -114,7 +116,9 @@ class Cycle:
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         self._limits.look(seen)
         self._priorities.look(seen)
-        self._first_sight.meet(ours, report)
+        with report.alone("the identity of jobs"):
+            self.identity.look(seen.rms.jobs)
+        self._first_sight.meet(ours, self.identity.others, report)
         with report.alone("interrupted checkpoints"):
             report.begun += self._checkpointing.recover(seen, busy | self._executor.held_back.now())
         observes_only = bool(site.time_slices(seen.rms))
@@ -150,7 +154,7 @@ class Cycle:
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
-        jobs = find_jobs(context, seen, vjobs.values())
+        jobs = find_jobs(context, seen, vjobs.values(), self.identity.others)
         self._missing.begin()
         self._states = StateFinder(context, seen)
         self._unclear = {}
@@ -382,6 +386,8 @@ class Cycle:
         for job in ours:
             with report.alone(f"job {job.display_id}"):
                 row = rows.get(job.display_id) if job.split else None
+                if row is not None and row.job_id in self.identity.others:
+                    continue
                 if row is not None:
                     kind = OperationKind.RESUME if row.state is VJobState.SLEEPING else OperationKind.START
                     failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
@@ -413,10 +419,11 @@ class Cycle:
         if row is not None:
             # Not read from Slurm again: an engine that was restarted would ask for the script of each job.
             return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
-        geometry = self._first_sight.geometry(job)
-        if geometry is None or job.split:
+        found = self._first_sight.look_into(job)
+        if found is None or job.split:
             return None
-        return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time)
+        geometry, script = found
+        return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time, script=script)
 
     def _states_answer(self, row: VJobRow) -> bool:
         try:

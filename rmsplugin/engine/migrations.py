@@ -254,3 +254,11 @@ def m016_requeues_on_purpose(db: Database) -> None:
     """Which run of a job was requeued on purpose, and whether its script has to begin anew."""
     db.execute("alter table vjobs add column requeue_of integer not null default -1")
     db.execute("alter table vjobs add column begins_anew integer not null default 0")
+
+
+@migrations()
+def m017_identity_of_jobs(db: Database) -> None:
+    """What tells the job of a vjob from another one with its id."""
+    db.execute("alter table vjobs add column script_digest text not null default ''")
+    db.execute("alter table vjobs add column seen_restarts integer not null default -1")
+    db.execute("alter table vjobs add column seen_submitted integer not null default 0")

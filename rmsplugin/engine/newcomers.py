@@ -9,6 +9,7 @@ import uuid
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.job_identity import script_digest
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState, vm_name
@@ -16,14 +17,15 @@ from rmsplugin.model.vjob import Geometry, VJobState, vm_name
 _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
 
 
-def read_geometry(context: Context, job: RmsJob) -> Geometry:
-    """The geometry that was kept with the job at its submission.
+def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
+    """The geometry that was kept with the job at its submission, and the digest of its script.
 
     Raises:
         RefusedError: the job was not wrapped, e.g. moved into the partition by an administrator.
         NotFoundError: the job has gone.
     """
-    match = _WRAPPER_LINE.match(context.rms.batch_script(job.job_id))
+    script = context.rms.batch_script(job.job_id)
+    match = _WRAPPER_LINE.match(script)
     if match is None:
         raise RefusedError("it was not wrapped at submission; it has to be submitted again to this partition")
     try:
@@ -32,11 +34,11 @@ def read_geometry(context: Context, job: RmsJob) -> Geometry:
         raise RefusedError(f"its first line cannot be read: {error}") from None
     if geometry.image not in context.settings.image:
         raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(context.settings.image))}")
-    return geometry
+    return geometry, script_digest(script)
 
 
-def new_vjob(context: Context, job: RmsJob, geometry: Geometry) -> VJobRow:
-    """The row of a vjob at first sight."""
+def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
+    """The row of a vjob at first sight; ``script``: the digest of its job's."""
     return VJobRow(
         job_id=job.job_id,
         display_id=job.display_id,
@@ -51,6 +53,9 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry) -> VJobRow:
         restarts=job.restarts,
         priority=job.priority,
         job_name=job.name,
+        script_digest=script,
+        seen_restarts=job.restarts,
+        seen_submitted=job.submit_time,
     )
 
 

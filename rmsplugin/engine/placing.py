@@ -93,7 +93,7 @@ class Placing:
         job = waiting.job
         if not job.split:
             job = replace(job, job_id=context.rms.split(job.display_id), split=True)
-            ledger.add_vjob(new_vjob(context, job, waiting.geometry))
+            ledger.add_vjob(new_vjob(context, job, waiting.geometry, waiting.script))
         keys = generate_keypair()
         vjob = ledger.vjob(job.job_id)
         self._require(vjob, VJobState.WAITING)

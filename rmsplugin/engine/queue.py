@@ -34,6 +34,7 @@ class Waiting:
     priority: int
     sleeping: VJobRow | None = None  # it is resumed, not started
     since: float = 0.0  # when it came into its state
+    script: str = ""  # digest of the script, of a job without a row
 
 
 class _Named(Protocol):

@@ -14,6 +14,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.gone import record_back, record_gone, require_answers, require_silent
 from rmsplugin.engine.identity import take_account
+from rmsplugin.engine.job_identity import why_other
 from rmsplugin.engine.naming import Named, named, the_one
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
@@ -192,6 +193,8 @@ class Requests:
         vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
         if wrapper:
             self._context.signs.heard(vjob.job_id, self._context.clock.now())
+        if wrapper and (other := self._cycle.identity.others.get(vjob.job_id)):
+            return {"state": str(VJobState.WAITING), "reason": why_other(vjob, other)}
         if vjob.state is not VJobState.RUNNING:
             return {"state": str(vjob.state), "reason": vjob.reason}
         return {
@@ -312,8 +315,8 @@ class Requests:
         vjob = self._context.ledger.vjob(aside.job_id)
         if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
-        self._executor.held_back.require_settled(vjob)
         require_whole(self._context, aside)
+        self._executor.held_back.require_settled(vjob)
         name = _user_name(uid)
         reason = f"{name} takes back the saved states that were put aside as {number}"
         return self._executor.begin(vjob.job_id, OperationKind.RESTART, reason, requested_by=name, taking_back=number)

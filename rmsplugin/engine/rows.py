@@ -45,6 +45,9 @@ class VJobRow:
     finished_at: float = 0.0  # when the wrapper delivered them for the first time; means nothing while not ``finished``
     standing: Standing | None = None  # what ``priority`` was made of; None: not known yet
     requeue_of: int = -1  # ``restarts`` of the run that was requeued on purpose, as its wrapper told; -1: none
+    script_digest: str = ""  # of the job's script, wrapper's line included; empty: of an older release
+    seen_restarts: int = -1  # of its job, as last seen, with its SubmitTime then; -1: of an older release
+    seen_submitted: int = 0
     begins_anew: bool = False  # its script asked for that, or had ended before the next run: it starts again in that
 
 
