@@ -222,7 +222,6 @@ class Cycle:
         heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
-        asleep = missing and job is not None and job.state is JobState.SUSPENDED
         directive = reconcile(
             vjob,
             vms,
@@ -233,7 +232,7 @@ class Cycle:
             gone,
             self._copies(vms, seen) or strays(context, seen, vjob),
             lost,
-            self._states.places(vms) if lost or asleep else {},
+            self._states.unknown(vms, bool(missing), job, lost),
         )
         if directive is None:
             return None

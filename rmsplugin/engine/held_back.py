@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import VJobRow, VMRow
@@ -64,6 +65,20 @@ class StateFinder:
     def __init__(self, context: Context, seen: Observation) -> None:
         self._context, self._seen = context, seen
         self._found: dict[str, frozenset[str]] = {}
+
+    def unknown(self, vms: Sequence[VMRow], missing: bool, job: RmsJob | None, lost: str) -> dict[str, str]:
+        """Where saved states of a vjob lie that the ledger does not know, if it may have been suspended.
+
+        Args:
+            vms: its VMs.
+            missing: some of them are nowhere.
+            job: as the RMS has it.
+            lost: why an operation says that its state is lost; a file of a sleep that the ledger knows is not meant.
+        """
+        asleep = missing and job is not None and job.state is JobState.SUSPENDED
+        if vms and lost and not asleep:
+            asleep = not self._context.ledger.has_slept(vms[0].job_id)
+        return self.places(vms) if asleep else {}
 
     def places(self, vms: Sequence[VMRow]) -> dict[str, str]:
         """By VM name, the node where its saved state lies under its final name; empty unless each VM has just one."""

@@ -337,6 +337,11 @@ class Ledger:
             raise NotFoundError(f"no operation {operation_id}")
         return records.read_operation(rows[0])
 
+    def has_slept(self, job_id: int) -> bool:
+        """Whether the vjob has had saved states before, of which a node may still have a file."""
+        sql = "select 1 from operations where job_id = ? and kind in ('suspend', 'restart') and state = 'done' limit 1"
+        return bool(self._rows(sql, [job_id]))
+
     def running_operations(self) -> list[Operation]:
         """Operations that have not ended, oldest first: after a crash, what has to be finished."""
         return [

@@ -240,6 +240,37 @@ def test_saved_states_that_the_ledger_does_not_know_are_taken_over_when_an_opera
     assert len(world.hypervisor.where(f"vjob{job}-0")) == 1
 
 
+def test_state_is_offered_where_the_backup_was_made_during_the_suspend(world: World) -> None:
+    job = running(world)
+    world.rms.suspend(job)
+    seen = world.context.ledger
+
+    def begin() -> None:
+        world.executor.intend(job, K.SUSPEND, "asked")
+
+    begin()
+    backup = ledger_care.backup(world._ledger_path)
+    [operation] = seen.running_operations()
+    world.executor.submit(operation)
+    world.until(job, S.SLEEPING)
+    files = states(world)
+    world.life.dead = True
+    world.close()
+    for end in ("", "-wal", "-shm"):
+        Path(f"{world._ledger_path}{end}").unlink(missing_ok=True)
+    shutil.copy(backup, world._ledger_path)
+    world.start_engine()
+    world.context.ledger.plans.clear_pause()
+    for _ in range(4):
+        world.tick(10)
+    assert states(world) == files
+    [held] = world.cycle.brake.held
+    assert (held.directive.what, held.directive.takes_over) == (K.SUSPEND, True)
+    confirm(world, job)
+    world.until(job, S.RUNNING)
+    assert (world.context.ledger.vjob(job).losses, world.rms.job(job).restarts) == (0, 0)
+
+
 def test_saved_state_that_is_there_twice_is_not_offered(world: World) -> None:
     job, _ = suspended_since(world)
     [vm] = world.context.ledger.vms(job)
