@@ -6,8 +6,8 @@ import uuid
 from pathlib import Path
 
 from minicluster_lib import control_groups, hosts
-from minicluster_lib.layout import LIBVIRT_TLS_PORT, Cluster, Host
-from minicluster_lib.pki import ENGINE_NAME
+from minicluster_lib.layout import LIBVIRT_TLS_PORT, REPOSITORY, VENV, Cluster, Host
+from minicluster_lib.pki import ENGINE_NAME, write
 from minicluster_lib.waiting import wait_until
 
 _LIBVIRTD_CONF = """\
@@ -67,6 +67,9 @@ def install_configuration(cluster: Cluster) -> None:
         controllers = ", ".join(f'"{name}"' for name in control_groups.CONTROLLERS if control_groups.hierarchies())
         (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format(), controllers=controllers))
         (directory / "libvirt.conf").write_text("")
+        (directory / "hooks").mkdir(exist_ok=True)
+        hook = (REPOSITORY / "hooks/qemu").read_text().replace("/usr/bin/rmsplugin-node", f"{VENV}/bin/rmsplugin-node")
+        write(directory / "hooks/qemu", hook.encode(), mode=0o755)
 
 
 def _save_format() -> str:

@@ -25,6 +25,7 @@ from contract.test_hypervisor import (
     spec,
 )
 
+from rmsplugin.adapters.hypervisor import libvirt_migration
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.errors import CorruptStateError, OperationFailedError
 
@@ -126,6 +127,35 @@ def test_a_saved_state_in_which_he_adds_a_disk_of_the_host_is_refused_and_kept(w
 
 
 # Migrations, which the engine leads.
+
+EVIL_FILE = "/root/written-by-root-of-another-node"
+
+
+@inside
+def test_a_vm_to_which_he_added_a_file_of_the_host_is_moved_by_no_engine_and_taken_by_no_node(
+    world: LibvirtWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot_up(world)
+    xml = world.on(A, "virsh", "dumpxml", "--migratable", "--security-info", VM).stdout
+    evil = xml.replace(
+        "</devices>",
+        f"<serial type='file'><source path='{EVIL_FILE}'/><target type='isa-serial' port='1'/></serial></devices>",
+    )
+    world.hypervisor.stop(A, VM, timeout_s=20)
+    # His own node does what he wants.
+    with world.replaced(A, "/etc/libvirt/hooks/qemu", "/bin/true"):
+        script = f"cat >/tmp/evil.xml <<'E'\n{evil}\nE\nvirsh create /tmp/evil.xml"
+        assert world.on(A, "sh", "-c", script).returncode == 0
+        with pytest.raises(OperationFailedError, match="somebody has changed it"):
+            world.hypervisor.migrate(VM, A, B, timeout_s=60)
+        # And his libvirt may show the engine something else than it sends.
+        monkeypatch.setattr(libvirt_migration, "require_ours", lambda xml: None)
+        with pytest.raises(OperationFailedError, match=r"rmsplugin refuses .*devices/serial"):
+            world.hypervisor.migrate(VM, A, B, timeout_s=60)
+        assert power(world, A) is VMPower.RUNNING
+        assert world.hypervisor.list_vms(B) == {}
+        assert not world.exists(B, EVIL_FILE), "root of n1 writes files of n2"
+
 
 #: Migrates a VM as the engine does, and is killed by SIGKILL when it has come as far as it was told.
 _ENGINE = """

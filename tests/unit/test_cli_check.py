@@ -219,6 +219,13 @@ def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
     assert "if their memory does not compress" in fault.what
 
 
+def test_a_node_whose_libvirt_creates_anything_is_found() -> None:
+    without = replace(NODE, agent=replace(NODE.agent, qemu_hook=False))  # type: ignore[type-var]
+    (fault,) = faults(judge_node(settings(), without))
+    assert fault.level is Level.ERROR and "hooks/qemu" in fault.remedy
+    assert faults(judge_node(settings(), replace(NODE, agent=replace(NODE.agent, qemu_hook=True)))) == []  # type: ignore[type-var]
+
+
 def test_key_of_a_node_that_may_do_everything_is_found() -> None:
     (fault,) = faults(judge_pair(settings(), PairFacts("n1", "n2", Reach("", unrestricted=True))))
     assert fault.level is Level.ERROR and "n1's key may do everything" in fault.what and "--peer" in fault.remedy

@@ -72,6 +72,7 @@ class NodeCheck:
     restorable_formats: frozenset[str]  # those that the node has the programs for
     snapshot_format: str = ""  # as ``save_format``, of checkpoints
     templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
+    qemu_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
 
 
 class TemplateUse(enum.StrEnum):

@@ -223,6 +223,7 @@ class NodeAgents:
             frozenset(answer.get("restorable_formats", ())),
             answer.get("snapshot_format", ""),
             (templates["number"], templates["bytes"]) if templates else None,
+            answer.get("qemu_hook"),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

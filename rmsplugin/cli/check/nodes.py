@@ -105,6 +105,12 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
     if agent.images and all(agent.images.values()):
         yield ok(subject, f"has all {len(agent.images)} image files")
     yield from _templates(settings, subject, agent)
+    if agent.qemu_hook is False:
+        yield error(
+            subject,
+            "libvirt has no hook that refuses what is no VM of ours: root of any node from which VMs come is root here",
+            "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
+        )
     if not agent.bridge:
         yield error(
             subject,

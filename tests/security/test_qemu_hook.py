@@ -1,0 +1,135 @@
+"""libvirt's hook on a node: what comes from a libvirt that lies is refused where it would be created."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from security.test_saved_xml import EVIL, saved
+
+from rmsplugin.node_agent import config
+from rmsplugin.node_agent.qemu_hook import refusal
+
+AGENT = Path(sys.executable).parent / "rmsplugin-node"
+VM, DISKS = "vjob9001-0", "vjob9002-0"
+SETTINGS = """
+[nodes]
+vm_dir = "/var/lib/rmsplugin/vm"
+[image.default]
+kind = "kernel"
+kernel = "/var/lib/rmsplugin-images/vmlinuz"
+initrd = "/var/lib/rmsplugin-images/initrd.img"
+[image.debian]
+kind = "qcow2"
+base = "/images/debian.qcow2"
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(SETTINGS)
+    return path
+
+
+def disks() -> str:
+    own = f"/var/lib/rmsplugin/vm/{DISKS}"
+    xml = saved("disks").replace("/tmp/disk.qcow2", f"{own}.qcow2").replace("/tmp/seed.iso", f"{own}.iso")
+    below = "<backingStore type='file'><format type='qcow2'/><source file='/images/debian.qcow2'/></backingStore>"
+    return xml.replace("<backingStore/>", below, 1)
+
+
+def test_our_vms_are_created(settings: Path) -> None:
+    known = config.load(str(settings))
+    for operation in ("prepare", "migrate"):
+        assert refusal(VM, operation, saved("kernel"), known) == ""
+        assert refusal(DISKS, operation, disks(), known) == ""
+
+
+def test_vms_of_other_names_are_none_of_our_business_and_come_from_no_other_node(settings: Path) -> None:
+    known = config.load(str(settings))
+    assert refusal("web", "prepare", saved("kernel").replace(VM, "web"), known) == ""
+    assert "no VM of ours" in refusal("web", "migrate", saved("kernel").replace(VM, "web"), known)
+
+
+#: The node does not know how large a VM is to be, nor its addresses.
+_NOT_KNOWN = ("another user's memory", "more CPUs", "another MAC address")
+
+
+@pytest.mark.parametrize("what", [what for what in EVIL if what not in _NOT_KNOWN])
+def test_what_is_not_of_our_shape_is_refused(settings: Path, what: str) -> None:
+    known = config.load(str(settings))
+    try:
+        assert refusal(VM, "prepare", saved("kernel").replace(*EVIL[what], 1), known)
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("pattern", "evil"),
+    [
+        ("<kernel>.*?</kernel>", "<kernel>/etc/shadow</kernel>"),
+        ("<initrd>.*?</initrd>", "<initrd>/etc/shadow</initrd>"),
+        ("file='[^']*config'", "file='/etc/rmsplugin/node_key'"),
+        ("file='[^']*config'", "file='/var/lib/rmsplugin/vm/vjob9002-0.config'"),
+        ("<log file='[^']*'", "<log file='/etc/cron.d/evil'"),
+        ("<emulator>.*?</emulator>", "<emulator>/tmp/evil</emulator>"),
+        ("<source bridge='br0'/>", "<source bridge='br-admin'/>"),
+        ("</domain>", "<seclabel type='none' model='dac'/></domain>"),
+        ("</domain>", "<seclabel type='static' model='dac'><label>+0:+0</label></seclabel></domain>"),
+    ],
+)
+def test_files_that_are_not_the_vms_own_are_refused(settings: Path, pattern: str, evil: str) -> None:
+    changed = re.sub(pattern, evil, saved("kernel"), count=1)
+    assert refusal(VM, "prepare", changed, config.load(str(settings)))
+
+
+@pytest.mark.parametrize(
+    ("was", "evil"),
+    [
+        (f"/var/lib/rmsplugin/vm/{DISKS}.qcow2", "/etc/shadow"),
+        (f"/var/lib/rmsplugin/vm/{DISKS}.iso", "/var/lib/rmsplugin/vm/vjob1-0.iso"),
+        ("/images/debian.qcow2", "/etc/shadow"),
+    ],
+)
+def test_disks_that_are_not_the_vms_own_are_refused(settings: Path, was: str, evil: str) -> None:
+    assert was in disks()
+    assert refusal(DISKS, "prepare", disks().replace(was, evil), config.load(str(settings)))
+
+
+def hook(settings: Path, words: list[str], xml: bytes) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [AGENT, "--qemu-hook", *words],
+        input=xml,
+        capture_output=True,
+        env={"RMSPLUGIN_CONFIG": str(settings)},
+        timeout=60,
+    )
+
+
+def test_the_program_refuses_by_its_status_and_says_why(settings: Path) -> None:
+    ours, evil = saved("kernel").encode(), saved("kernel").replace(*EVIL["a disk of the host's"], 1).encode()
+    assert hook(settings, [VM, "prepare", "begin", "-"], ours).returncode == 0
+    refused = hook(settings, [VM, "prepare", "begin", "-"], evil)
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"rmsplugin refuses vjob9001-0: it has what no VM of ours has: domain/devices/disk" in refused.stderr
+    assert b"Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("xml", [b"", b"<domain/>", b"\xff\xfe", b"<" * 100, b"x" * (2 << 20)], ids=len)
+def test_what_is_no_xml_is_refused_without_a_traceback(settings: Path, xml: bytes) -> None:
+    refused = hook(settings, [VM, "prepare", "begin", "-"], xml)
+    assert refused.returncode == 1 and b"Traceback" not in refused.stderr
+
+
+def test_without_settings_nothing_of_ours_is_created(tmp_path: Path) -> None:
+    refused = hook(tmp_path / "none", [VM, "prepare", "begin", "-"], saved("kernel").encode())
+    assert refused.returncode == 1 and b"Traceback" not in refused.stderr
+
+
+def test_what_creates_nothing_is_never_refused(settings: Path) -> None:
+    for words in ([VM, "reconnect", "begin", "-"], [VM, "stopped", "end", "shutdown"], [VM, "started", "begin", "-"]):
+        assert hook(settings, words, b"<evil/>").returncode == 0
