@@ -6,7 +6,7 @@ so now), or on one that is overloaded and stays so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.decision.near import items_of, nodes_left
@@ -66,21 +66,29 @@ def as_many_as_leave(site: Site, musts: Sequence[VJob], search: Search | None) -
     left = {vjob.name for vjob in free if any(vm.name in stays or vm.name in overloaded for vm in vjob.vms)}
     room = Site(configuration, {**site.pinned, **pinned}, frozenset(left), site.effort).pack(musts)
     assert room is not None, "what is pinned is not packed"
-    behind = {vjob.name: _why(room, vjob, stays.keys() | overloaded) for vjob in free if vjob.name in left}
+    behind = {vjob.name: _why(room, vjob, stays.keys(), overloaded) for vjob in free if vjob.name in left}
     return Partly(room, behind)
 
 
-def _why(room: NodeRoom, vjob: VJob, behind: set[str]) -> str:
-    """Why VMs of a vjob stay behind."""
-    vms = [vm for vm in vjob.vms if vm.name in behind]
-    least = min((vm.demand for vm in vms), key=lambda demand: (demand.memory_mib, demand.cpus))
+def _why(room: NodeRoom, vjob: VJob, stay: Collection[str], overloaded: Collection[str]) -> str:
+    """Why VMs of a vjob stay where they should not be; or else, on nodes that are overloaded."""
+    vms = [vm for vm in vjob.vms if vm.name in stay] or [vm for vm in vjob.vms if vm.name in overloaded]
     whose = "its VM" if len(vjob.vms) == 1 else f"{len(vms)} of its {len(vjob.vms)} VMs"
     nodes = sorted({room.placement[vm.name] for vm in vms})
-    words = f"{whose} cannot leave {' and '.join(nodes[:_NAMED])}"
+    where = " and ".join(nodes[:_NAMED])
+    free = _free_elsewhere(room, vjob, nodes)
+    if vms[0].name not in stay:
+        return f"{whose} on {where}, where more is demanded than there is, and no room elsewhere relieves it: {free}"
+    least = min((vm.demand for vm in vms), key=lambda demand: (demand.memory_mib, demand.cpus))
+    return f"{whose} cannot leave {where}: it needs {least}, and {free}"
+
+
+def _free_elsewhere(room: NodeRoom, vjob: VJob, nodes: Collection[str]) -> str:
+    """What is free on other nodes that a vjob may use."""
     usable = [(room.free_at(name), name) for name in room.site.up if vjob.allows(name) and name not in nodes]
     if not usable:
-        return f"{words}: no other node that it may use takes VMs now"
+        return "no other node that it may use takes VMs now"
     usable.sort(key=lambda each: (-each[0].cpus, -each[0].memory_mib, each[1]))
     free = [f"{Resources(max(0.0, left.cpus), max(0, left.memory_mib))} on {name}" for left, name in usable[:_NAMED]]
     more = f" and less on {counted(len(usable) - _NAMED, 'other')}" if len(usable) > _NAMED else ""
-    return f"{words}: it needs {least}, and free beside those that must run are {', '.join(free)}{more}"
+    return f"free beside those that must run are {', '.join(free)}{more}"

@@ -90,11 +90,26 @@ class _Greedy:
         stays, repair = self._stays, self._repair
         if not all(self._place(item) for item in sorted(stays.must, key=lambda item: decreasing(item.vm))):
             return None
-        for item in sorted(stays.may, key=lambda item: (float(demand_of(item.vm) @ repair.weights), item.vm.name)):
-            if self._place(item) and item.vm.name in stays.at:
-                self._free[stays.at[item.vm.name]] += demand_of(item.vm)
+        left = sorted(stays.may, key=lambda item: (float(demand_of(item.vm) @ repair.weights), item.vm.name))
+        left = self._leave(left)
         closed = frozenset(repair.name(node) for node in stays.overloaded if not self._relieve(node))
+        self._leave(left)
         return Left(repair.assignment(self._placed), closed)
+
+    def _leave(self, items: list[Item]) -> list[Item]:
+        """Let all leave that have room, also such as those make that leave; who stays."""
+        left = items
+        while True:
+            stay = [item for item in left if not self._leaves(item)]
+            if len(stay) == len(left):
+                return stay
+            left = stay
+
+    def _leaves(self, item: Item) -> bool:
+        leaves, name = self._place(item), item.vm.name
+        if leaves and name in self._stays.at:
+            self._free[self._stays.at[name]] += demand_of(item.vm)
+        return leaves
 
     def _place(self, item: Item) -> bool:
         best = self._repair.best_fit(item, self._free)

@@ -50,6 +50,7 @@ class Problem:
         target: Mapping[str, Location],
         sample: Mapping[str, str],
         shared_store: bool = False,
+        most_nodes: int | None = None,
     ) -> None:
         """State the problem.
 
@@ -60,6 +61,7 @@ class Problem:
             sample: the node of each VM that runs in the end, in the decision's own configuration: who is on a node
                 there that drains, is overloaded, or is none for its vjob, and runs there now, stays.
             shared_store: whether who sleeps on the way has its state on storage that all nodes mount.
+            most_nodes: on how many nodes VMs may run in the end; None: on any number.
         """
         self._source, self.shared_store = source, shared_store
         self._number = {node.name: i for i, node in enumerate(source.nodes)}
@@ -85,7 +87,9 @@ class Problem:
         for node, memory in enumerate(self.given_back):
             self.free[node] -= memory
         self.start: _State = (tuple(start), 0)
-        self.ends = self._all_ends()
+        ends = self._all_ends()
+        self.fewest_nodes = min((len(set(end)) for end in ends), default=0)
+        self.ends = [end for end in ends if most_nodes is None or len(set(end)) <= most_nodes]
         self.least = self._least_costs()
 
     def _nodes_that_keep(self, states: Mapping[str, VJobState], sample: Mapping[str, str]) -> set[int]:

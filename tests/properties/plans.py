@@ -38,6 +38,7 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.target import placement
 from rmsplugin.planning.target.keep import bound_of, keep_all, keep_at_ease
+from rmsplugin.planning.target.placement import Objective
 from rmsplugin.planning.target.replacement import Replacement, replacement
 from rmsplugin.planning.target.waits import waits_mib
 from rmsplugin.proposing.check import check
@@ -179,15 +180,19 @@ class Examined:
 def examine(seed: int, most: int = 300_000) -> Examined:
     """Decide, place and plan for one instance, and look for a cheaper plan."""
     source, policy, shared = instance(seed)
+    objective: Objective = "nodes" if seed % 10 == 9 else "cost"
     decision = decide(policy, source, DECIDING)
-    parameters = ProposalParameters(policy, decision=DECIDING, search=SEARCH, shared_store=shared)
+    parameters = ProposalParameters(policy, objective=objective, decision=DECIDING, search=SEARCH, shared_store=shared)
     proposal = propose_for(source, decision, parameters)
     if isinstance(proposal, NoProposal) or not isinstance(decision, Decision):
         fault = "" if not isinstance(decision, Decision) else f"no plan: {proposal}"
         return Examined(seed, tuple(filter(None, [fault])), is_decided=False)
     faults = check(source, proposal)
     cost, bound = proposal.plan.cost, proposal.lower_bound
-    problem = Problem(source, decision.states, proposal.target, decision.placement, shared)
+    most_nodes = proposal.nodes_used if objective == "nodes" else None
+    problem = Problem(source, decision.states, proposal.target, decision.placement, shared, most_nodes)
+    if not proposal.nodes_lower_bound <= problem.fewest_nodes <= proposal.nodes_used:
+        faults.append(f"{problem.fewest_nodes} nodes are the fewest, and not {proposal.nodes_lower_bound} or more")
     proven, has_plan = cost == bound, bool(proposal.plan.pools)
     try:
         cheaper = cheapest_cost_below(problem, cost, most)

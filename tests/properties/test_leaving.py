@@ -167,6 +167,15 @@ def test_as_many_vms_as_fit_leave_a_draining_node_whatever_the_policy(seed: int,
     examine(seed, policy)
 
 
+@given(st.integers(0, 1 << 32), st.sampled_from(sorted(POLICIES)))
+@settings(max_examples=100)
+def test_without_a_solver_nobody_stays_who_has_room_as_all_stand(seed: int, policy: str) -> None:
+    configuration = draining(seed)
+    decision = decide(policy, configuration, Parameters(exact_checks=0))
+    assert isinstance(decision, Decision)
+    hold_true(configuration, decision, must_run(configuration, policy))
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_where_two_of_three_have_room_near_where_all_are_these_two_leave(policy: str) -> None:
     """From scratch First Fit Decreasing finds room for one, and says that there are no 2 CPUs on any node."""

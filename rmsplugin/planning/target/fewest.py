@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import Node, NodeState, VJob
-from rmsplugin.model.resources import NOTHING
+from rmsplugin.model.elements import NodeState, VJob, running_on
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.bounds import fewest_for
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
+from rmsplugin.planning.target.replacement import nodes_that_keep
 
 #: Of the time for placement, what the packing may use (VEE'09, section 2: 15 of 60 seconds).
 _SHARE = 0.25
@@ -34,7 +35,7 @@ def fewest_nodes(
 ) -> Fewest:
     """Pack what shall run; without a ``search`` only bound how few nodes can host it.
 
-    VMs that the sample leaves on a node that takes none (it drains) are left there, and out of the packing.
+    VMs that the sample leaves on a node that takes none (it drains, or is overloaded) are left there.
     """
     used = len(set(sample.values()))
     run = [vjob for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING]
@@ -44,14 +45,30 @@ def fewest_nodes(
         packing = pack(items, source.nodes, search.part(_SHARE), current)
         if not isinstance(packing, NoPacking) and packing.nodes_used <= used:
             return Fewest(packing.nodes_used, packing.lower_bound, packing.assignment)
-    return Fewest(used, min(used, _by_sums(run, source.nodes)))
+    keeping = nodes_that_keep(source, states, sample)
+    left = {name for name, node in sample.items() if node in keeping and source.locations[name] == running_on(node)}
+    return Fewest(used, min(used, _by_sums(source, run, left)))
 
 
-def _by_sums(run: Sequence[VJob], nodes: Sequence[Node]) -> int:
-    """A lower bound on the number of nodes: as many as have together what all these demand."""
-    if not run:
-        return 0
-    demands = [vm.demand for vjob in run for vm in vjob.vms]
+def _by_sums(source: Configuration, run: Sequence[VJob], left: Collection[str]) -> int:
+    """A lower bound on the number of nodes: those of VMs that are left on nodes which drain or are overloaded.
+
+    And of the others as many as have together what all others demand, without what the first have room for beside.
+    """
+    vms = [vm for vjob in run for vm in vjob.vms]
+    taken: dict[str, Resources] = {}
+    for vm in vms:
+        if vm.name in left:
+            here = source.locations[vm.name].node or ""
+            taken[here] = taken.get(here, NOTHING) + vm.demand
+    demands = [vm.demand for vm in vms if vm.name not in left]
     total = np.array([sum(each.centi_cpus for each in demands), sum(each.memory_mib for each in demands)])
-    sizes = [node.capacity for node in nodes if node.state is NodeState.UP and node.capacity.holds(NOTHING)]
-    return fewest_for(total, np.array([(size.centi_cpus, size.memory_mib) for size in sizes]).reshape(-1, 2))
+    sizes = []
+    for node in source.nodes:
+        if node.state is NodeState.UP and node.name in taken:
+            beside = node.capacity - taken[node.name]
+            total -= np.maximum((beside.centi_cpus, beside.memory_mib), 0)
+        elif node.state is NodeState.UP and node.capacity.holds(NOTHING):
+            sizes.append((node.capacity.centi_cpus, node.capacity.memory_mib))
+    more = fewest_for(total, np.array(sizes).reshape(-1, 2)) if demands and (total > 0).any() else 0
+    return len(taken) + (more or bool(demands and not taken))
