@@ -11,7 +11,7 @@ from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
-from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
@@ -88,10 +88,10 @@ class SlurmCli:
         return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(shares))
 
     def _said(self, *words: str) -> str:
-        """What a command prints; nothing if Slurm refuses it."""
+        """What a command prints; nothing if it fails, for whatever reason: a cycle goes on without it."""
         try:
             return self._run(*words)
-        except (RefusedError, ForbiddenError, NotFoundError):
+        except RmspluginError:
             return ""
 
     def version(self) -> str:
@@ -233,7 +233,7 @@ class SlurmCli:
             self._set_licenses(row.target, row, gated=True)
             try:
                 self._run("scontrol", "requeue", row.target)
-            except RefusedError:
+            except RmspluginError:
                 self._set_licenses(row.target, row, gated=row.job.gated)
                 raise
 
