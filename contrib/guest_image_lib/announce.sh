@@ -8,4 +8,4 @@ if [ -s /etc/dropbear/dropbear_ed25519_host_key ]; then
 else
     echo 'rmsplugin-guest: ready, without a host key: no ssh' >/dev/console
 fi
-modprobe nfsv3
+modprobe nfsv4

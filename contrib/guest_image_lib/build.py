@@ -35,7 +35,7 @@ PROGRAMS = (
 BOOT_MODULES = ("virtio_pci", "virtio_net", "qemu_fw_cfg", "virtio_balloon", "virtio_rng")
 """Loaded at once, with what they need, in this order."""
 
-LATER_MODULES = ("nfsv3", "nfs")
+LATER_MODULES = ("nfsv4", "nfsv3", "nfs")
 """In the image, with what they need, for modprobe and for the kernel's own requests."""
 
 # Characters of UTF-8, without which line editors and `wc -m` see bytes; other locales take megabytes each.
@@ -46,16 +46,18 @@ _HERE = Path(__file__).resolve().parent
 _SCRIPTS = {"init": "init.sh", "etc/rmsplugin/announce": "announce.sh", "etc/rmsplugin/sshd": "sshd.sh"}
 _FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
-    "etc/group": "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
+    "etc/group": "root:x:0:\ntty:x:5:\nshadow:x:42:\nnogroup:x:65534:\n",
     "etc/shadow": "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n",
     "etc/shells": "/bin/sh\n/bin/bash\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
     "etc/inittab": "::respawn:/etc/rmsplugin/sshd\n::once:/etc/rmsplugin/announce\n::ctrlaltdel:/sbin/poweroff -f\n",
 }
+_PRIVATE = {"root": (0o700, 0), "etc/shadow": (0o640, 42)}
+"""Mode and group, as on a node."""
 _DIRECTORIES = (
     "dev", "etc/dropbear", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin", "usr/lib",
-    "usr/lib64", "usr/local/bin", "var/empty", "var/log", "var/tmp",
+    "usr/lib64", "usr/local/bin", "var/empty", "var/lib", "var/log", "var/tmp",
 )  # fmt: skip
 _LINKS = {
     "bin": "usr/bin",
@@ -177,7 +179,7 @@ def _build_in(work: Path, inputs: Inputs) -> None:
     install_modules(unpacked, root, work)
     with (image / "initrd.img").open("wb") as file:
         archive = CpioWriter(file)
-        archive.add_tree(root)
+        archive.add_tree(root, _PRIVATE)
         archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
         archive.close()
 

@@ -39,6 +39,8 @@ LABEL linux
 _SSHD_CONF = "UsePAM no\nAddressFamily inet\n"
 # Without a start of the program anew for each connection: an emulated guest takes 0.1 s and more for that.
 _SSHD_DEFAULTS = "SSHD_OPTS=-r\n"
+# Most holes of kernels that let users be root begin in a user namespace.
+_SYSCTL_CONF = "user.max_user_namespaces = 0\n"
 # Only what the seed of rmsplugin asks for: each further module costs seconds of a boot under TCG.
 _CLOUD_CFG = """\
 datasource_list: [NoCloud]
@@ -109,6 +111,7 @@ def trim(root: Path) -> None:
     (root / "etc/cloud/cloud.cfg.d/99-rmsplugin.cfg").write_text(_CLOUD_CFG)
     (root / "etc/ssh/sshd_config.d/rmsplugin.conf").write_text(_SSHD_CONF)
     (root / "etc/default/ssh").write_text(_SSHD_DEFAULTS)
+    (root / "etc/sysctl.d/rmsplugin.conf").write_text(_SYSCTL_CONF)
     (root / "etc/fstab").write_text("/dev/vda2 / ext4 noatime 0 0\n")
     # What must differ between guests is theirs to make.
     (root / "etc/machine-id").write_text("")

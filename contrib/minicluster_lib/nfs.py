@@ -11,24 +11,29 @@ from minicluster_lib.waiting import wait_until
 
 NFS_PORT = 2049
 _LISTENS = "0A"  # in /proc/net/tcp
-MOUNT_PORT = 20048
-MOUNT_OPTIONS = (
-    f"vers=3,nolock,proto=tcp,port={NFS_PORT},mountproto=tcp,mountport={MOUNT_PORT},addr={HEAD_ADDRESS}"
-    f",mountaddr={HEAD_ADDRESS},hard,nodev"
-)
+MOUNT_OPTIONS = f"vers=4.2,proto=tcp,port={NFS_PORT},hard"
 
 # Since release 5 the server wants to ask for memory as a disk's driver does, and ends where it may not (in containers).
 _MAY_NOT_FLUSH = "    allow_set_io_flusher_fail = true;\n"
 
+# Hosts have the files without the server, which is not told what they do with them: it keeps neither attributes nor
+# names.
 _GANESHA_CONF = """\
 NFS_CORE_PARAM {{
-    Protocols = 3;
+    Protocols = 4;
     NFS_Port = {nfs_port};
-    MNT_Port = {mount_port};
     Enable_NLM = false;
     Enable_RQUOTA = false;
     Bind_addr = {address};
 {more}}}
+NFSV4 {{
+    Minor_Versions = 1, 2;
+    Only_Numeric_Owners = true;
+    Delegations = false;
+}}
+MDCACHE {{
+    Dir_Chunk = 0;
+}}
 EXPORT {{
     Export_Id = 1;
     Path = /home;
@@ -37,8 +42,9 @@ EXPORT {{
     Squash = Root_Squash;
     SecType = sys;
     PrivilegedPort = true;
-    Protocols = 3;
+    Protocols = 4;
     Transports = TCP;
+    Attr_Expiration_Time = 0;
     FSAL {{
         Name = VFS;
     }}
@@ -55,9 +61,7 @@ def install_configuration(cluster: Cluster) -> None:
     directory.mkdir(exist_ok=True)
     version = package_versions(["nfs-ganesha"]).get("nfs-ganesha", "")
     more = "" if version.startswith(("3.", "4.")) else _MAY_NOT_FLUSH
-    (directory / "ganesha.conf").write_text(
-        _GANESHA_CONF.format(address=HEAD_ADDRESS, nfs_port=NFS_PORT, mount_port=MOUNT_PORT, more=more)
-    )
+    (directory / "ganesha.conf").write_text(_GANESHA_CONF.format(address=HEAD_ADDRESS, nfs_port=NFS_PORT, more=more))
 
 
 def start(cluster: Cluster) -> None:

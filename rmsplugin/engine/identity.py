@@ -16,6 +16,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings.guests import Mount
 
 _CONFIGURE_S = 30.0
 #: Of a vjob in these states the VMs are about to be configured.
@@ -55,12 +56,19 @@ def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, f
         account=account,
         key=KeyPair(vjob.private_key, vjob.public_key),
         vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in context.ledger.vms(vjob.job_id)),
-        mounts=tuple(GuestMount(mount.source, mount.target, mount.type, mount.options) for mount in guest.mounts),
+        mounts=tuple(_mount(each, account) for each in guest.mounts),
         site=read_site_files(guest),
         commands=guest.commands,
         slurm=context.slurm.facts,
         front=front,
     )
+
+
+def _mount(mount: Mount, account: Account) -> GuestMount:
+    def of_user(path: str) -> str:
+        return path.replace("{user}", account.name).replace("{home}", account.home)
+
+    return GuestMount(of_user(mount.source), of_user(mount.target), mount.type, mount.safe_options())
 
 
 def take_account(context: Context, job_id: int, told: Account) -> bool:

@@ -16,12 +16,25 @@ _MountWord = Annotated[str, Field(pattern=r"^[^\s#]+$")]
 class Mount(Section):
     """A file system that every guest mounts."""
 
-    source: _MountWord = Field(..., description="what mount(8) takes, e.g. 10.0.0.1:/home")
-    target: _MountWord = Field(..., description="where, an absolute path")
+    source: _MountWord = Field(
+        ...,
+        description="what mount(8) takes, e.g. 10.0.0.1:/home; {user} stands for the name of the job's user, {home} "
+        "for the path of that user's home, as in 10.0.0.1:{home}: a VM has the home of its user then, and no other",
+    )
+    target: _MountWord = Field(..., description="where, an absolute path; {user} and {home} stand for the same")
     type: Annotated[str, Field(pattern=r"^[a-z0-9]+$")] = Field("nfs", description="type of the file system")
     options: _MountWord = Field(
-        "vers=3,nolock", description="mount options; NFSv3 has no lease that a suspend could outlive"
+        "vers=4.2",
+        description="mount options. Version 4 of NFS carries the locks of files to the server; with `nolock` or "
+        "`local_lock` they hold within one VM only, and files that two VMs write are damaged. nosuid and nodev are "
+        "added unless suid or dev are given",
     )
+
+    def safe_options(self) -> str:
+        """The options, with those that a mount has unless the site says otherwise."""
+        given = self.options.split(",")
+        added = [f"no{each}" for each in ("suid", "dev") if each not in given and f"no{each}" not in given]
+        return ",".join([*given, *added])
 
 
 _SIZE = r"^(|[1-9][0-9]{0,12}[kmg]?|[1-9][0-9]?%|100%)$"

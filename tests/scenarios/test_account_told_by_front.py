@@ -9,9 +9,10 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, Group
-from rmsplugin.engine.identity import account_of, take_account
+from rmsplugin.engine.identity import account_of, guest_config, take_account
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings.guests import Mount
 
 
 def as_on_front(world: World, job: int) -> Account:
@@ -120,3 +121,22 @@ def test_another_users_account_is_refused(world: World) -> None:
     world.until(job, VJobState.RUNNING)
     with pytest.raises(RefusedError, match="belongs to uid"):
         take_account(world.context, job, replace(as_on_front(world, job), uid=4242))
+
+
+def test_a_vm_mounts_the_home_of_its_user_where_the_settings_name_it(world: World) -> None:
+    job = world.submit(vms=1)
+    world.until(job, VJobState.RUNNING)
+    context = world.context
+    mounts = (
+        Mount(source="10.0.0.1:/export/{user}", target="{home}"),
+        Mount(source="10.0.0.1:/proj", target="/proj", options="vers=4.1,suid"),
+    )
+    guest = context.settings.guest.model_copy(update={"mounts": mounts})
+    settings = context.settings.model_copy(update={"guest": guest})
+    vjob = context.ledger.vjob(job)
+    account = replace(account_of(vjob, None), name="eve", home="/home/physics/eve")
+    config = guest_config(replace(context, settings=settings), vjob, context.ledger.vms(job)[0], account, "front1")
+    assert str(config.files()["mounts"]).splitlines() == [
+        "10.0.0.1:/export/eve /home/physics/eve nfs vers=4.2,nosuid,nodev",
+        "10.0.0.1:/proj /proj nfs vers=4.1,suid,nodev",
+    ]

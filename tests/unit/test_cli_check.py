@@ -318,3 +318,24 @@ def test_a_node_without_the_machine_type_is_told_its_newest() -> None:
     assert fault.remedy.endswith("newest here: pc-q35-9.0, pc-q35-9.2, pc-q35-10.0, pc-q35-10.1")
     wanted = settings(hypervisor={"machine": "pc-q35-10.0"})
     assert not [finding for finding in judge_node(wanted, facts) if finding.level is Level.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("vers=3,nolock", ["with nolock a lock holds within one VM only"]),
+        ("vers=4.1,local_lock=flock", ["with local_lock=flock a lock holds within one VM only"]),
+        ("vers=3", ["rpc.statd"]),
+        ("vers=4.2,suid", ["suid lets what lies there make a user root"]),
+        ("vers=4.2,dev", ["dev lets"]),
+        ("vers=4.2", []),
+        ("vers=4.2,local_lock=none,nosuid,nodev", []),
+    ],
+)
+def test_a_mount_that_gives_up_locks_or_takes_devices_is_warned_of(options: str, words: list[str]) -> None:
+    mount = {"source": "10.0.0.1:/home", "target": "/home", "options": options}
+    found = judged_host(given=settings(guest={"mounts": [mount]}))
+    assert [finding.level for finding in found] == [Level.WARNING] * len(words)
+    assert [finding.subject for finding in found] == ["mount /home"] * len(words)
+    for finding, word in zip(found, words, strict=True):
+        assert word in finding.what and finding.remedy

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from guest_image_lib import build, reseed
+from guest_image_lib import build, debian, reseed
 from guest_image_lib.cpio import CpioWriter
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -109,9 +109,43 @@ def test_the_archive_is_one_that_cpio_reads(tmp_path: Path) -> None:
     (root / "link").symlink_to("directory/odd")
     listing = subprocess.run(["cpio", "-itv", "--quiet"], input=archive_of(root), capture_output=True, check=True)
     lines = listing.stdout.decode().splitlines()
-    assert [line.split()[-1] for line in lines if "->" not in line] == ["directory", "directory/odd"]
+    assert [line.split()[-1] for line in lines if "->" not in line] == [".", "directory", "directory/odd"]
     assert any(line.endswith("link -> directory/odd") for line in lines)
     assert all(" root " in line and "1970" in line for line in lines)
+
+
+def test_nobody_but_root_makes_files_in_the_guests_root_or_reads_what_is_roots(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "root").mkdir(parents=True)
+    (root / "etc").mkdir()
+    (root / "etc/shadow").write_text("root:*:\n")
+    file = io.BytesIO()
+    writer = CpioWriter(file)
+    writer.add_tree(root, build._PRIVATE)
+    writer.close()
+    listing = subprocess.run(["cpio", "-itvn", "--quiet"], input=file.getvalue(), capture_output=True, check=True)
+    found = {line.split()[-1]: line.split()[:4] for line in listing.stdout.decode().splitlines()}
+    assert found["."][0] == "drwxr-xr-x"
+    assert found["root"][0] == "drwx------"
+    assert (found["etc/shadow"][0], found["etc/shadow"][3]) == ("-rw-r-----", "42")
+    assert "shadow:x:42:" in build._FILES["etc/group"]
+
+
+def test_guests_can_mount_a_file_system_that_carries_its_locks() -> None:
+    assert "nfsv4" in build.LATER_MODULES
+
+
+def test_a_guest_has_no_user_namespaces(tmp_path: Path) -> None:
+    assert (
+        "echo 0 >/proc/sys/user/max_user_namespaces"
+        in (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text().splitlines()
+    )
+    for name in ("cloud/cloud.cfg.d", "ssh/sshd_config.d", "sysctl.d", "default", "systemd/system"):
+        (tmp_path / "etc" / name).mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(debian, "run", lambda *_: None)
+        debian.trim(tmp_path)
+    assert (tmp_path / "etc/sysctl.d/rmsplugin.conf").read_text() == "user.max_user_namespaces = 0\n"
 
 
 def test_nothing_in_the_image_lets_anybody_in() -> None:

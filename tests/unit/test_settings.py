@@ -9,7 +9,7 @@ import pytest
 
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings import DEFAULT_PATH, find_line, load, settings_path
-from rmsplugin.settings.guests import KernelImage, Qcow2Image
+from rmsplugin.settings.guests import KernelImage, Mount, Qcow2Image
 from rmsplugin.settings.slurm_time import slurm_time_s
 
 VALID = """\
@@ -63,6 +63,21 @@ def test_a_valid_file_is_read(tmp_path: Path) -> None:
     assert settings.guest.mounts[0].type == "nfs"
     assert isinstance(settings.image["default"], KernelImage)
     assert isinstance(settings.image["debian"], Qcow2Image)
+
+
+@pytest.mark.parametrize(
+    ("options", "mounted"),
+    [
+        (None, "vers=4.2,nosuid,nodev"),
+        ("vers=3,nolock", "vers=3,nolock,nosuid,nodev"),
+        ("nodev,vers=4.1", "nodev,vers=4.1,nosuid"),
+        ("suid,vers=4.1", "suid,vers=4.1,nodev"),
+        ("suid,dev", "suid,dev"),
+    ],
+)
+def test_a_mount_takes_locks_to_the_server_and_no_devices_or_rights_from_it(options: str | None, mounted: str) -> None:
+    given = {"source": "10.0.0.1:/home", "target": "/home"} | ({"options": options} if options else {})
+    assert Mount.model_validate(given).safe_options() == mounted
 
 
 def test_settings_do_not_change_once_read(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def main() -> None:
     """Wait, and become somebody."""
     # All that boots is part of the template then, and nothing of it happens in a VM that starts from it.
     subprocess.call(["systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
-    for module in ("qemu_fw_cfg", "nfsv3"):
+    for module in ("qemu_fw_cfg", "nfsv4", "nfsv3"):
         subprocess.call(["modprobe", "--quiet", module])
     _make_place()
     _take_tools()

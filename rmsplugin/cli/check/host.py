@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.cli.check.mounts import judge_mounts
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage
 
@@ -48,6 +49,7 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
     )
     yield from _known_hosts(facts, nodes)
     yield from _checkpoints(settings, nodes)
+    yield from judge_mounts(settings)
     if facts.engine:
         yield warning("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:

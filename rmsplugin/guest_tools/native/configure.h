@@ -30,6 +30,7 @@ void set_time_zone(const struct facts *facts);
 void set_name_servers(void);
 void bound_size(const char *directory, const char *size);
 void mount_all(void);
+unsigned long flags_of(const char *options); /* for mount(2) */
 void make_home(const struct facts *facts);
 
 void make_job_directory(const struct facts *facts);

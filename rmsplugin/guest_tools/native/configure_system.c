@@ -1,11 +1,10 @@
-/* The VM's own name and all VMs' names, devices, time zone, name servers, sizes, mounts. */
+/* The VM's own name and all VMs' names, devices, time zone, name servers, sizes. */
 
 #include "configure.h"
 
 #include "files.h"
 #include "texts.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +13,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { KERNEL_S = 10 }; /* for a mount, whose server may be silent */
-enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
 
 #define MARK "# rmsplugin" /* lines of ours in a file of the image end with it */
 
@@ -108,26 +104,6 @@ void set_name_servers(void)
     copy_file(ETC "/resolv.conf", "/etc/resolv.conf");
 }
 
-/* As the mount has them: what a change of its size does not name would be taken back. */
-static unsigned long flags_of(const char *options)
-{
-    static const struct {
-        const char *name;
-        unsigned long flag;
-    } known[] = {
-        {"ro", MS_RDONLY},         {"nosuid", MS_NOSUID},         {"nodev", MS_NODEV},       {"noexec", MS_NOEXEC},
-        {"noatime", MS_NOATIME},   {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME}, {"sync", MS_SYNCHRONOUS},
-        {"dirsync", MS_DIRSYNC},   {"mand", MS_MANDLOCK},         {"nosymfollow", NO_LINKS},
-    };
-    unsigned long flags = 0;
-    const char *option;
-    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            if (strcmp(option, known[i].name) == 0)
-                flags |= known[i].flag;
-    return flags;
-}
-
 /* Of a directory in memory; without a size, it is as the image has it. */
 void bound_size(const char *directory, const char *size)
 {
@@ -138,78 +114,6 @@ void bound_size(const char *directory, const char *size)
     snprintf(option, sizeof option, "size=%s", size);
     if (mount(NULL, directory, NULL, MS_REMOUNT | flags_of(field_of(line, ' ', 4)), option) != 0)
         fail(1, "cannot give %s the size %s: %s", directory, size, strerror(errno));
-}
-
-/* Small images load nothing by themselves. */
-static void load_nfs(void)
-{
-    if (!has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs") &&
-        !run((const char *const[]){"modprobe", "nfsv3", NULL}, true))
-        run((const char *const[]){"modprobe", "nfs", NULL}, true);
-}
-
-/* By the type's own program where the image has one, which is what `mount` would call. */
-static bool mount_by_program(const char *type, const char *source, const char *target, const char *options)
-{
-    char program[64];
-    snprintf(program, sizeof program, "mount.%s", type);
-    if (strncmp(type, "nfs", 3) == 0 && has_program(program))
-        return run((const char *const[]){program, source, target, "-o", options, NULL}, false);
-    return run((const char *const[]){"mount", "-t", type, "-o", options, source, target, NULL}, false);
-}
-
-struct call {
-    const char *source, *target, *type;
-    unsigned long flags;
-    const char *options;
-};
-
-static bool call_mount(const void *what)
-{
-    const struct call *call = what;
-    return mount(call->source, call->target, call->type, call->flags, call->options) == 0;
-}
-
-/* NFS of version 3 without locks of a server that is named by its address is mounted by the kernel alone: an emulated guest
- * takes 0.1 s for the program. What the kernel does not take is the program's, as all others are. */
-static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
-{
-    static const char *const version_3[] = {"vers=3", "nfsvers=3", NULL};
-    /* They say what is so anyway, or are not for the kernel. */
-    static const char *const left_out[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail", NULL};
-    struct text others = {NULL, 0};
-    struct in_addr address;
-    const char *option, *server = field_of(source, ':', 1);
-    bool is_version_3 = false, has_locks = true;
-    text_add(&others, "addr=%s", server);
-    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++) {
-        is_version_3 = is_version_3 || is_one_of(option, version_3);
-        has_locks = has_locks && strcmp(option, "nolock") != 0;
-        if (flags_of(option) == 0 && !is_one_of(option, left_out))
-            text_add(&others, ",%s", option);
-    }
-    return strcmp(type, "nfs") == 0 && is_version_3 && !has_locks && inet_pton(AF_INET, server, &address) == 1 &&
-           in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
-}
-
-static void mount_line(const char *line)
-{
-    const char *source = field_of(line, ' ', 1), *target = field_of(line, ' ', 2), *type = field_of(line, ' ', 3);
-    if (mount_at(target) != NULL)
-        return;
-    make_directories(target);
-    if (strncmp(type, "nfs", 3) == 0)
-        load_nfs();
-    const char *options = field_of(line, ' ', 4);
-    if (!mount_by_kernel(type, source, target, options) && !mount_by_program(type, source, target, options))
-        fail(1, "cannot mount %s on %s", source, target);
-}
-
-void mount_all(void)
-{
-    char *rest = text_of_file(ETC "/mounts").bytes;
-    for (char *line; (line = next_line(&rest)) != NULL;)
-        mount_line(line);
 }
 
 void make_home(const struct facts *facts)

@@ -1,0 +1,53 @@
+"""Rules for what guests mount: whether locks of files reach the server, and what a VM's root could make of a mount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmsplugin.cli.check.finding import Finding, ok, warning
+from rmsplugin.settings import Settings
+from rmsplugin.settings.guests import Mount
+
+_LOCAL = frozenset({"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"})
+_VERSION_3 = frozenset({"vers=2", "nfsvers=2", "vers=3", "nfsvers=3", "v3"})
+
+
+def judge_mounts(settings: Settings) -> Iterator[Finding]:
+    """Judge each mount of the guests."""
+    for mount in settings.guest.mounts:
+        faults = [*_locks(mount), *_rights(mount)]
+        yield from faults
+        if not faults:
+            yield ok(_subject(mount), f"mounted with {mount.safe_options()}")
+
+
+def _subject(mount: Mount) -> str:
+    return f"mount {mount.target}"
+
+
+def _locks(mount: Mount) -> Iterator[Finding]:
+    given = mount.options.split(",")
+    if mount.type not in ("nfs", "nfs4"):
+        return
+    for option in _LOCAL.intersection(given):
+        yield warning(
+            _subject(mount),
+            f"with {option} a lock holds within one VM only: files that two VMs write under a lock are damaged",
+            "give it vers=4.2 without that, if the server has version 4 of NFS; else tell users",
+        )
+        return
+    if _VERSION_3.intersection(given):
+        yield warning(
+            _subject(mount),
+            "with version 3 of NFS locks need rpcbind and rpc.statd in the guests, which our images do not run",
+            "give it vers=4.2, which carries them itself",
+        )
+
+
+def _rights(mount: Mount) -> Iterator[Finding]:
+    for option in {"suid", "dev"}.intersection(mount.options.split(",")):
+        yield warning(
+            _subject(mount),
+            f"{option} lets what lies there make a user root of a VM",
+            f"take {option} out of its options, unless programs there need it",
+        )
