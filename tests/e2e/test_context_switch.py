@@ -101,3 +101,70 @@ def test_requeue_loses_nothing(cluster: Cluster, sleeping: bool) -> None:
     assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), cluster.describe(job)
     assert numbers(cluster.output(job)) == list(range(1, 26))
     assert (cluster.home() / f"started.{job}").read_text() == "started\n"
+
+
+HOLDS_A_LOCK = """#!/bin/bash
+exec 9>>lock
+flock -n 9 || exit 1
+echo held
+until [ -e let-go ]; do
+    echo still >&9 || exit 2
+    sleep 0.3
+done
+flock -u 9
+echo free
+until [ -e end ]; do sleep 0.3; done
+"""
+_TAKE = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def test_a_lock_holds_against_vms_and_nodes_while_its_vm_sleeps_wakes_elsewhere_and_moves(cluster: Cluster) -> None:
+    lock = cluster.home() / "lock"
+
+    def is_refused() -> bool:
+        """A host of the cluster, which has the file without NFS."""
+        tried = cluster.run("python3", "-c", _TAKE, "/home/alice/lock", user="alice")
+        assert tried.code == 0 or "BlockingIOError" in tried.err, tried.err
+        return tried.code != 0
+
+    def is_refused_in_a_vm() -> bool:
+        other = cluster.sbatch("#!/bin/bash\nflock -n lock echo got || echo refused\n")
+        assert cluster.wait_job(other)["JobState"] in ("COMPLETED", "FAILED")
+        return cluster.lines(other) == ["refused"]
+
+    for name in ("lock", "let-go", "end"):
+        (cluster.home() / name).unlink(missing_ok=True)
+    job = cluster.sbatch(HOLDS_A_LOCK)
+    cluster.wait_output(job, "^held$")
+    assert is_refused()
+    born = cluster.vjob(job)["nodes"][0]
+    second, third = [node for node in cluster.nodes if node != born][:2]
+    assert cluster.plugin("suspend", str(job)).code == 0
+    assert is_refused() and is_refused_in_a_vm()
+    resumed = cluster.plugin("resume", str(job), "--to", second)
+    assert resumed.code == 0, resumed.err
+    written = lock.stat().st_size
+    cluster.wait("something that is written under the lock", lambda: lock.stat().st_size > written, 30)
+    migrated = cluster.plugin("migrate", str(job), "--to", third)
+    assert migrated.code == 0, migrated.err
+    written = lock.stat().st_size
+    cluster.wait("something that is written under the lock", lambda: lock.stat().st_size > written, 30)
+    assert is_refused() and is_refused_in_a_vm()
+    (cluster.home() / "let-go").touch()
+    cluster.wait_output(job, "^free$")
+    assert not is_refused() and not is_refused_in_a_vm()
+    (cluster.home() / "end").touch()
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
+
+
+def test_a_file_that_is_removed_on_a_host_and_written_again_in_a_vm_is_seen_by_both(cluster: Cluster) -> None:
+    (cluster.home() / "again").write_text("before\n")
+    job = cluster.sbatch(
+        '#!/bin/bash\ntrap told=1 USR1\ncat again\nuntil [ "$told" ]; do sleep 0.2; done\necho after >again\n'
+    )
+    cluster.wait_output(job, "^before$")
+    (cluster.home() / "again").unlink()
+    # Not by a file: that would have the VM look at the directory again.
+    cluster.ok("scancel", "--signal=USR1", "--batch", str(job), user="alice")
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
+    assert cluster.ok("cat", "/home/alice/again") == "after"
