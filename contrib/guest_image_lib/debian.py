@@ -111,6 +111,7 @@ def trim(root: Path) -> None:
     (root / "etc/cloud/cloud.cfg.d/99-rmsplugin.cfg").write_text(_CLOUD_CFG)
     (root / "etc/ssh/sshd_config.d/rmsplugin.conf").write_text(_SSHD_CONF)
     (root / "etc/default/ssh").write_text(_SSHD_DEFAULTS)
+    (root / "etc/sysctl.d").mkdir(exist_ok=True)
     (root / "etc/sysctl.d/rmsplugin.conf").write_text(_SYSCTL_CONF)
     (root / "etc/fstab").write_text("/dev/vda2 / ext4 noatime 0 0\n")
     # What must differ between guests is theirs to make.

@@ -140,7 +140,7 @@ def test_a_guest_has_no_user_namespaces(tmp_path: Path) -> None:
         "echo 0 >/proc/sys/user/max_user_namespaces"
         in (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text().splitlines()
     )
-    for name in ("cloud/cloud.cfg.d", "ssh/sshd_config.d", "sysctl.d", "default", "systemd/system"):
+    for name in ("cloud/cloud.cfg.d", "ssh/sshd_config.d", "default", "systemd/system"):
         (tmp_path / "etc" / name).mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(debian, "run", lambda *_: None)
