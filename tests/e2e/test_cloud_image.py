@@ -37,31 +37,14 @@ touch ../proj/made-in-debian && stat -c %G ../proj/made-in-debian
 echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE $SLURM_MEM_PER_NODE"
 cat <(echo '/dev/fd') && echo /dev/stdout >/dev/stdout
 awk '$2 == "/home" { print $3, $4 }' /proc/mounts | grep -o '^nfs4 rw,nosuid,nodev'
-stat -c '%a %u %g' / /root /tmp /var/tmp /etc/shadow | paste -sd ,
-cat /proc/sys/user/max_user_namespaces
 df -k /dev/shm | awk 'END { print $2 }'
 squeue -h -j "$SLURM_JOB_ID" -o '%i %u %T'
 srun -n 2 -l hostname | sort
 srun --mpi=pmix true 2>&1
 mpirun --hostfile "$RMSPLUGIN_HOSTFILE" python3 sum.py | sort
-srun -n 2 python3 insert.py
-python3 insert.py count
 for i in {1..8}; do echo $i; sleep 1; done
 touch made-in-debian
 srun -n 2 -l bash tells | sort -s -n
-"""
-# Both VMs write in one database, under its locks.
-INSERTS = """
-import sqlite3, sys
-base = sqlite3.connect("rows.db", timeout=120)
-if sys.argv[1:]:
-    rows, = base.execute("select count(*) from rows").fetchone()
-    print(f"{rows} rows, {base.execute('pragma integrity_check').fetchone()[0]}")
-else:
-    base.execute("create table if not exists rows (content)")
-    for number in range(20):
-        with base:
-            base.execute("insert into rows values (?)", (number,))
 """
 # No two VMs may share a line of this but the last one, the clock; nor what a boot would have made.
 TELLS = r"""#!/bin/bash
@@ -127,7 +110,6 @@ def debian_cluster() -> Iterator[Cluster]:
 def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(debian_cluster: Cluster) -> None:
     cluster = debian_cluster
     (cluster.home() / "sum.py").write_text(MPI_PROGRAM)
-    (cluster.home() / "insert.py").write_text(INSERTS)
     (cluster.home() / "tells").write_text(TELLS)
     job = cluster.sbatch(SCRIPT, *DEBIAN, "--mem=512", "-N", "2", "-n", "2")
     cluster.wait_output(job, "^3$", timeout_s=600)
@@ -153,15 +135,12 @@ def test_a_job_runs_in_a_debian_that_cloud_init_set_up_and_survives_a_suspend(de
         f"vjob{job}-[0-1] 2 1(x2) 512",
         *("/dev/fd", "/dev/stdout"),
         "nfs4 rw,nosuid,nodev",
-        "755 0 0,700 0 0,1777 0 0,1777 0 0,640 0 42",
-        "0",
         "16384",
         f"{job} alice RUNNING",
         *(f"0: {vms[0]}", f"1: {vms[1]}"),
         "srun: error: --mpi=pmix is not possible inside a vjob: there is no process manager of this type. What works: "
         "mpirun --hostfile $RMSPLUGIN_HOSTFILE (Open MPI), mpirun -f $RMSPLUGIN_HOSTFILE (MPICH)",
         *(f"{vms[0]} 11", f"{vms[1]} 11"),
-        "40 rows, ok",
         *(str(number) for number in range(1, 9)),
     ]
     assert (cluster.home() / "made-in-debian").exists()

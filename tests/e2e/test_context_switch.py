@@ -167,4 +167,4 @@ def test_a_file_that_is_removed_on_a_host_and_written_again_in_a_vm_is_seen_by_b
     # Not by a file: that would have the VM look at the directory again.
     cluster.ok("scancel", "--signal=USR1", "--batch", str(job), user="alice")
     assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
-    assert cluster.ok("cat", "/home/alice/again") == "after"
+    assert cluster.ok("cat", "/home/alice/again") == "after\n"
