@@ -7,6 +7,7 @@ looked for themselves, not asked of libvirt, which may be down. Standard library
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -24,6 +25,10 @@ DEFAULT_STORE = "/var/lib/rmsplugin/store"
 _LOCAL = "qemu:///system"
 _VIRSH_TIMEOUT_S = 15.0
 _TELL_TIMEOUT_S = 5.0
+#: An engine that did not answer is told for so long; it may be restarted, or have its ledger repaired, meanwhile.
+_TELL_WITHIN_S = 3600.0
+_LATE_TIMEOUT_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _KILLED_WITHIN_S = 5.0
 
 #: How libvirt names a VM on QEMU's command line.
@@ -40,8 +45,8 @@ def run(
 ) -> None:
     """Do what the hook ``name`` (prolog or epilog) of room ``job_id`` does on ``node``, and tell the engine.
 
-    Raises:
-        RmspluginError: the engine could not be told; what was to be done on the node is done.
+    An engine that does not answer now is told later, by a process of its own: what an epilog saw may be proof, and
+    Slurm, which waits for this one, is to have the node.
     """
     ended: list[str] = []
     if name == "prolog":
@@ -52,7 +57,51 @@ def run(
         problem = f"{', '.join(left)} could not be ended" if left else ""
     if client is not None:
         body = {"hook": name, "node": node, "problem": " ".join(problem.split())[:1000], "ended": ended}
-        client.request("POST", f"/v1/rooms/{job_id}/report", body, timeout_s=_TELL_TIMEOUT_S)
+        _tell(client, f"/v1/rooms/{job_id}/report", body)
+
+
+def _tell(client: EngineClient, path: str, body: dict[str, Any]) -> None:
+    """Tell the engine what was seen just now, or have it told as soon as it answers. Raises what it refuses."""
+    from rmsplugin.errors import UnavailableError
+
+    seen = time.monotonic()
+    try:
+        client.request("POST", path, body, timeout_s=_TELL_TIMEOUT_S)
+    except UnavailableError:
+        if not _leave_hook():
+            raise
+        _tell_later(client, path, body, seen)
+
+
+def _leave_hook() -> bool:
+    """Go on as a process that nobody waits for; True there, False in the one that Slurm waits for."""
+    if os.fork():
+        return False
+    os.setsid()  # slurmd ends the group of a hook that has ended
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)  # slurmd waits until the output of its hook is closed
+    return True
+
+
+def _tell_later(client: EngineClient, path: str, body: dict[str, Any], seen: float) -> None:
+    """Repeat it with longer and longer pauses, and end. What is told late says how old it is."""
+    from rmsplugin.errors import UnavailableError
+
+    pause_s = _FIRST_PAUSE_S
+    try:
+        while time.monotonic() - seen < _TELL_WITHIN_S:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            with contextlib.suppress(UnavailableError):
+                late = {**body, "age_s": time.monotonic() - seen}
+                client.request("POST", path, late, timeout_s=_LATE_TIMEOUT_S)
+                break
+    finally:
+        os._exit(0)
 
 
 def unfit(settings: Mapping[str, Any]) -> str:

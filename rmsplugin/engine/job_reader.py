@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from rmsplugin.adapters.rms.base import Rms, RmsJob
 from rmsplugin.errors import NotFoundError
+
+#: Of so many jobs it is remembered where they ran.
+_FRONTS = 10_000
 
 
 class JobReader:
@@ -20,6 +24,11 @@ class JobReader:
         self._answered = 0  # number of the last question that was answered, with the jobs asked for and found
         self._asked: frozenset[int] = frozenset()
         self._found: dict[int, RmsJob] = {}
+        self._fronts: dict[int, str] = {}  # in the order in which they were read
+
+    def front(self, job_id: int) -> str:
+        """Where the job ran when it was read last; empty if nobody knows. Waits for nothing."""
+        return self._fronts.get(job_id, "")
 
     def read(self, job_id: int) -> RmsJob:
         """The job as the RMS has it now. Raises NotFoundError, UnavailableError."""
@@ -33,6 +42,7 @@ class JobReader:
                     wanted = self._wanted.pop(number, set()) | {job_id}
                 self._found = self._rms.jobs(wanted)
                 self._answered, self._asked = number, frozenset(wanted)
+                self._remember(self._found)
             if self._answered != number or job_id not in self._asked:
                 # The question that was to answer us failed for somebody else, and the next one was not about our job.
                 return self._rms.job(job_id)
@@ -40,3 +50,11 @@ class JobReader:
         if found is None:
             raise NotFoundError(f"Slurm has no job {job_id}")
         return found
+
+    def _remember(self, found: Mapping[int, RmsJob]) -> None:
+        for job_id, job in found.items():
+            self._fronts.pop(job_id, None)
+            if job.batch_host:
+                self._fronts[job_id] = job.batch_host
+        for oldest in list(self._fronts)[: max(0, len(self._fronts) - _FRONTS)]:
+            del self._fronts[oldest]

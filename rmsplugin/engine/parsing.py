@@ -23,6 +23,7 @@ MAX_EVENTS = 10_000
 
 _SHOWN = 60  # characters of what was sent that are repeated in an error
 _MAX_EVENT_ID = 2**53
+_DAY_S = 86400
 
 _JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
 _DISPLAY_ID = re.compile(r"[1-9][0-9]{0,9}(_(0|[1-9][0-9]{0,9}))?")
@@ -196,6 +197,13 @@ class Body:
             return None
         if type(value) not in (int, float) or not 0 <= value <= _MAX_EVENT_ID:
             raise BadRequestError(f"{key} has to be a number of seconds since the epoch")
+        return float(value)
+
+    def seconds(self, key: str) -> float:
+        """A time that has passed, a day at most; 0 if none was given. Raises BadRequestError."""
+        value = self._values.get(key, 0.0)
+        if type(value) not in (int, float) or not 0 <= value <= _DAY_S:
+            raise BadRequestError(f"{key} has to be a number of seconds from 0 to {_DAY_S}")
         return float(value)
 
     def flag(self, key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pwd
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,14 +62,22 @@ class Requests:
         self.roster = Roster(context.ledger)
         #: Root, and the account that the engine runs as.
         self.engine_uids = frozenset({0, pwd.getpwnam(context.settings.engine.user).pw_uid})
+        self._powers = True
+
+    def without_powers(self) -> Requests:
+        """The same, where root, the engine's user and operators may not more than others: for hosts without trust."""
+        same = copy.copy(self)
+        same._powers = False
+        return same
 
     # -- who may -------------------------------------------------------------------------------------------------
 
     def _is_engine(self, uid: int) -> bool:
-        return uid in self.engine_uids
+        return self._powers and uid in self.engine_uids
 
     def _is_operator(self, uid: int) -> bool:
-        return self._is_engine(uid) or _user_name(uid) in self._context.settings.engine.operators
+        named = self._powers and _user_name(uid) in self._context.settings.engine.operators
+        return named or self._is_engine(uid)
 
     def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
         """The vjob, if the caller is its owner (or root, the engine, or, where it says so, an operator)."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
 from rmsplugin.engine import parsing, plan_views, views
+from rmsplugin.engine.asked import Asked, Door, Reply, Route
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.doors import Doors
 from rmsplugin.engine.naming import own_name
-from rmsplugin.engine.parsing import Body, Query
 from rmsplugin.engine.previews import Previews
 from rmsplugin.engine.requests import Requests, Several
 from rmsplugin.engine.requeues import Requeue, RequeuedBy
@@ -23,43 +24,9 @@ from rmsplugin.model.vjob import VJobState
 
 T = TypeVar("T")
 
-Reply = dict[str, Any]
-
 _LAST_EXIT_CODE = 255
 _LAST_SIGNAL = 127
 _MOST_RESTARTS = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request: who asks, by uid, and what was parsed of path, query and body."""
-
-    uid: int
-    path: Mapping[str, str]
-    query: Query
-    body: Body
-
-    @property
-    def vjob(self) -> str:
-        """The vjob that the path names."""
-        return parsing.display_id(self.path["id"])
-
-    @property
-    def vjobs(self) -> str:
-        """The vjobs that the path names."""
-        return parsing.job_name(self.path["id"])
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One request of the API; ``long`` if its answer may be long."""
-
-    method: str
-    path: str
-    answer: Callable[[Asked], Awaitable[Reply]]
-    query: frozenset[str] = field(default_factory=frozenset)
-    body: frozenset[str] = field(default_factory=frozenset)
-    long: bool = False
 
 
 class Routes:
@@ -71,10 +38,14 @@ class Routes:
         """``slow_turns``: for what users may ask that waits for a guest, a node or an operation."""
         self._context = context
         self._requests = requests
+        self._plain_requests = requests.without_powers()
+        self._doors = Doors(context, lambda: cycle.seen)
         self._cycle = cycle
         self._turns = turns
         self._slow_turns = slow_turns
         self._waits = waits
+        # In threads of their own: whoever has something to prove is heard, whatever others do meanwhile.
+        self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
         self._previews = Previews(context, cycle, turns)
         self._reports = UserReports(context.settings, waits.changed)
         self._started = context.clock.now()
@@ -84,47 +55,84 @@ class Routes:
         job = "/v1/jobs/{id}"
         wait = frozenset({"wait"})
         return [
-            Route("POST", job + "/prolog", self._prolog, wait),
-            Route("POST", job + "/account", self._account, body=_ACCOUNT_KEYS),
-            Route("POST", job + "/epilog", self._epilog),
-            Route("GET", job + "/access", self._access, wait | {"host", "wrapper"}),
-            Route("POST", job + "/started", self._started_script),
-            Route("POST", job + "/attached", self._attached),
-            Route("POST", job + "/finished", self._finished, body=frozenset({"exit_code", "signal"})),
-            Route("POST", job + "/requeued", self._requeued, body=frozenset({"by", "restarts"})),
-            Route("POST", job + "/suspend", self._suspend),
-            Route("POST", job + "/resume", self._resume, body=frozenset({"to"})),
-            Route("POST", job + "/migrate", self._migrate, body=frozenset({"vm", "to"})),
-            Route("GET", "/v1/states", self._states, long=True),
-            Route("POST", "/v1/states/{number}/take-back", self._take_back),
-            Route("POST", "/v1/states/{number}/drop", self._drop_states),
-            Route("POST", "/v1/new-store", self._new_store, body=frozenset({"store"})),
-            Route("POST", "/v1/confirm", self._confirm, body=frozenset({"vjobs"})),
-            Route("POST", "/v1/nodes/{name}/gone", self._node_gone),
-            Route("POST", "/v1/nodes/{name}/fence", self._node_fence),
-            Route("POST", "/v1/nodes/{name}/back", self._node_back),
-            Route("POST", "/v1/rooms/{id}/report", self._room, body=frozenset({"hook", "node", "problem", "ended"})),
-            Route("POST", "/v1/pause", self._pause),
-            Route("POST", "/v1/unpause", self._unpause),
-            Route("GET", "/v1/plan", self._plan, frozenset({"dot"}), long=True),
-            Route("GET", "/v1/cycles", self._cycles, frozenset({"limit"}), long=True),
+            Route("POST", job + "/prolog", self._prolog, Door.TRUSTED, query=wait),
+            Route("POST", job + "/account", self._account, Door.FRONT, body=_ACCOUNT_KEYS),
+            Route("POST", job + "/epilog", self._epilog, Door.FRONT),
+            Route("GET", job + "/access", self._access, Door.ACCESS, query=wait | {"host", "wrapper"}),
+            Route("POST", job + "/started", self._started_script, Door.WRAPPER),
+            Route("POST", job + "/attached", self._attached, Door.WRAPPER),
+            Route("POST", job + "/finished", self._finished, Door.WRAPPER, body=frozenset({"exit_code", "signal"})),
+            Route("POST", job + "/requeued", self._requeued, Door.WRAPPER, body=frozenset({"by", "restarts"})),
+            Route("POST", job + "/suspend", self._suspend, Door.LOGIN),
+            Route("POST", job + "/resume", self._resume, Door.LOGIN, body=frozenset({"to"})),
+            Route("POST", job + "/migrate", self._migrate, Door.TRUSTED, body=frozenset({"vm", "to"})),
+            Route("GET", "/v1/states", self._states, Door.LOGIN, long=True),
+            Route("POST", "/v1/states/{number}/take-back", self._take_back, Door.LOGIN),
+            Route("POST", "/v1/states/{number}/drop", self._drop_states, Door.LOGIN),
+            Route("POST", "/v1/new-store", self._new_store, Door.TRUSTED, body=frozenset({"store"})),
+            Route("POST", "/v1/confirm", self._confirm, Door.TRUSTED, body=frozenset({"vjobs"})),
+            Route("POST", "/v1/nodes/{name}/gone", self._node_gone, Door.TRUSTED),
+            Route("POST", "/v1/nodes/{name}/fence", self._node_fence, Door.TRUSTED),
+            Route("POST", "/v1/nodes/{name}/back", self._node_back, Door.TRUSTED),
+            Route("POST", "/v1/rooms/{id}/report", self._room, Door.ROOM, body=_ROOM_KEYS),
+            Route("POST", "/v1/pause", self._pause, Door.TRUSTED),
+            Route("POST", "/v1/unpause", self._unpause, Door.TRUSTED),
+            Route("GET", "/v1/plan", self._plan, query=frozenset({"dot"}), long=True),
+            Route("GET", "/v1/cycles", self._cycles, query=frozenset({"limit"}), long=True),
             Route("GET", "/v1/cycles/{number}", self._one_cycle, long=True),
             Route("GET", job + "/decisions", self._decisions, long=True),
-            Route("GET", job + "/usage", self._usage, long=True),
-            Route("GET", "/v1/operations/{number}", self._operation, wait),
+            Route("GET", job + "/usage", self._usage, Door.LOGIN, long=True),
+            Route("GET", "/v1/operations/{number}", self._operation, Door.LOGIN, query=wait),
             Route("GET", job, self._vjob),
-            Route("GET", "/v1/vjobs", self._vjobs, frozenset({"ended"}), long=True),
+            Route("GET", "/v1/vjobs", self._vjobs, query=frozenset({"ended"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
-            Route("GET", "/v1/events", self._events, frozenset({"since", "limit", "vjob"}), long=True),
-            Route("POST", "/v1/reports", self._begin_report, body=_REPORT_KEYS),
-            Route("GET", "/v1/reports/{number}", self._report, wait | {"from"}, long=True),
+            Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
+            Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
+            Route("GET", "/v1/reports/{number}", self._report, Door.LOGIN, query=wait | {"from"}, long=True),
             Route("GET", "/v1/status", self._status),
         ]
+
+    async def admitted(self, route: Route, asked: Asked) -> Asked:
+        """The request, with the powers that its host has.
+
+        Raises:
+            ForbiddenError: it is not taken from there.
+            UnavailableError: nobody knows yet whether it is.
+        """
+        origin, door = asked.origin, route.door
+        if origin.here:
+            return asked
+        if door is Door.ACCESS:
+            door = Door.WRAPPER if asked.query.flag("wrapper") else Door.LOGIN
+        if door is Door.ANY or (door is Door.WRAPPER and self._doors.is_open(origin, asked.vjob)):
+            return replace(asked, powers=False)
+        return await self._door_turns.take(origin, lambda: self._look_at(door, asked))
+
+    def _look_at(self, door: Door, asked: Asked) -> Asked:
+        doors, origin = self._doors, asked.origin
+        if door is Door.TRUSTED:
+            doors.require_trusted(origin)
+        elif door is Door.ROOM:
+            doors.require_room(origin, asked.body.node("node"), parsing.job_id(asked.path["id"]))
+        elif door is Door.FRONT:
+            doors.require_front(origin, parsing.job_id(asked.path["id"]))
+        elif door is Door.LOGIN:
+            doors.require_login(origin)
+        else:
+            doors.require_wrapper(origin, asked.vjob)
+        # What hooks of nodes may say, only root may, and it was looked at where it comes from.
+        hooks = door in (Door.ROOM, Door.FRONT)
+        return replace(asked, powers=hooks or doors.trusts(origin))
+
+    def _for(self, asked: Asked) -> Requests:
+        return self._requests if asked.powers else self._plain_requests
 
     async def close(self) -> None:
         """Make no more reports."""
         await self._reports.close()
+        for turns in (self._door_turns, self._hook_turns, self._node_turns):
+            turns.close()
 
     async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
         # A line of its own for what wrappers say: whatever else their user asks, they are heard.
@@ -132,14 +140,23 @@ class Routes:
 
     async def _do_slowly(self, asked: Asked, work: Callable[[], T]) -> T:
         # In threads of their own: however many users hold, hooks and wrappers are heard, and root is served.
-        turns = self._turns if asked.uid in self._requests.engine_uids else self._slow_turns
+        ours = asked.powers and asked.uid in self._requests.engine_uids
+        turns = self._turns if ours else self._slow_turns
         return await turns.take((asked.uid, "slow"), work)
+
+    async def _hear(self, asked: Asked, work: Callable[[], T]) -> T:
+        # Slurm's hooks give up soon, and what they say may be proof.
+        return await self._hook_turns.take(asked.origin, work)
+
+    async def _act_on(self, node: str, work: Callable[[], T]) -> T:
+        # A fencing command, or a node that does not answer, may take minutes: nothing else waits for it.
+        return await self._node_turns.take(node, work)
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
     async def _prolog(self, asked: Asked) -> Reply:
         job_id, seconds = parsing.job_id(asked.path["id"]), asked.query.seconds("wait")
-        await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
+        await self._hear(asked, lambda: self._for(asked).hook(asked.uid, job_id))
         first: list[int] = []
 
         def enough(answer: Reply) -> bool:
@@ -151,25 +168,27 @@ class Routes:
             ("vjob", job_id),
             (asked.uid, "prolog"),
             seconds,
-            lambda: self._do(asked, lambda: self._requests.state(job_id)),
+            lambda: self._hear(asked, lambda: self._requests.state(job_id)),
             enough,
         )
 
     async def _account(self, asked: Asked) -> Reply:
         job_id, account = parsing.job_id(asked.path["id"]), asked.body.account()
-        return await self._do_slowly(asked, lambda: self._requests.account(asked.uid, job_id, account))
+        return await self._do_slowly(asked, lambda: self._for(asked).account(asked.uid, job_id, account))
 
     async def _epilog(self, asked: Asked) -> Reply:
         job_id = parsing.job_id(asked.path["id"])
-        await self._do(asked, lambda: self._requests.hook(asked.uid, job_id))
-        return await self._do(asked, lambda: self._requests.state(job_id))
+        await self._hear(asked, lambda: self._for(asked).hook(asked.uid, job_id))
+        return await self._hear(asked, lambda: self._requests.state(job_id))
 
     async def _room(self, asked: Asked) -> Reply:
         room = parsing.job_id(asked.path["id"])
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
-        report = RoomReport(self._context.clock.now(), room, node, hook, problem, ended)
-        return await self._do(asked, lambda: self._requests.room_report(asked.uid, report))
+        # What is told late counts from when it was seen.
+        seen = self._context.clock.now() - asked.body.seconds("age_s")
+        report = RoomReport(seen, room, node, hook, problem, ended)
+        return await self._hear(asked, lambda: self._for(asked).room_report(asked.uid, report))
 
     # -- the wrapper, and who logs in ----------------------------------------------------------------------------
 
@@ -177,19 +196,20 @@ class Routes:
         seconds, wrapper = asked.query.seconds("wait"), asked.query.flag("wrapper")
         name = asked.vjob if wrapper else asked.vjobs
         asked.query.host("host")
-        job_id = await self._do(asked, lambda: self._requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
+        requests = self._for(asked)
+        job_id = await self._do(asked, lambda: requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
         return await self._waits.until(
             ("vjob", job_id),
             (asked.uid, "wrapper" if wrapper else "access"),
             seconds,
-            lambda: self._do(asked, lambda: self._requests.access(asked.uid, name, wrapper=wrapper), wrapper=wrapper),
+            lambda: self._do(asked, lambda: requests.access(asked.uid, name, wrapper=wrapper), wrapper=wrapper),
             _runs,
             latest_only=wrapper,
         )
 
     async def _started_script(self, asked: Asked) -> Reply:
         name = asked.vjob
-        return await self._do(asked, lambda: self._requests.started(asked.uid, name), wrapper=True)
+        return await self._do(asked, lambda: self._for(asked).started(asked.uid, name), wrapper=True)
 
     async def _attached(self, asked: Asked) -> Reply:
         name = asked.vjob
@@ -197,7 +217,7 @@ class Routes:
         entry = roster.known(name)
         if entry is None:
             entry = await self._do(asked, lambda: roster.look_up(name), wrapper=True)
-        return self._requests.attached(asked.uid, entry)
+        return self._for(asked).attached(asked.uid, entry)
 
     async def _finished(self, asked: Asked) -> Reply:
         name = asked.vjob
@@ -205,66 +225,66 @@ class Routes:
             asked.body.integer("exit_code", 0, _LAST_EXIT_CODE),
             asked.body.integer("signal", 0, _LAST_SIGNAL),
         )
-        return await self._do(asked, lambda: self._requests.finished(asked.uid, name, code, signal), wrapper=True)
+        return await self._do(asked, lambda: self._for(asked).finished(asked.uid, name, code, signal), wrapper=True)
 
     async def _requeued(self, asked: Asked) -> Reply:
         name = asked.vjob
         by = RequeuedBy(asked.body.choice("by", [str(each) for each in RequeuedBy]))
         told = Requeue(by, asked.body.integer("restarts", 0, _MOST_RESTARTS))
-        return await self._do(asked, lambda: self._requests.requeued(asked.uid, name, told), wrapper=True)
+        return await self._do(asked, lambda: self._for(asked).requeued(asked.uid, name, told), wrapper=True)
 
     async def _usage(self, asked: Asked) -> Reply:
         name = asked.vjobs
-        return {"usage": await self._do_slowly(asked, lambda: self._requests.usage(asked.uid, name))}
+        return {"usage": await self._do_slowly(asked, lambda: self._for(asked).usage(asked.uid, name))}
 
     # -- operations ----------------------------------------------------------------------------------------------
 
     async def _suspend(self, asked: Asked) -> Reply:
         name = asked.vjobs
-        return await self._begin(asked, lambda: self._requests.suspend(asked.uid, name))
+        return await self._begin(asked, lambda: self._for(asked).suspend(asked.uid, name))
 
     async def _resume(self, asked: Asked) -> Reply:
         name, to = asked.vjobs, asked.body.node("to")
-        return await self._begin(asked, lambda: self._requests.resume(asked.uid, name, to))
+        return await self._begin(asked, lambda: self._for(asked).resume(asked.uid, name, to))
 
     async def _migrate(self, asked: Asked) -> Reply:
         name, vm, to = asked.vjobs, asked.body.vm("vm"), asked.body.node("to")
-        return await self._begin(asked, lambda: self._requests.migrate(asked.uid, name, vm, to))
+        return await self._begin(asked, lambda: self._for(asked).migrate(asked.uid, name, vm, to))
 
     async def _begin(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
         begun = await self._do_slowly(asked, begin)
         return begun.view if isinstance(begun, Several) else {"operation": begun.id}
 
     async def _states(self, asked: Asked) -> Reply:
-        return {"states": await self._do(asked, lambda: self._requests.asides(asked.uid))}
+        return {"states": await self._do(asked, lambda: self._for(asked).asides(asked.uid))}
 
     async def _take_back(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._begin(asked, lambda: self._requests.take_back(asked.uid, number))
+        return await self._begin(asked, lambda: self._for(asked).take_back(asked.uid, number))
 
     async def _drop_states(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._do_slowly(asked, lambda: self._requests.drop_aside(asked.uid, number))
+        return await self._do_slowly(asked, lambda: self._for(asked).drop_aside(asked.uid, number))
 
     async def _new_store(self, asked: Asked) -> Reply:
         store = asked.body.node("store")
-        return await self._do(asked, lambda: self._requests.new_store(asked.uid, store))
+        return await self._do(asked, lambda: self._for(asked).new_store(asked.uid, store))
 
     async def _confirm(self, asked: Asked) -> Reply:
         vjobs = asked.body.vjobs("vjobs")
-        return {"confirmed": await self._do(asked, lambda: self._requests.confirm(asked.uid, vjobs))}
+        return {"confirmed": await self._do(asked, lambda: self._for(asked).confirm(asked.uid, vjobs))}
 
     async def _node_gone(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._do(asked, lambda: self._requests.node_gone(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).node_gone(asked.uid, node))
 
     async def _node_fence(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._do(asked, lambda: self._requests.node_fence(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).node_fence(asked.uid, node))
 
     async def _node_back(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._do(asked, lambda: self._requests.node_back(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).node_back(asked.uid, node))
 
     async def _operation(self, asked: Asked) -> Reply:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
@@ -272,17 +292,17 @@ class Routes:
             ("operation", number),
             (asked.uid, "operation"),
             seconds,
-            lambda: self._do(asked, lambda: self._requests.operation(asked.uid, number)),
+            lambda: self._do(asked, lambda: self._for(asked).operation(asked.uid, number)),
             lambda answer: bool(answer["ended"]),
         )
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
     async def _pause(self, asked: Asked) -> Reply:
-        return await self._do(asked, lambda: self._requests.pause(asked.uid))
+        return await self._do(asked, lambda: self._for(asked).pause(asked.uid))
 
     async def _unpause(self, asked: Asked) -> Reply:
-        return await self._do(asked, lambda: self._requests.unpause(asked.uid))
+        return await self._do(asked, lambda: self._for(asked).unpause(asked.uid))
 
     async def _plan(self, asked: Asked) -> Reply:
         dot = asked.query.flag("dot")
@@ -319,7 +339,7 @@ class Routes:
         since, until, users = body.moment("since"), body.moment("until"), body.words("users")
         if since is not None and until is not None and since >= until:
             raise parsing.BadRequestError("since has to be before until")
-        owner = await self._do(asked, lambda: self._requests.report_owner(asked.uid, users))
+        owner = await self._do(asked, lambda: self._for(asked).report_owner(asked.uid, users))
         question = {
             "since": since,
             "until": until,
@@ -394,6 +414,7 @@ class Routes:
 
 #: What ``rmsplugin.accounts.Account.facts`` has.
 _ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
+_ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.
 _COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})

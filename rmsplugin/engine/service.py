@@ -16,12 +16,14 @@ from typing import TypeVar
 from aiohttp import web
 
 from rmsplugin.client import SEALED_TYPE
+from rmsplugin.engine.asked import Asked, Reply, Route
 from rmsplugin.engine.connections import Connections, Limits
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.doors import LOCAL, Origin
 from rmsplugin.engine.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.routes import Asked, Reply, Route, Routes
+from rmsplugin.engine.routes import Routes
 from rmsplugin.engine.sealing import AnswerTooLargeError, CallerIdentity, seal_response, verify_request
 from rmsplugin.engine.turns import Turns
 from rmsplugin.engine.waits import TooManyError, Waits
@@ -77,6 +79,7 @@ class Service:
         self._waits = Waits()
         self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits)
         self._routes = self._answers.table()
+        self._engine_uids = requests.engine_uids
         self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
@@ -146,7 +149,7 @@ class Service:
             data = await _read(request)
         except BadRequestError as error:
             return _plain(400, str(error))
-        status, body = await self._answer(route, request, data, uid)
+        status, body = await self._answer(route, request, data, uid, LOCAL)
         text = await self._turns.take((uid, False), lambda: json.dumps(body)) if route.long else json.dumps(body)
         return _response(status, text, "application/json")
 
@@ -162,7 +165,7 @@ class Service:
         except RmspluginError as error:
             log.warning("a request from %s could not be checked: %s", request.remote, error)
             return _plain(503, "munge does not answer on the controller")
-        status, body = await self._answer(route, request, data, identity.uid)
+        status, body = await self._answer(route, request, data, identity.uid, _origin(request))
         try:
             return await self._sealed(identity, status, body)
         except AnswerTooLargeError as error:
@@ -186,15 +189,20 @@ class Service:
         except TimeoutError:
             raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
 
-    async def _answer(self, route: Route, request: web.Request, data: bytes, uid: int) -> tuple[int, Reply]:
+    async def _answer(
+        self, route: Route, request: web.Request, data: bytes, uid: int, origin: Origin
+    ) -> tuple[int, Reply]:
         transport = request.transport
         if transport is None:
             return 400, {"error": "the connection has ended"}
         try:
-            self._connections.asked(transport, uid)
+            # Root of a host with munge is no root of this one: each such host is bounded for itself.
+            ours = origin.here or uid not in self._engine_uids
+            self._connections.asked(transport, uid if ours else (uid, origin.address))
             query = Query.parse(request.raw_path, route.query)
             body = Body.parse(data, route.body)
-            return 200, await route.answer(Asked(uid, request.match_info, query, body))
+            asked = Asked(uid, request.match_info, query, body, origin)
+            return 200, await route.answer(await self._answers.admitted(route, asked))
         except RmspluginError as error:
             return _status(error), {"error": str(error)}
         except Exception:
@@ -251,6 +259,13 @@ def _peer_uid(transport: asyncio.BaseTransport) -> int:
     connection = transport.get_extra_info("socket")
     _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(uid)
+
+
+def _origin(request: web.Request) -> Origin:
+    """Where a request over TCP comes from; a connection that has ended comes from nowhere that is known."""
+    transport = request.transport
+    peer, own = (transport.get_extra_info(end) if transport is not None else None for end in ("peername", "sockname"))
+    return Origin.of(peer[0], own[0]) if peer and own else Origin(None, here=False)
 
 
 def _stranger(transport: asyncio.BaseTransport) -> None:

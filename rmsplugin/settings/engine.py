@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rmsplugin.settings.section import Seconds, Section
+
+
+def _host(text: str) -> str:
+    if "/" in text:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"{text} is no network; write one as in 10.1.0.0/24") from None
+    elif not text or not all(each.isalnum() or each in ".-_:" for each in text):
+        raise ValueError(f"{text!r} is no host: write a name, an address, or a network as in 10.1.0.0/24")
+    return text
+
+
+#: Names, addresses or networks.
+Hosts = tuple[Annotated[str, AfterValidator(_host)], ...]
 
 
 class Engine(Section):
@@ -19,6 +36,21 @@ class Engine(Section):
     user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
     operators: tuple[str, ...] = Field(
         (), description="users who may act on any vjob and have reports of all, besides root and engine.user"
+    )
+    trusted_hosts: Hosts = Field(
+        (),
+        description="hosts, besides the controller, on which root, engine.user and operators count as such: backup "
+        "controllers, an admin's host; names, addresses or networks (10.1.0.0/24)",
+    )
+    login_hosts: Hosts = Field(
+        (),
+        description="hosts on which users log in, besides the controller: only from there are users' requests taken "
+        "that act on vjobs or tell keys (`rmsplugin ssh`, `suspend`, ...); names, addresses or networks",
+    )
+    addresses: dict[str, Hosts] = Field(
+        default_factory=dict,
+        description="further addresses from which Slurm's nodes reach the engine, besides their NodeAddr: "
+        '`{ front2 = ["10.2.0.5"] }`',
     )
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     watch_s: Seconds = Field(

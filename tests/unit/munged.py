@@ -43,6 +43,11 @@ class Munged:
         done = subprocess.run(argv, input=payload, capture_output=True, check=True, user=uid)
         return done.stdout.decode().strip()
 
+    def decode_as(self, uid: int, credential: str) -> str:
+        argv = ["unmunge", f"--socket={self.socket}", "--metadata=/dev/null", "--output=-"]
+        done = subprocess.run(argv, input=credential.encode(), capture_output=True, check=True, user=uid)
+        return done.stdout.decode()
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE_S)

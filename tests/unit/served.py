@@ -28,16 +28,16 @@ ME = os.getuid()
 class Served:
     """An engine whose service listens until ``close``."""
 
-    def __init__(self, directory: Path, *, tcp: bool = False, state_dir: Path | None = None) -> None:
-        """``state_dir``: where reports find a ledger, if not that of the world."""
+    def __init__(self, directory: Path, *, tcp: bool = False, state_dir: Path | None = None, **engine: Any) -> None:
+        """``state_dir``: where reports find a ledger, if not that of the world; ``engine``: more of its settings."""
         self.socket = str(directory / "engine.sock")
         self.port = _free_port() if tcp else 0
         listen = f"127.0.0.1:{self.port}" if tcp else ""
         self.world = World(directory)
         settings = self.world.context.settings
         places = {"socket": Path(self.socket), "state_dir": state_dir or directory}
-        engine = settings.engine.model_copy(update={**places, "listen": listen})
-        self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update={"engine": engine}))
+        section = settings.engine.model_copy(update={**places, "listen": listen, **engine})
+        self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update={"engine": section}))
         self.ledger = self.context.ledger
         cycle = self.world.cycle
         requests = Requests(self.context, self.world.executor, self.world.placing, cycle, lambda: None)

@@ -95,6 +95,7 @@ class RmsNode:
     state: str  # the RMS's own word
     features: tuple[str, ...] = ()  # active ones
     reason: str = ""  # why it is drained or down
+    address: str = ""  # where it is reached, by name or number (NodeAddr); empty: at its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,20 @@ def nodes(text: str) -> dict[str, RmsNode]:
             record["State"],
             features=words(record.get("ActiveFeatures", "")),
             reason=reason[1].strip() if reason else "",
+            address=record.get("NodeAddr", ""),
         )
     return found
 
 
 def node(
-    name: str, cpus: int, memory_mib: int, state: str, *, features: tuple[str, ...] = (), reason: str = ""
+    name: str,
+    cpus: int,
+    memory_mib: int,
+    state: str,
+    *,
+    features: tuple[str, ...] = (),
+    reason: str = "",
+    address: str = "",
 ) -> RmsNode:
     """Make a node of what Slurm says of it; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
     flags = set(re.findall(r"[A-Z_]+", state))
@@ -55,6 +63,7 @@ def node(
         state=state,
         features=features,
         reason=reason,
+        address=address,
     )
 
 
