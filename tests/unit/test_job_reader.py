@@ -31,7 +31,7 @@ class SlowRms:
         if self.failures:
             self.failures -= 1
             raise UnavailableError("slurmctld does not answer")
-        return {job_id: SimpleNamespace(job_id=job_id, number=number) for job_id in job_ids & self.known}
+        return {job_id: SimpleNamespace(job_id=job_id, number=number, batch_host="") for job_id in job_ids & self.known}
 
     def job(self, job_id: int) -> Any:
         self.single.append(job_id)
