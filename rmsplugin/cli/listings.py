@@ -174,6 +174,14 @@ def _add_vjobs(commands: options.Commands) -> None:
     )
     vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these, ended ones too")
     vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
+    vjobs.add_argument(
+        "-n",
+        "--limit",
+        metavar="N",
+        type=int,
+        default=1000,
+        help="with --all: the newest N ended vjobs (default: 1000, at most 10000)",
+    )
     vjobs.add_argument("-u", "--user", metavar="USER,...", type=options.names, default=(), help="only these users'")
     add_table_options(
         vjobs, VJOB_FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,reason"
@@ -267,11 +275,15 @@ def _rows(answer: Row, key: str) -> list[dict[str, Any]]:
 def _vjobs(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, VJOB_FIELDS)
     client = connect(read_settings(arguments.config))
-    ended = arguments.all or arguments.jobs
-    rows = _rows(client.request("GET", "/v1/vjobs?ended=1" if ended else "/v1/vjobs"), "vjobs")
+    rows: list[dict[str, Any]] = []
+    if not arguments.jobs or arguments.user:
+        answer = client.request("GET", f"/v1/vjobs?ended=1&limit={arguments.limit}" if arguments.all else "/v1/vjobs")
+        rows = _rows(answer, "vjobs")
+        if answer.get("more") and arguments.all:
+            print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
     unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
     if arguments.jobs:
-        rows, faults = _named(client, arguments.jobs, rows)
+        rows, faults = _named(client, arguments.jobs)
         unknown += faults
     if arguments.user:
         rows = [row for row in rows if row.get("user") in arguments.user]
@@ -295,17 +307,17 @@ def _is_account(user: str) -> bool:
     return True
 
 
-def _named(
-    client: EngineClient, jobs: Iterable[str], rows: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[str]]:
+def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The vjobs that are called so, and a sentence for each name that none has.
 
     The list has those that the engine's cycle has met; for any other it asks Slurm.
     """
-    found, faults = [], []
+    found: list[dict[str, Any]] = []
+    faults = []
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
-        own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
+        path = f"/v1/vjobs?ended=1&vjob={urllib.parse.quote(wanted, safe='')}"
+        own = _rows(client.request("GET", path), "vjobs")
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
             found += own or [client.request("GET", options.job_path(wanted))["vjob"]]

@@ -183,6 +183,11 @@ class Ledger:
             return list(self._current_vjobs().values())
         return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
 
+    def newest_ended(self, limit: int) -> list[VJobRow]:
+        """The ``limit`` terminated vjobs that were submitted last, in order of first submission."""
+        sql = f"{_SELECT} where state = 'terminated' order by submitted desc, job_id desc limit ?"
+        return [records.read_vjob(row) for row in reversed(self._rows(sql, [limit]))]
+
     def _current_vjobs(self) -> dict[int, VJobRow]:
         """The vjobs that have not ended, by job id; read anew only when one has changed."""
         with self._lock:
@@ -267,6 +272,17 @@ class Ledger:
         return [
             records.read_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)
         ]
+
+    def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
+        """The VMs of the named jobs, by job id."""
+        found: dict[int, list[VMRow]] = {}
+        wanted = list(job_ids)
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            for row in self._rows(f"select * from vms where job_id in ({marks}) order by job_id, idx", chunk):
+                found.setdefault(row["job_id"], []).append(records.read_vm(row))
+        return found
 
     def live_vms(self) -> list[VMRow]:
         """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pwd
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,9 @@ class Several:
 #: How long who asks for something by hand waits for a checkpoint to make way.
 _YIELD_S = 10.0
 
+#: How often what was said of a script's end may change, and of how many vjobs that is counted.
+_CHANGES_MAX, _CHANGES_OF = 5, 10_000
+
 _NODES_FORBIDDEN = "only operators may say what has become of nodes; see engine.operators in the settings"
 
 
@@ -63,6 +67,8 @@ class Requests:
         #: Root, and the account that the engine runs as.
         self.engine_uids = frozenset({0, pwd.getpwnam(context.settings.engine.user).pw_uid})
         self._powers = True
+        self._lock = threading.Lock()
+        self._changes: dict[int, int] = {}  # of what was said of ended scripts, by job id; the latest are the last
 
     def without_powers(self) -> Requests:
         """The same, where root, the engine's user and operators may not more than others: for hosts without trust."""
@@ -240,6 +246,11 @@ class Requests:
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
         """The script has ended and its output is delivered."""
         vjob = self._wrapped(uid, display_id)
+        known = vjob.finished and (vjob.exit_code, vjob.exit_signal) == (exit_code, signal)
+        if known or vjob.state is VJobState.TERMINATED:
+            return {"ok": True}
+        if vjob.finished:
+            self._bound_changes(vjob.job_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
         # Who says it again and again is not about to end for ever.
         since = vjob.finished_at if vjob.finished else self._context.clock.now()
@@ -253,6 +264,16 @@ class Requests:
     def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
         """The wrapper tells of a requeue on purpose. Returns whether the script itself has asked for it."""
         return {"own": record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)}
+
+    def _bound_changes(self, job_id: int) -> None:
+        """Raise RefusedError if it was said again and again, each time differently, how a script ended."""
+        with self._lock:
+            changes = self._changes.pop(job_id, 0) + 1
+            self._changes[job_id] = changes
+            if len(self._changes) > _CHANGES_OF:
+                del self._changes[next(iter(self._changes))]
+        if changes > _CHANGES_MAX:
+            raise RefusedError(f"it was said {changes} times, and differently, how the script of this vjob ended")
 
     def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
         """What the processes of one's own vjob, or of the elements of one's job array, have used up to now.

@@ -84,7 +84,7 @@ class Routes:
             Route("GET", job + "/usage", self._usage, Door.LOGIN, long=True),
             Route("GET", "/v1/operations/{number}", self._operation, Door.LOGIN, query=wait),
             Route("GET", job, self._vjob),
-            Route("GET", "/v1/vjobs", self._vjobs, query=frozenset({"ended"}), long=True),
+            Route("GET", "/v1/vjobs", self._vjobs, query=frozenset({"ended", "limit", "vjob"}), long=True),
             Route("GET", "/v1/vms", self._vms, long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
             Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
@@ -370,7 +370,11 @@ class Routes:
 
     async def _vjobs(self, asked: Asked) -> Reply:
         ended = asked.query.flag("ended")
-        return {"vjobs": await self._do(asked, lambda: views.vjob_views(self._context, ended=ended))}
+        limit = asked.query.number("limit", views.MOST_ENDED, parsing.MAX_EVENTS)
+        name = asked.query.job_name("vjob")
+        if name:
+            return await self._do(asked, lambda: views.named_vjob_views(self._context, name))
+        return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit))
 
     async def _vjob(self, asked: Asked) -> Reply:
         name = asked.vjobs

@@ -22,6 +22,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.doors import LOCAL, Origin
 from rmsplugin.engine.parsing import BadRequestError, Body, Query
+from rmsplugin.engine.rare_log import RareLog
 from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.routes import Routes
 from rmsplugin.engine.sealing import AnswerTooLargeError, CallerIdentity, seal_response, verify_request
@@ -80,6 +81,7 @@ class Service:
         self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits)
         self._routes = self._answers.table()
         self._engine_uids = requests.engine_uids
+        self._rare = RareLog(log)
         self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
@@ -160,10 +162,10 @@ class Service:
         except BadRequestError as error:
             return _plain(400, str(error))
         except ForbiddenError as error:
-            log.warning("refused a request from %s: %s", request.remote, error)
+            self._rare.warning("refused a request from %s: %s", request.remote, error)
             return _plain(401, "no valid munge credential")
         except RmspluginError as error:
-            log.warning("a request from %s could not be checked: %s", request.remote, error)
+            self._rare.warning("a request from %s could not be checked: %s", request.remote, error)
             return _plain(503, "munge does not answer on the controller")
         status, body = await self._answer(route, request, data, identity.uid, _origin(request))
         try:
@@ -171,7 +173,7 @@ class Service:
         except AnswerTooLargeError as error:
             return await self._sealed(identity, 409, {"error": str(error)})
         except RmspluginError as error:
-            log.warning("an answer to %s could not be sealed: %s", request.remote, error)
+            self._rare.warning("an answer to %s could not be sealed: %s", request.remote, error)
             return _plain(503, "munge does not answer on the controller")
 
     async def _identity(self, request: web.Request, data: bytes) -> CallerIdentity:

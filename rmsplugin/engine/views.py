@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.decision.reservation import Reservation
+from rmsplugin.engine import parsing
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.checkpoints import Checkpoint
@@ -16,7 +17,11 @@ from rmsplugin.engine.failures import NodeRest
 from rmsplugin.engine.node_book import FenceFailures, Gone
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
+from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
+
+#: So many vjobs that have ended are told of, unless more are asked for.
+MOST_ENDED = 1000
 
 
 def vjob_view(
@@ -74,17 +79,33 @@ def _ran_s(context: Context, vjob: VJobRow) -> float:
     return vjob.ran_s + running
 
 
-def vjob_views(context: Context, *, ended: bool) -> list[dict[str, Any]]:
-    """All vjobs, in order of first submission."""
+def vjob_views(context: Context, *, ended: bool, limit: int = MOST_ENDED) -> dict[str, Any]:
+    """All vjobs that have not ended and, if wanted, the newest ``limit`` that have, in order of first submission.
+
+    ``more``: there are older ones that have ended.
+    """
     ledger = context.ledger
-    vms: dict[int, list[VMRow]] = {}
-    for vm in ledger.vms():
-        vms.setdefault(vm.job_id, []).append(vm)
+    old = ledger.newest_ended(limit + 1) if ended else []
+    rows = sorted(
+        [*old[-limit:], *ledger.vjobs()] if limit else ledger.vjobs(), key=lambda row: (row.submitted, row.job_id)
+    )
+    return {"vjobs": _views(context, rows), "more": len(old) > limit}
+
+
+def named_vjob_views(context: Context, name: str) -> dict[str, Any]:
+    """The vjobs that are called so, ended or not: one, or elements of an array. None is no error."""
+    rows = context.ledger.named(parse(name))
+    return {"vjobs": _views(context, rows[-parsing.MAX_EVENTS :]), "more": len(rows) > parsing.MAX_EVENTS}
+
+
+def _views(context: Context, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:
+    ledger = context.ledger
+    vms = ledger.vms_among(row.job_id for row in rows)
     operations = {operation.job_id: operation for operation in ledger.running_operations()}
     newest = ledger.checkpoints.newest()
     return [
-        vjob_view(context, vjob, vms.get(vjob.job_id, []), operations.get(vjob.job_id), newest.get(vjob.job_id))
-        for vjob in ledger.vjobs(ended=ended)
+        vjob_view(context, row, vms.get(row.job_id, []), operations.get(row.job_id), newest.get(row.job_id))
+        for row in rows
     ]
 
 
@@ -99,6 +120,7 @@ def one_vjob_view(context: Context, vjob: VJobRow) -> dict[str, Any]:
 def vm_views(context: Context) -> list[dict[str, Any]]:
     """All VMs of vjobs that have not ended."""
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
+    vms = context.ledger.vms_among(vjobs)
     return [
         {
             "name": vm.name,
@@ -113,8 +135,8 @@ def vm_views(context: Context) -> list[dict[str, Any]]:
             "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
             "memory_demand_mib": vm.memory_demand_mib,
         }
-        for vm in context.ledger.vms()
-        if vm.job_id in vjobs
+        for job_id in sorted(vjobs)
+        for vm in vms.get(job_id, ())
     ]
 
 

@@ -33,6 +33,7 @@ _CONNECT_S = 0.03
 _CONNECT_GROWTH = 1.15
 _LONGEST_CONNECT_S = 1.0
 _OUTPUT_LIMIT = 4096
+_SEND_BYTES = 1 << 15
 
 # /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
 # every tar does, so that those that run keep reading the file they were started from. A guest that has them unpacks by
@@ -236,7 +237,7 @@ class SshGuests:
             channel.settimeout(timeout_s)
             channel.set_combine_stderr(True)
             channel.exec_command(command)
-            channel.sendall(data)
+            _send(channel, data, deadline)
             channel.shutdown_write()
             output = _read(channel, deadline, check)
             if not channel.status_event.wait(max(deadline - time.monotonic(), 0.1)):
@@ -257,17 +258,37 @@ def _close_later(transport: paramiko.Transport) -> None:
     timer.start()
 
 
+def _send(channel: paramiko.Channel, data: bytes, deadline: float) -> None:
+    """Send it all, to a guest that takes it in time. Raises TimeoutError."""
+    left = data
+    while left:
+        channel.settimeout(_left_s(deadline))
+        sent = channel.send(left[:_SEND_BYTES])
+        if not sent:
+            raise EOFError("it takes no more")
+        left = left[sent:]
+
+
+def _left_s(deadline: float) -> float:
+    """How long until then. Raises TimeoutError when it is over."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
 def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None]) -> bytes:
-    """Read all that a command says, and return the beginning. Raises TimeoutError, and what ``check`` raises."""
+    """Read all that a command says, and return the beginning. Raises TimeoutError, and what ``check`` raises.
+
+    The time is over at the deadline, also for a guest that goes on talking.
+    """
     output = b""
     while True:
         check()
-        channel.settimeout(min(_CHECK_S, max(deadline - time.monotonic(), 0.1)))
+        channel.settimeout(min(_CHECK_S, _left_s(deadline)))
         try:
             chunk = channel.recv(_OUTPUT_LIMIT)
         except TimeoutError:
-            if time.monotonic() >= deadline:
-                raise
             continue
         if not chunk:
             return output

@@ -327,6 +327,10 @@ class NodeAgents:
                 raise UnavailableError(f"{what}: the connection broke: {error}") from None
 
 
+#: More than a line of an agent's can have (all saved states of a node), and than all its lines of progress together.
+_LINE_MAX, _ANSWER_MAX = 4 << 20, 64 << 20
+
+
 def _of(checkpoint: int) -> list[str]:
     return ["--checkpoint", str(checkpoint)] if checkpoint else []
 
@@ -335,13 +339,18 @@ def _read(
     channel: paramiko.Channel, patience: Patience, what: str, advance: Callable[[Mapping[str, int]], None] | None
 ) -> dict[str, Any]:
     """Read lines up to the end, telling the progress among them; the last one is the answer."""
-    pending, answer = b"", None
+    answer, pending, received = None, bytearray(), 0
     while True:
         channel.settimeout(patience.remaining_s)
         chunk = channel.recv(65536)
-        *lines, pending = (pending + chunk).split(b"\n")
-        if not chunk:
-            lines.append(pending)
+        received += len(chunk)
+        *lines, rest = chunk.split(b"\n")
+        if lines or not chunk:  # what there is of a line is joined once, when its end has come
+            lines = [bytes(pending) + b"".join(lines[:1]), *lines[1:]]
+            pending = bytearray()
+        pending += rest
+        if len(pending) > _LINE_MAX or received > _ANSWER_MAX:
+            raise OperationFailedError(f"{what}: the agent says more than any answer has")
         for line in filter(None, lines):
             try:
                 answer = json.loads(line)
