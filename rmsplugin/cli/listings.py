@@ -317,7 +317,8 @@ def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, An
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
         path = f"/v1/vjobs?ended=1&vjob={urllib.parse.quote(wanted, safe='')}"
-        own = _rows(client.request("GET", path), "vjobs")
+        rows = _rows(client.request("GET", path), "vjobs")
+        own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
             found += own or [client.request("GET", options.job_path(wanted))["vjob"]]

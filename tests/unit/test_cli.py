@@ -334,7 +334,7 @@ def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None
     assert shown("-u", "bob") == ["1012_3"]
     assert shown("12") == ["12"]
     assert shown("1012") == shown("1012_3") == shown("1014") == ["1012_3"]
-    assert ("GET", "/v1/vjobs?ended=1", None) in engine.requests
+    assert ("GET", "/v1/vjobs?ended=1&vjob=1012", None) in engine.requests
     assert shown("-u", "bob,root") == ["1012_3"], "an account without vjobs is no error"
 
 
