@@ -21,6 +21,7 @@ CHECKOUT = Path("/srv/rmsplugin/main")
 SHARED = Path("/srv/rmsplugin/shared")
 
 _MARKER = ".rmsplugin-try-release"
+_SCRIPTS = Path("/usr/share/debootstrap/scripts")
 #: What a checkout has that is made, and made anew by each release.
 _MADE = re.compile(
     r"\.git|\.venv(-lowest)?|\.(mypy|ruff|pytest)_cache|\.hypothesis|__pycache__|.*\.egg-info|build|dist"
@@ -154,7 +155,7 @@ class Place:
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--"),
                 *("debootstrap", "--variant=minbase", "--include=ca-certificates"),
-                *(self.release, str(new), mirror or archive),
+                *(self.release, str(new), mirror or archive, *_script(self.release)),
             ],
             capture_output=True,
             text=True,
@@ -205,6 +206,11 @@ class Place:
         target.mkdir(parents=True, exist_ok=True)
         (self.root / SHARED.relative_to("/")).mkdir(exist_ok=True)
         _mirror(REPOSITORY, target)
+
+
+def _script(release: str) -> list[str]:
+    """Name debootstrap's script for a release that is younger than this machine's debootstrap."""
+    return [] if (_SCRIPTS / release).exists() else [str(_SCRIPTS / "sid")]
 
 
 def _mirror(source: Path, target: Path) -> None:
