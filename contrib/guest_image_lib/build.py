@@ -166,14 +166,25 @@ def run(
     return result
 
 
+def _kernel_packages(image: str) -> list[str]:
+    """The packages with a kernel and its modules: since Debian 14 that of the image only names them."""
+    depends = run(["apt-cache", "depends", "--important", image]).stdout
+    release = re.escape(image.removeprefix("linux-image-"))
+    return [image, *re.findall(rf"Depends: (linux-(?:binary|modules)-{release})\s*$", depends, re.MULTILINE)]
+
+
 def _build_in(work: Path, inputs: Inputs) -> None:
-    run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", inputs.kernel_package], cwd=work)
-    package = only(work, "linux-image-*.deb")
+    packages = _kernel_packages(inputs.kernel_package)
+    run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", *packages], cwd=work)
     unpacked = work / "kernel"
-    run(["dpkg-deb", "-x", str(package), str(unpacked)])
+    for package in sorted(work.glob("linux-*.deb")):
+        run(["dpkg-deb", "-x", str(package), str(unpacked)])
     image = work / "image"
     image.mkdir()
-    shutil.copyfile(only(unpacked / "boot", "vmlinuz-*"), image / "vmlinuz")
+    kernels = [*unpacked.glob("boot/vmlinuz-*"), *unpacked.glob("usr/lib/modules/*/vmlinuz")]
+    if len(kernels) != 1:
+        raise BuildError(f"the packages are not made as expected: {len(kernels)} kernels in {' '.join(packages)}")
+    shutil.copyfile(kernels[0], image / "vmlinuz")
     root = work / "root"
     fill_root(root)
     install_modules(unpacked, root, work)
