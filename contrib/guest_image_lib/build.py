@@ -170,7 +170,7 @@ def _kernel_packages(image: str) -> list[str]:
     """The packages with a kernel and its modules: since Debian 14 that of the image only names them."""
     depends = run(["apt-cache", "depends", "--important", image]).stdout
     release = re.escape(image.removeprefix("linux-image-"))
-    return [image, *re.findall(rf"Depends: (linux-(?:binary|modules)-{release})\s*$", depends, re.MULTILINE)]
+    return [image, *re.findall(rf"Depends: (linux-\w+-{release})\s*$", depends, re.MULTILINE)]
 
 
 def _build_in(work: Path, inputs: Inputs) -> None:
