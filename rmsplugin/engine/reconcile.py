@@ -151,7 +151,9 @@ def _running(
         return _requeued(vjob, job)
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
-    if job.state is JobState.RUNNING and not job.completing and silent_s > orphan_s:
+    # One that its user stopped (scancel -s STOP) cannot say anything.
+    silent = silent_s > orphan_s and job.detail != "STOPPED"
+    if job.state is JobState.RUNNING and not job.completing and silent:
         return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {silent_s:.0f} s", absence=True)
     return None
 

@@ -21,6 +21,7 @@ from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import Access, EngineLink
 from rmsplugin.wrapper.mailbox import Mailbox
 from rmsplugin.wrapper.preparation import Preparation
+from rmsplugin.wrapper.sentry import Sentry
 from rmsplugin.wrapper.session import Ending, NoRoomError, Session
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
@@ -213,9 +214,10 @@ def run_job(argv: list[str]) -> Ending:
 
     wrapper = Wrapper(job_words, engine, Commands(clients, engine_words), steps)
 
-    meant_all = Telltale().meant_all
+    sentry = Sentry(engine_words)
+    meant_all = Telltale(sentry.tell_child).meant_all
     leave = partial(detach, engine, restarts, wrapper.end)
-    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep).start()
+    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep, sentry.tell_suspending).start()
     engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 

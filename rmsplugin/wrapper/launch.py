@@ -1,4 +1,4 @@
-"""Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare|carry_out ...``.
+"""Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare|carry_out|stand_in ...``.
 
 Started without ``site``, it finds this package by its own place, wherever and however that was installed.
 """
@@ -21,6 +21,10 @@ def main() -> None:
         from rmsplugin.wrapper import carry_out
 
         carry_out.main(sys.argv)
+    elif program == "stand_in":
+        from rmsplugin.wrapper import stand_in
+
+        stand_in.main(sys.argv)
     else:
         from rmsplugin.wrapper import attach
 

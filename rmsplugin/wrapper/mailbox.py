@@ -8,6 +8,11 @@ import os
 _CHUNK_BYTES = 1 << 16
 
 
+def kill_line(number: int, everything: bool) -> str:
+    """What has the guest send a signal to the script's process, or to all of its session."""
+    return f"kill {number} all" if everything else f"kill {number}"
+
+
 class Mailbox:
     """Signals for the script and for steps that have not been sent yet; any thread may put one in."""
 
@@ -22,7 +27,7 @@ class Mailbox:
 
     def put(self, number: int, *, everything: bool) -> None:
         """Have a signal sent to the script's process, or to all of its session."""
-        self._put(f"kill {number} all" if everything else f"kill {number}")
+        self._put(kill_line(number, everything))
 
     def put_step(self, step: int, number: int) -> None:
         """Have a signal sent to the tasks of a step."""

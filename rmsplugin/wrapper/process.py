@@ -15,6 +15,8 @@ _M_ARENA_MAX = -8
 CANNOT_RUN = 1
 # Not the user's PATH: nothing of theirs runs here.
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+#: Our tools as they are on a front, where they may be missing.
+TOOLS_PROGRAM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guest_tools", "vjob-tools")
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
 
 

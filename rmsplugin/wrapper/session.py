@@ -16,7 +16,7 @@ from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableErro
 from rmsplugin.wrapper import TOOLS
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.libssh2 import Channel, Connection
-from rmsplugin.wrapper.mailbox import Mailbox
+from rmsplugin.wrapper.mailbox import Mailbox, kill_line
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
@@ -249,9 +249,18 @@ class Session:
                 self._end = line
         _check_size(self._lines)
 
+    def signal(self, number: int, *, everything: bool) -> None:
+        """Return when the guest has sent a signal to the script, or to all of its session."""
+        self._post(kill_line(number, everything), lambda: None)
+        self._settle()
+
     def acknowledge(self, acks: dict[str, Ack]) -> None:
         """Return when the guest has kept the acknowledgements."""
         self._post_acks(acks)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all was answered."""
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         while self._owed:
             if not self._take_answers():

@@ -14,9 +14,8 @@ import re
 import signal
 from collections.abc import Callable
 
-# A suspend is SIGTSTP and then SIGSTOP: the VMs are saved, the script is to notice nothing. SIGCONT is its other end,
-# and comes before every SIGTERM too. The others are of no use to a process in another machine.
-_NOT_PASSED_ON = frozenset({signal.SIGTSTP, signal.SIGCONT, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD})
+# Of no use to a process in another machine.
+_NOT_PASSED_ON = frozenset({signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD})
 # Faults of this process itself (blocking them would hang it), and what the kernel says of its own files.
 _OWN = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP}
@@ -66,7 +65,7 @@ def parse_fate(line: str, restarts: int) -> Fate:
     match facts[1]:
         case "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED":
             return Fate.REQUEUED
-        case "RUNNING" | "SUSPENDED" | "CONFIGURING" | "SIGNALING" | "RESIZING":
+        case "RUNNING" | "STOPPED" | "SUSPENDED" | "CONFIGURING" | "SIGNALING" | "RESIZING":
             return Fate.RUNNING
     return Fate.ENDING
 
@@ -100,6 +99,7 @@ class SignalThread:
         end: Callable[[int], None],
         detach: Callable[[], None],
         pause: Callable[[float], object],
+        suspending: Callable[[bool], object],
     ) -> None:
         """Take what to do.
 
@@ -110,9 +110,11 @@ class SignalThread:
             end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
             detach: ends the wrapper and nothing else, unless the script itself has asked for the requeue.
             pause: waits between two questions.
+            suspending: is told that the job is being suspended, or that this has ended.
         """
         self._fate, self._meant_all, self._send = fate, meant_all, send
         self._end, self._detach, self._pause = end, detach, pause
+        self._tell_suspending, self._suspended = suspending, False
 
     def start(self) -> None:
         """Begin to take signals, for ever. Not by ``threading``, for its memory."""
@@ -123,9 +125,24 @@ class SignalThread:
         while True:
             self.handle(signal.sigwait(waited_for))
 
+    def _is_suspension(self, number: int) -> bool:
+        """Whether the signal begins or ends a suspension, of which the script is to notice nothing.
+
+        That is SIGTSTP, then SIGSTOP, and in the end SIGCONT. Any other SIGCONT is the script's: it comes of
+        ``scancel -s CONT``, and before every SIGTERM.
+        """
+        if number not in (signal.SIGTSTP, signal.SIGCONT) or self._suspended == (number == signal.SIGTSTP):
+            return number == signal.SIGTSTP
+        self._suspended = not self._suspended
+        self._tell_suspending(self._suspended)
+        return True
+
     def handle(self, number: int) -> None:
         """Act on one signal."""
-        if number in _NOT_PASSED_ON:
+        if number in _NOT_PASSED_ON or self._is_suspension(number):
+            return
+        if number == signal.SIGCONT:
+            self._send(number, False)  # It ends no process, so that nothing tells of others.
             return
         if number != signal.SIGTERM:
             self._send(number, self._meant_all(number))

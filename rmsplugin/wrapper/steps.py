@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable
 
+from rmsplugin.wrapper.process import TOOLS_PROGRAM as _TOOLS
 from rmsplugin.wrapper.signals import Fate
 
 _ALIVE = 32
@@ -31,7 +32,6 @@ _CANCELLED = 0
 _ASK_TIMES = 5
 _ASK_AGAIN_S = 1.0
 _CHUNK_BYTES = 1 << 12
-_TOOLS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guest_tools", "vjob-tools")
 
 
 class _Shadow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Callable
 
 from rmsplugin.wrapper import process
 
@@ -20,8 +21,13 @@ _IDLE = ("/bin/sh", "-c", "ulimit -c 0; exec cat >/dev/null 2>&1")
 class Telltale:
     """Has such a child at any time. Used by one thread."""
 
-    def __init__(self) -> None:
-        """Start it. Raises OSError."""
+    def __init__(self, tell_child: Callable[[int], object]) -> None:
+        """Start it. Raises OSError.
+
+        Args:
+            tell_child: is told the process id of each such child.
+        """
+        self._tell_child = tell_child
         # The other end is open in this process alone: when that ends, so does the child.
         self._reads, self._wrapper_lives = os.pipe2(os.O_CLOEXEC)
         self._pid = self._spawn()
@@ -41,10 +47,12 @@ class Telltale:
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == number
 
     def _spawn(self) -> int:
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             _IDLE[0],
             _IDLE,
             {"PATH": process.SYSTEM_PATH},
             file_actions=[(os.POSIX_SPAWN_DUP2, self._reads, 0)],
             setsigmask=[],
         )
+        self._tell_child(pid)
+        return pid

@@ -155,6 +155,10 @@ def test_a_silent_wrapper_is_replaced_but_not_while_its_job_completes() -> None:
     assert reconcile(VJOB, [VM], replace(JOB, completing=True), [], ORPHAN_S + 1, ORPHAN_S) is None
 
 
+def test_a_job_that_its_user_stopped_is_no_silent_one() -> None:
+    assert reconcile(VJOB, [VM], replace(JOB, detail="STOPPED"), [], ORPHAN_S + 1, ORPHAN_S) is None
+
+
 def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
     assert reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S - 1, ORPHAN_S) is None
     directive = reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S, ORPHAN_S)

@@ -341,7 +341,7 @@ def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench, pause_
     small.script(f"#!/bin/sh\necho 1\nsleep {pause_s}\nseq 2 6000000\n")
     process = small.start()
     guestbox.wait_until(lambda: small.out.stat().st_size > delivered)
-    process.send_signal(signal.SIGSTOP)
+    _stand_still(process)
     seen: list[list[str]] = [[]]
 
     def waits() -> bool:
@@ -386,7 +386,7 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
     small.script(MUCH)
     process = small.start()
     guestbox.wait_until(lambda: small.out.stat().st_size > 12 << 20)
-    process.send_signal(signal.SIGSTOP)
+    _stand_still(process)
     # The VM goes back to when its script had just been started: here by another wrapper, which sees none of it.
     # Or the old connection stays as it is, says nothing any more, and only the engine tells that it is of no use.
     old = small.guest.server_children()
@@ -774,6 +774,107 @@ def test_no_answer_from_slurm_passes_no_sigterm_on(small: Bench) -> None:
     assert process.poll() is None
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=TIMEOUT Restarts=0")
     assert process.wait(PATIENCE_S) == 9
+
+
+TICKS = """#!/bin/sh
+trap 'echo continued' CONT
+(trap 'exit 0' USR1; echo $(exec sh -c 'echo $PPID') >/run/rmsplugin/job/child; while :; do sleep 0.1; done) &
+touch /run/rmsplugin/job/ready
+until [ -e /run/rmsplugin/job/end ]; do sleep 0.1; done
+kill -USR1 $!
+exit 7
+"""
+JOB_IN_GUEST, PID_IN_GUEST = "/run/rmsplugin/job", "/run/rmsplugin/state/pid"
+
+
+def _children(process: subprocess.Popen[bytes], name: str) -> list[int]:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if name in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def _stand_still(process: subprocess.Popen[bytes]) -> None:
+    """Stop a wrapper so that nobody stands in for it."""
+    for pid in _children(process, "sentry"):
+        os.kill(pid, signal.SIGKILL)
+    process.send_signal(signal.SIGSTOP)
+
+
+def _is_stopped(bench: Bench, file: str) -> bool:
+    return bench.guest.run(f"cut -d ' ' -f 3 /proc/$(cat {file})/stat") == "T\n"
+
+
+@pytest.fixture
+def ticking(small: Bench) -> Iterator[subprocess.Popen[bytes]]:
+    """The wrapper of a script that runs until its test says ``end``, with a child in the background."""
+    small.fresh()
+    small.script(TICKS)
+    process = small.start()
+    guestbox.wait_until(lambda: small.guest.run(f"ls {JOB_IN_GUEST}").split().count("ready") > 0)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_script_is_stopped_while_its_wrapper_is_and_the_engine_hears_of_it(
+    small: Bench, ticking: subprocess.Popen[bytes]
+) -> None:
+    ticking.send_signal(signal.SIGSTOP)
+    guestbox.wait_until(lambda: _is_stopped(small, PID_IN_GUEST))
+    assert not _is_stopped(small, f"{JOB_IN_GUEST}/child"), "scancel -b is for the script alone"
+    before = small.engine.names().count("attached")
+    guestbox.wait_until(lambda: small.engine.names().count("attached") > before, 30)
+    small.guest.run(f"touch {JOB_IN_GUEST}/end")
+    assert _is_stopped(small, PID_IN_GUEST)
+    ticking.send_signal(signal.SIGCONT)
+    assert ticking.wait(20) == 7
+    assert small.out.read_text() == "continued\n"
+
+
+def test_what_stops_all_processes_of_a_job_stops_the_scripts_children(
+    small: Bench, ticking: subprocess.Popen[bytes]
+) -> None:
+    telltale = _children(ticking, "cat")[0]
+    for pid in (telltale, ticking.pid):
+        os.kill(pid, signal.SIGSTOP)
+    guestbox.wait_until(lambda: _is_stopped(small, f"{JOB_IN_GUEST}/child"))
+    assert _is_stopped(small, PID_IN_GUEST)
+    for pid in (telltale, ticking.pid):
+        os.kill(pid, signal.SIGCONT)
+    guestbox.wait_until(lambda: not _is_stopped(small, f"{JOB_IN_GUEST}/child"))
+    small.guest.run(f"touch {JOB_IN_GUEST}/end")
+    assert ticking.wait(20) == 7
+
+
+def test_a_wrapper_that_is_stopped_by_a_suspension_leaves_its_script_alone(
+    small: Bench, ticking: subprocess.Popen[bytes]
+) -> None:
+    ticking.send_signal(signal.SIGTSTP)
+    time.sleep(2)  # as Slurm does
+    ticking.send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    assert not _is_stopped(small, PID_IN_GUEST)
+    assert _children(ticking, "stand_in")
+    ticking.send_signal(signal.SIGCONT)
+    small.guest.run(f"touch {JOB_IN_GUEST}/end")
+    assert ticking.wait(20) == 7
+    assert small.out.read_text() == "", "the script was told of a suspension"
+
+
+def test_a_stop_that_comes_before_the_script_is_kept_for_it(small: Bench) -> None:
+    small.fresh()
+    small.script(TICKS)
+    small.engine.access = {"state": "starting", "reason": "boots"}
+    process = small.start()
+    guestbox.wait_until(lambda: "access" in small.engine.names())
+    process.send_signal(signal.SIGSTOP)
+    small.engine.access = small.engine.running
+    before = small.engine.names().count("access")
+    guestbox.wait_until(lambda: small.engine.names().count("access") > before, what="the stand-in looks for the script")
+    assert small.guest.run(f"ls {JOB_IN_GUEST}") == ""
+    process.send_signal(signal.SIGCONT)
+    guestbox.wait_until(lambda: small.guest.run(f"ls {JOB_IN_GUEST}").split().count("ready") > 0)
+    small.guest.run(f"touch {JOB_IN_GUEST}/end")
+    assert process.wait(20) == 7
 
 
 def test_a_stopped_wrapper_goes_on_where_it_was(small: Bench) -> None:

@@ -99,6 +99,7 @@ def test_every_argument_survives_the_shell(shell: list[str], words: list[str]) -
         ("JobId=3 JobName=x UserId=u(1001) JobState=COMPLETING Reason=TimeLimit Restarts=0", 0, Fate.ENDING),
         ("JobId=3 JobName=x UserId=u(1001) JobState=TIMEOUT Restarts=0", 0, Fate.ENDING),
         ("JobId=2 JobName=x UserId=u(1001) JobState=RUNNING Reason=None Restarts=0", 0, Fate.RUNNING),
+        ("JobId=2 JobName=x UserId=u(1001) JobState=STOPPED Reason=None Restarts=0", 0, Fate.RUNNING),
         ("JobId=2 JobName=x UserId=u(1001) JobState=PENDING Reason=BeginTime Restarts=0", 0, Fate.REQUEUED),
         ("", 0, Fate.UNKNOWN),
         # What users write into their jobs, and the other tasks of the array whose last one has its id.

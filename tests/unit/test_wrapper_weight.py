@@ -23,7 +23,7 @@ OURS = {
     "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.mailbox",
     "rmsplugin.wrapper.preparation", "rmsplugin.wrapper.process",
-    "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
+    "rmsplugin.wrapper.sentry", "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
     "rmsplugin.wrapper.streams", "rmsplugin.wrapper.telltale",
 }  # fmt: skip
 

@@ -1,0 +1,98 @@
+"""Stand-in: does for a wrapper that SIGSTOP has stopped what it cannot do itself: ``stand_in ENGINE... WRAPPER CHILD``.
+
+``scancel --batch -s STOP`` stops the process that stands for the script. The script in its VM is stopped for that, and
+the engine goes on hearing that somebody is there. The wrapper itself passes SIGCONT on, once it runs again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from rmsplugin.client import WORDS, EngineClient
+from rmsplugin.errors import RmspluginError
+from rmsplugin.wrapper import process
+from rmsplugin.wrapper.engine import EngineLink
+from rmsplugin.wrapper.session import Session
+
+_LOOK_S = 0.2
+_AGAIN_S = 1.0
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether there is such a process, and it is stopped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
+
+
+class StandIn:
+    """Stands in for one wrapper until that runs again."""
+
+    def __init__(
+        self,
+        stopped: Callable[[], bool],
+        all_stopped: Callable[[], bool],
+        tell: Callable[[int, bool], None],
+        pause: Callable[[float], object],
+    ) -> None:
+        """Take what to do.
+
+        Args:
+            stopped: whether the wrapper is stopped.
+            all_stopped: whether its child is, which stands for all processes that the script has.
+            tell: sends a signal to the script, or to all of its session; raises RmspluginError.
+            pause: waits.
+        """
+        self._stopped, self._all_stopped, self._tell, self._pause = stopped, all_stopped, tell, pause
+
+    def run(self) -> None:
+        """Have the script stopped as long as the wrapper is."""
+        everything = self._all_stopped()
+        if not self._insist(signal.SIGSTOP, everything, self._stopped):
+            return
+        late = not self._stopped()
+        while self._stopped():
+            self._pause(_LOOK_S)
+        # The wrapper passes SIGCONT on to the script alone, and may have done so before our own word came there.
+        if late or (everything and not self._all_stopped()):
+            self._insist(signal.SIGCONT, everything, lambda: True)
+
+    def _insist(self, number: int, everything: bool, due: Callable[[], bool]) -> bool:
+        """Send a signal as long as it is due; whether it was sent."""
+        while due():
+            try:
+                self._tell(number, everything)
+                return True
+            except RmspluginError:
+                self._pause(_AGAIN_S)  # The VM sleeps or moves, or the script has not begun.
+        return False
+
+
+def main(argv: list[str]) -> None:
+    """Stand in for the wrapper whose process id, and whose child's, the last words are."""
+    process.die_with_parent()
+    process.set_name("rmsplugin-job")
+    engine_words, (wrapper, child) = argv[1 : 1 + WORDS], (int(word) for word in argv[1 + WORDS :])
+    engine = EngineLink(EngineClient.from_words(engine_words), os.environ["SLURM_JOB_ID"])
+    engine.show_signs_of_life(lambda _: None)
+
+    def stopped() -> bool:
+        return is_stopped(wrapper)
+
+    def tell(number: int, everything: bool) -> None:
+        access = engine.access()
+        session = Session.connect(access)
+        try:
+            # It may have waited for the VM for long.
+            if number != signal.SIGSTOP or stopped():
+                session.signal(number, everything=everything)
+        finally:
+            session.close()
+
+    StandIn(stopped, lambda: is_stopped(child), tell, time.sleep).run()
+    os._exit(0)
