@@ -445,3 +445,14 @@ def test_bcast_copies_a_program_that_is_in_one_vm_to_all_and_runs_the_copies(box
     *_, said, code = run(box, "srun -n 1 --bcast=/no/such/place only/here; echo $?")
     assert (said, code) == ("srun: error: Unable to copy only/here to /no/such/place in all VMs", "1")
     assert "execve(): no-such-command: " in "".join(run(box, "srun -n 1 --bcast=/tmp/x no-such-command"))
+
+
+def test_an_srun_that_was_started_to_ignore_signals_takes_them_as_slurms_does(box: guestbox.Guestbox) -> None:
+    """As a script without job control starts what it puts in the background."""
+    script = (
+        "rm -f up; (trap '' INT; exec srun -n 1 sh -c 'touch up; exec sleep 60') & srun=$!; "
+        "until [ -e up ]; do sleep 0.1; done; kill -INT $srun; sleep 0.3; kill -INT $srun; wait $srun; echo $?"
+    )
+    lines = run(box, script)
+    assert lines[0] == "srun: interrupt (one more within 1 sec to abort)"
+    assert lines[-1] == "130"

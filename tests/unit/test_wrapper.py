@@ -421,6 +421,22 @@ def test_what_a_script_prints_before_it_kills_all_of_its_user_is_delivered(small
     assert small.out.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 10001))
 
 
+STEPS_LEFT = """#!/bin/sh
+srun -n 1 sh -c 'trap "echo saved; exit 0" TERM; echo begun; while :; do sleep 0.1; done' &
+(sleep 1; srun -n 1 --overlap echo too late) &
+until grep -q begun /run/rmsplugin/output/stdout; do sleep 0.1; done
+exit 4
+"""
+
+
+def test_steps_that_a_script_leaves_behind_are_told_to_end_and_none_begins(small: Bench) -> None:
+    assert small.run(STEPS_LEFT) == 4
+    assert sorted(small.out.read_text().splitlines()) == ["begun", "saved"]
+    told = small.err.read_text()
+    assert "CANCELLED AT" in told
+    assert "srun: Job step aborted: Waiting up to" in told
+
+
 def test_a_child_that_goes_on_printing_does_not_hold_up_the_end(small: Bench) -> None:
     assert small.run("#!/bin/sh\nseq 1 10000\nyes >&1 &\necho $! >/tmp/child\nexit 3\n") == 3
     small.guest.run("kill $(cat /tmp/child)")  # fails if it has ended

@@ -543,11 +543,10 @@ static int take_signals(void)
     static const int taken[] = {SIGINT, SIGQUIT, SIGCONT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
+    /* Also those that it was started to ignore, as `nohup srun` and `srun &` of a script are: so does Slurm's. */
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        struct sigaction action;
-        /* As `nohup srun` and `srun &` of a script without job control want it. */
-        if (sigaction(taken[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&set, taken[i]);
+        signal(taken[i], SIG_DFL);
+        sigaddset(&set, taken[i]);
     }
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &set, NULL);

@@ -103,7 +103,7 @@ int follow(const char *name, off_t offset)
     for (;;) {
         /* In this order: all that the script wrote before its end was seen is printed. What its children add goes on. */
         bool ended = script_ended();
-        bool last = ended && relayed(&stream);
+        bool last = ended && script_steps_ended() && relayed(&stream);
         /* After the VM went back to a checkpoint it has less than what was delivered: that comes once more, and is
          * passed over. */
         print_up_to(&stream, size_of(&stream));

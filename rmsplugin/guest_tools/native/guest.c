@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { AFTER_END_MS = 20 }; /* between two looks, once the script has ended */
+
 static const char *const streams[] = {"stdout", "stderr"};
 
 bool is_stream(const char *name)
@@ -57,6 +59,11 @@ int wait_for_script(off_t from)
     }
     while (!script_ended()) {
         watch_wait(&watch, -1);
+        if (events >= 0)
+            from = print_events(events, from);
+    }
+    while (!script_steps_ended()) {
+        watch_wait(&watch, AFTER_END_MS);
         if (events >= 0)
             from = print_events(events, from);
     }

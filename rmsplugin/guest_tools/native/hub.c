@@ -32,6 +32,7 @@ struct step {
     uint32_t number;
     bool granted, told_to_wait;
     bool has_client; /* its srun is connected */
+    bool is_none;    /* its client waits for the end of all steps */
     struct connection client;
     struct requests requests;
     struct layout layout;
@@ -46,6 +47,7 @@ static uint32_t *used; /* CPUs of each VM */
 static struct step **steps;
 static size_t step_count;
 static int listener = -1;
+static bool ended; /* the script: no step begins any more */
 
 /* ---- VMs ---- */
 
@@ -140,6 +142,10 @@ static void grant(struct step *step)
 
 static void try_grant(struct step *step)
 {
+    if (ended) {
+        tell(step, REFUSED, "Job/step already completing or completed");
+        return;
+    }
     switch (layout_make(&step->requests, (uint32_t)vjob.count, vjob.cpus, used, &step->layout)) {
     case FITS: grant(step); break;
     case NEVER: tell(step, REFUSED, "More processors requested than permitted"); break;
@@ -223,6 +229,28 @@ static void signal_step(struct step *step, uint32_t number)
         to_all(step, SIGNAL, number);
 }
 
+/* What Slurm does to the steps of a job whose script has ended: SIGCONT, SIGTERM, and KillWait later SIGKILL. */
+static void end_steps(struct step *asker)
+{
+    for (size_t i = 0; !ended && i < step_count; i++) {
+        if (steps[i]->granted && steps[i]->has_client)
+            send_data(&steps[i]->client, CANCELLED, 0, steps[i]->number, 0, NULL, 0);
+        else if (steps[i]->told_to_wait)
+            tell(steps[i], REFUSED, "Job/step already completing or completed");
+    }
+    ended = true;
+    asker->is_none = true;
+}
+
+static void tell_end_of_steps(void)
+{
+    for (size_t i = 0; i < step_count; i++)
+        if (steps[i]->left > 0)
+            return;
+    for (size_t i = 0; i < step_count; i++)
+        steps[i]->client.broken = steps[i]->client.broken || steps[i]->is_none;
+}
+
 /* ---- reading ---- */
 
 static void read_client(struct step *step)
@@ -234,6 +262,8 @@ static void read_client(struct step *step)
             request_step(step, &frame);
         else if (frame.type == SIGNAL_STEP)
             signal_step(step_of(frame.step), frame.task);
+        else if (frame.type == END_STEPS)
+            end_steps(step);
         else
             to_vm(step, &frame);
     }
@@ -357,6 +387,7 @@ static bool turn(void)
 static void settle(void)
 {
     close_broken_vms();
+    tell_end_of_steps();
     close_broken_clients();
     grant_waiting();
     forget_steps();

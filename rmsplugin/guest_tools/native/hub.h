@@ -16,6 +16,8 @@
 
 int hub_main(void);
 int hub_connect(void); /* start it if need be; a socket, or -1. Only in the first VM */
+/* The script has ended: have its steps end, too. A descriptor that is readable once they have; -1: there is no hub. */
+int hub_end_steps(void);
 void hub_signal_step(uint32_t step, int number); /* its tasks, if a hub runs; waits until that has read it */
 
 #endif

@@ -82,6 +82,18 @@ int hub_connect(void)
     return -1;
 }
 
+int hub_end_steps(void)
+{
+    struct connection connection;
+    int hub = try_connect();
+    if (hub < 0)
+        return -1;
+    connection_open(&connection, hub, hub);
+    send_data(&connection, END_STEPS, 0, 0, 0, NULL, 0);
+    connection_flush(&connection);
+    return hub;
+}
+
 void hub_signal_step(uint32_t step, int number)
 {
     struct connection connection;

@@ -1,14 +1,18 @@
 #include "script.h"
 
 #include "files.h"
+#include "hub.h"
+#include "names.h"
 #include "processes.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 pid_t script_pid(void)
@@ -88,6 +92,25 @@ bool script_ended(void)
     /* Somebody killed all processes of the user, supervisor included. (It may have done its work before.) */
     if (!exists(STATE "/exit"))
         record(SIGKILL);
+    return true;
+}
+
+bool script_steps_ended(void)
+{
+    enum { UNKNOWN = -2, NONE = -1, GRACE_S = 5 };
+    static int steps = UNKNOWN;
+    static time_t until;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (steps == UNKNOWN) {
+        steps = hub_end_steps();
+        until = now.tv_sec + vjob_number("kill_wait", 30) + GRACE_S;
+    }
+    struct pollfd polled = {.fd = steps, .events = POLLIN};
+    if (steps == NONE || (poll(&polled, 1, 0) <= 0 && now.tv_sec < until))
+        return steps == NONE;
+    close(steps);
+    steps = NONE;
     return true;
 }
 

@@ -18,6 +18,9 @@ pid_t script_supervisor(void);
 /* Become the script, in this process; ends it, with the reason in the script's standard error, where that cannot be. */
 void run_script(void) __attribute__((noreturn));
 
+/* Whether the script's steps have ended, too, which they are told to; called once the script has. */
+bool script_steps_ended(void);
+
 bool script_others_left(void); /* whether a process of its session runs still */
 
 #endif

@@ -51,8 +51,8 @@ static int64_t now_ms(void)
 static void end_tasks(uint32_t grace_s)
 {
     if (grace_s > 0) {
-        signal_descendants(SIGTERM);
         signal_descendants(SIGCONT);
+        signal_descendants(SIGTERM);
     }
     int64_t at = now_ms() + (int64_t)grace_s * 1000;
     if (step.kill_at == 0 || at < step.kill_at)
