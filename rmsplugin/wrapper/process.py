@@ -44,6 +44,15 @@ def give_back_memory() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether there is such a process, and it is stopped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
+
+
 def first_environment() -> dict[str, str]:
     """The environment as this program was started with.
 

@@ -15,19 +15,11 @@ from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import RmspluginError
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.engine import EngineLink
+from rmsplugin.wrapper.process import is_stopped
 from rmsplugin.wrapper.session import Session
 
 _LOOK_S = 0.2
 _AGAIN_S = 1.0
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether there is such a process, and it is stopped."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"T"
-    except (OSError, IndexError):
-        return False
 
 
 class StandIn:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from rmsplugin.wrapper.process import TOOLS_PROGRAM as _TOOLS
+from rmsplugin.wrapper.process import is_stopped
 from rmsplugin.wrapper.signals import Fate
 
 _ALIVE = 32
@@ -25,6 +26,7 @@ _TASKS = 64
 _NAME_BYTES = 64
 _START_S = 10.0
 _PAUSE_S = 30.0
+_LOOK_S = 2.0
 # Exit codes of srun. Where no task has ended it gives up a step that slurmctld told it is cancelled, without one: so it
 # is when the cancellation came before slurmd knew of the step.
 _KILLED = 128 + signal.SIGKILL
@@ -39,6 +41,8 @@ class _Shadow:
 
     __slots__ = (
         "end",
+        "is_stopped",
+        "limit_min",
         "lines",
         "name",
         "ntasks",
@@ -47,17 +51,24 @@ class _Shadow:
         "said",
         "speaks",
         "started_at",
+        "suspended",
+        "task",
         "told",
         "up",
         "watch",
     )
 
-    def __init__(self, number: int, ntasks: int, name: str) -> None:
+    def __init__(self, number: int, ntasks: int, name: str, limit_min: int) -> None:
         self.number, self.ntasks, self.name = number, ntasks, name
+        #: The step's time limit; 0: none.
+        self.limit_min = limit_min
         #: How the guest's step has ended, as the shadow is told it.
         self.end = ""
         self.pid = 0
         self.told = self.up = False
+        #: Process id of its first task, and what Slurm did to it.
+        self.task = 0
+        self.suspended = self.is_stopped = False
         # Of srun: its process, its standard input and output.
         self.watch = self.speaks = self.said = -1
         self.lines = b""
@@ -85,6 +96,8 @@ class Steps:
         #: How much of the guest's events was taken.
         self.offset = 0
         self._past = False
+        self._limits: dict[int, int] = {}
+        self._looked_at = 0.0
         self._paused_until = 0.0
         self._lock = _thread.allocate_lock()
         self._unjudged: list[tuple[int, int]] = []
@@ -112,12 +125,14 @@ class Steps:
             case ["hub"]:
                 for shadow in list(self._shadows.values()):
                     self._end(shadow, shadow.end or f"signal {int(signal.SIGKILL)}")
+            case ["limit", number, minutes] if _number(number) and _number(minutes):
+                self._limits = {int(number): int(minutes)}  # `began` follows.
             case ["began", number, ntasks, name] if _number(number) and _number(ntasks):
                 self._begin(int(number), int(ntasks), name)
             case ["ended", number, "exit" | "signal" as how, value] if _number(number) and _number(value):
                 if ended := self._shadows.get(int(number)):
                     self._end(ended, f"{how} {int(value)}")
-            case ["began" | "ended", *_]:
+            case ["limit" | "began" | "ended", *_]:
                 pass
             case _:
                 return False
@@ -135,6 +150,10 @@ class Steps:
         for shadow in self._shadows.values():
             if shadow.pid and not shadow.up and now > shadow.started_at + _START_S:
                 os.kill(shadow.pid, signal.SIGKILL)
+        if now >= self._looked_at + _LOOK_S:
+            self._looked_at = now
+            for shadow in self._shadows.values():
+                self._look_at(shadow)
         self._start_next(now)
 
     def due_s(self) -> float | None:
@@ -142,6 +161,8 @@ class Steps:
         starting = [shadow.started_at + _START_S for shadow in self._shadows.values() if shadow.pid and not shadow.up]
         if any(not shadow.pid for shadow in self._shadows.values()) and self._paused_until:
             starting.append(self._paused_until)
+        if any(shadow.task and not shadow.end for shadow in self._shadows.values()):
+            starting.append(self._looked_at + _LOOK_S)
         if self._unjudged and not self._judging:
             starting.append(time.monotonic() + _ASK_AGAIN_S)
         return max(min(starting) - time.monotonic(), 0.0) + 0.01 if starting else None
@@ -160,7 +181,7 @@ class Steps:
     def _begin(self, number: int, ntasks: int, name: str) -> None:
         if self._program and number not in self._shadows and len(self._shadows) < _KNOWN:
             shown = "".join(c if c.isprintable() else "?" for c in name)[:_NAME_BYTES]
-            self._shadows[number] = _Shadow(number, min(max(ntasks, 1), _TASKS), shown)
+            self._shadows[number] = _Shadow(number, min(max(ntasks, 1), _TASKS), shown, self._limits.pop(number, 0))
 
     def _end(self, shadow: _Shadow, end: str) -> None:
         shadow.end = shadow.end or end
@@ -248,12 +269,22 @@ class Steps:
 
     def _obey(self, shadow: _Shadow, words: list[str]) -> None:
         match words:
-            case ["step", _]:
-                shadow.up = True
+            case ["step", _, pid] if _number(pid):
+                shadow.up, shadow.task = True, int(pid)
                 if shadow.end:
                     self._tell_end(shadow)
+            case ["suspended", word]:
+                shadow.suspended = word == "1"
             case ["signal", number] if _number(number) and not shadow.end:
                 self._pass_on(shadow.number, int(number))
+
+    def _look_at(self, shadow: _Shadow) -> None:
+        """Slurm stops the tasks of a step, too, and a stopped one cannot say so."""
+        if not shadow.task or shadow.end or shadow.suspended:
+            return
+        before, shadow.is_stopped = shadow.is_stopped, is_stopped(shadow.task)
+        if shadow.is_stopped and not before:
+            self._send(shadow.number, signal.SIGSTOP)
 
     def _pass_on(self, step: int, number: int) -> None:
         if number == signal.SIGTERM:
@@ -325,6 +356,7 @@ def _command(program: str, job_id: str, shadow: _Shadow) -> list[str]:
         *("--overlap", "--overcommit", "--nodes=1", "--cpus-per-task=1", "--mem=0"),
         *("--quiet", "--mpi=none", "--prolog=none", "--epilog=none", "--chdir=/"),
         *("--kill-on-bad-exit=0", "--wait=0"),
+        *([f"--time={shadow.limit_min}"] if shadow.limit_min else []),
         f"--ntasks={shadow.ntasks}",
         f"--job-name={shadow.name}",
         _TOOLS,

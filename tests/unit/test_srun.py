@@ -456,3 +456,30 @@ def test_an_srun_that_was_started_to_ignore_signals_takes_them_as_slurms_does(bo
     lines = run(box, script)
     assert lines[0] == "srun: interrupt (one more within 1 sec to abort)"
     assert lines[-1] == "130"
+
+
+def test_the_limit_of_a_step_is_slurms_and_srun_says_so_when_slurm_ends_it(box: guestbox.Guestbox) -> None:
+    """Slurm's limits are minutes; where it says before that it is over, it is somebody's scancel."""
+    step = int(run(box, f"cat {STATE}/steps 2>/dev/null || echo 0")[0])
+    until = f"until grep -q 'began {step} ' {STATE}/step-events; do sleep 0.1; done"
+    lines = run(
+        box,
+        f"srun -t 0:02 -n 1 sh -c 'trap \"echo got TERM; exit 0\" TERM; while :; do sleep 0.1; done' & {until}; "
+        f"sleep 3; echo step {step} 15 | rmsplugin-guest control; wait $!",
+    )
+    assert lines[-1] == "got TERM"
+    assert not any("CANCELLED" in line for line in lines)
+    assert f"limit {step} 1" in run(box, f"cat {STATE}/step-events")
+
+
+@pytest.mark.long
+def test_srun_says_that_a_step_is_over_its_time_limit(box: guestbox.Guestbox) -> None:
+    step = int(run(box, f"cat {STATE}/steps 2>/dev/null || echo 0")[0])
+    box.guests[0].run(
+        f"(cd /tmp; {SRUN} -t 1 -n 1 sleep 200 >over 2>&1; echo code $? >>over) >/dev/null 2>&1 </dev/null &", user=True
+    )
+    time.sleep(57)
+    run(box, f"echo step {step} 15 | rmsplugin-guest control")
+    guestbox.wait_until(lambda: "code 143" in run(box, "cat over"))
+    assert "DUE TO TIME LIMIT ***" in run(box, "cat over")[0]
+    assert "srun: error: vjob12-0: task 0: Terminated" in run(box, "cat over")

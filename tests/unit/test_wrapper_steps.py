@@ -62,7 +62,12 @@ class Front:
 
     def up(self, count: int = 1) -> None:
         """Wait until shadows have begun to take signals."""
-        self.until(lambda: len(self.lines(".pids")) >= count and self.steps.due_s() is None)
+        self.until(
+            lambda: (
+                len(self.lines(".pids")) >= count
+                and all(shadow.up for shadow in self.steps._shadows.values() if shadow.pid)
+            )
+        )
 
     def signal(self, number: int, which: int = -1) -> None:
         """Signal a shadow's task, as Slurm does."""
@@ -88,14 +93,51 @@ def test_a_shadow_is_a_step_of_the_same_name_that_ends_as_the_guests_has(front: 
 def test_a_signal_of_slurms_is_sent_on_to_the_step(front: Front) -> None:
     front.take("now", "began 7 1 sleep")
     front.up()
-    for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGTERM):
+    for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGTERM, signal.SIGCONT):
         front.signal(number)
         time.sleep(0.1)
-    front.until(lambda: len(front.sent) == 2)
-    assert front.sent == [(7, signal.SIGUSR1), (7, signal.SIGTERM)]
+    front.until(lambda: len(front.sent) == 3)
+    # Not the SIGCONT that ends a suspension. Whether SIGTERM is the step's has to be asked.
+    assert sorted(front.sent) == [(7, signal.SIGUSR1), (7, signal.SIGTERM), (7, signal.SIGCONT)]
     front.take("ended 7 exit 0")
     front.steps.settle(10)
     assert front.lines(".codes") == ["0"]
+
+
+def test_a_step_that_slurm_stops_is_stopped_and_goes_on_with_its_shadow(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.steps._LOOK_S", 0.05)
+    front.take("now", "began 7 1 sleep")
+    front.up()
+    front.signal(signal.SIGSTOP)
+    front.until(lambda: front.sent)
+    front.until(lambda: front.steps.due_s() is not None)
+    front.signal(signal.SIGCONT)
+    front.until(lambda: len(front.sent) == 2)
+    assert front.sent == [(7, signal.SIGSTOP), (7, signal.SIGCONT)]
+
+
+def test_a_suspension_is_none_of_the_steps_business(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmsplugin.wrapper.steps._LOOK_S", 0.05)
+    front.take("now", "began 7 1 sleep")
+    front.up()
+    front.signal(signal.SIGTSTP)
+    front.until(lambda: front.steps._shadows[7].suspended)
+    for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGUSR1):
+        front.signal(number)
+        time.sleep(0.2)
+        front.steps.turn()
+    front.until(lambda: front.sent)
+    assert front.sent == [(7, signal.SIGUSR1)]
+
+
+def test_slurm_is_told_the_limit_of_a_step(front: Front) -> None:
+    front.take("now", "limit 0 3", "began 0 1 a", "ended 0 exit 0", "began 1 1 b", "ended 1 exit 0")
+    front.steps.settle(10)
+    first, second = front.lines()
+    assert "--time=3 " in first
+    assert "--time" not in second
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@
 
 enum {
     CONNECT_TRIES = 3,
+    WITHOUT_SLURM_S = 120, /* past a step's limit, where Slurm does not see to it */
     ABORT_S = 2,        /* for which Slurm's srun waits beyond KillWait */
-    INTERRUPT_MS = 100, /* from the tasks' SIGINT to their SIGKILL, where both are sent */
+    INTERRUPT_MS = 400, /* from the tasks' SIGINT to their SIGKILL, where both are sent */
 };
 
 int64_t client_now_ms(void)
@@ -363,7 +364,9 @@ static void take(struct client *client, const struct frame *frame)
 {
     struct node *node = node_of_vm(client, frame->vm);
     struct reader reader = reader_of(frame);
-    if (frame->type == CANCELLED) { /* the hub kills the tasks */
+    if (frame->type == CANCELLED && frame->task == SIGTERM) {
+        client_end(client, client->vjob.kill_wait, " DUE TO TIME LIMIT");
+    } else if (frame->type == CANCELLED) { /* the hub kills the tasks */
         client->ended_by_slurm = true;
         client_end(client, client->vjob.kill_wait, "");
         client_say_aborted(client);
@@ -481,7 +484,9 @@ static void check_times(struct client *client)
     }
     if (client->ending)
         return;
-    if (options->limit_s > 0 && now - client->started_ms >= (int64_t)options->limit_s * 1000)
+    /* It is Slurm that ends the step then, by its shadow. */
+    if (options->request.limit_s > 0 &&
+        now - client->started_ms >= ((int64_t)options->request.limit_s + WITHOUT_SLURM_S) * 1000)
         client_end(client, client->vjob.kill_wait, " DUE TO TIME LIMIT");
     else if (options->wait_s > 0 && client->first_end_ms != 0 &&
              now - client->first_end_ms >= (int64_t)options->wait_s * 1000) {
@@ -498,7 +503,7 @@ static int until_next(const struct client *client)
 {
     if (client->kill_ms != 0)
         return INTERRUPT_MS;
-    return !client->ending && (client->options.limit_s > 0 || client->options.wait_s > 0) ? 200 : -1;
+    return !client->ending && (client->options.request.limit_s > 0 || client->options.wait_s > 0) ? 200 : -1;
 }
 
 /* ---- the loop ---- */

@@ -34,9 +34,9 @@ void events_hub(void)
         add("hub\n");
 }
 
-void events_began(uint32_t step, uint32_t ntasks, const char *name)
+void events_began(uint32_t step, uint32_t ntasks, uint32_t limit_s, const char *name)
 {
-    char line[NAME_BYTES + 64], shown[NAME_BYTES];
+    char line[NAME_BYTES + 96], limit[40] = "", shown[NAME_BYTES];
     struct stat facts;
     if (stat(HUB_EVENTS, &facts) == 0 && facts.st_size > LARGEST_FILE)
         return;
@@ -44,7 +44,9 @@ void events_began(uint32_t step, uint32_t ntasks, const char *name)
     for (char *at = shown; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
             *at = '?';
-    snprintf(line, sizeof line, "began %u %u %s\n", step, ntasks, shown);
+    if (limit_s > 0)
+        snprintf(limit, sizeof limit, "limit %u %u\n", step, limit_s / 60);
+    snprintf(line, sizeof line, "%sbegan %u %u %s\n", limit, step, ntasks, shown);
     add(line);
 }
 

@@ -6,7 +6,7 @@
 #include "wire.h"
 
 void events_hub(void); /* a hub begins: the steps of one before are no more */
-void events_began(uint32_t step, uint32_t ntasks, const char *name);
+void events_began(uint32_t step, uint32_t ntasks, uint32_t limit_s, const char *name);
 void events_ended(uint32_t step, int status);
 
 /* Of a step's status so far and what a frame tells, what Slurm takes for the step's: death by a signal before exit

@@ -17,9 +17,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { IDLE_MS = 600000 };
+enum { IDLE_MS = 600000, EARLY_S = 5 };
 
 /* A VM, and the connection to its agent. */
 struct vm {
@@ -35,6 +36,7 @@ struct step {
     bool is_none;    /* its client waits for the end of all steps */
     struct connection client;
     struct requests requests;
+    time_t granted_at; /* CLOCK_MONOTONIC */
     struct layout layout;
     bool *started, *done; /* of each node of the layout */
     uint32_t left; /* nodes that are not done */
@@ -124,6 +126,13 @@ static void occupy(const struct step *step, uint32_t node, int sign)
     used[step->layout.vms[node]] += sign > 0 ? cpus : -cpus;
 }
 
+static time_t now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
 static void grant(struct step *step)
 {
     step->granted = true;
@@ -137,7 +146,9 @@ static void grant(struct step *step)
     layout_put(&data, &step->layout);
     send_data(&step->client, GRANT, 0, step->number, 0, buffer_data(&data), buffer_size(&data));
     buffer_free(&data);
-    events_began(step->number, step->layout.ntasks, step->requests.each[0].name);
+    const struct request *first = &step->requests.each[0];
+    step->granted_at = now_s();
+    events_began(step->number, step->layout.ntasks, first->limit_s, first->name);
 }
 
 static void try_grant(struct step *step)
@@ -220,9 +231,20 @@ static struct step *step_of(uint32_t number)
     return NULL;
 }
 
+/* Slurm looks at limits now and then, and only after them; the step may have begun a little after its shadow. */
+static bool is_over(const struct step *step)
+{
+    uint32_t limit_s = step->requests.each[0].limit_s;
+    return limit_s > 0 && now_s() - step->granted_at >= (time_t)limit_s - EARLY_S;
+}
+
 /* Slurm kills the tasks of a step that it is to end, and has srun say so: ours does both. */
 static void signal_step(struct step *step, uint32_t number)
 {
+    if (step != NULL && number == SIGTERM && step->has_client && is_over(step)) {
+        send_data(&step->client, CANCELLED, 0, step->number, SIGTERM, NULL, 0);
+        return;
+    }
     if (step != NULL && number == SIGKILL && step->has_client)
         send_data(&step->client, CANCELLED, 0, step->number, 0, NULL, 0);
     if (step != NULL)

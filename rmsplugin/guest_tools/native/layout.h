@@ -21,6 +21,7 @@ struct request {
     char name[NAME_BYTES];   /* of the step, for Slurm */
     uint32_t pack;           /* fill a VM before the next one gets a second task */
     uint32_t plane;          /* tasks of a plane, for PLANE */
+    uint32_t limit_s;        /* for the step; 0: none */
     uint32_t place_count, *places; /* the VM of each task, for ARBITRARY */
 };
 

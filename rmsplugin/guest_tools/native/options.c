@@ -133,7 +133,7 @@ static void obey(struct options *options, struct lists *lists, const struct vjob
         options->kill_on_bad_exit = value == NULL || value_number(value, "--kill-on-bad-exit", 0);
         break;
     case 'W': options->wait_s = value_number(value, "--wait", 0); break;
-    case 't': options->limit_s = value_time(value); break;
+    case 't': options->request.limit_s = (value_time(value) + 59) / 60 * 60; break; /* Slurm's are minutes */
     case 'X': options->no_abort_status = true; break;
     case QUIT_ON_INTERRUPT: options->quit_on_interrupt = true; break;
     case MULTI_PROG: options->multi_prog = true; break;

@@ -15,7 +15,6 @@ struct options {
     bool whole, exact, keep_counts; /* -E: SLURM_NTASKS and SLURM_NNODES stay what they are */
     int verbose;
     uint32_t wait_s;  /* after the first task's end; 0: for ever */
-    uint32_t limit_s; /* for the step; 0: none */
     const char *files[3]; /* -i, -o, -e; NULL: not given */
     const char *directory, *job_name, *exported, *task_prolog, *task_epilog;
     bool job_name_given, cpus_given, bcast;

@@ -21,7 +21,7 @@ static void request_put(struct buffer *buffer, const struct request *request)
     put_list(buffer, values, sizeof values / sizeof *values);
     put_list(buffer, request->vms, request->vm_count);
     put_text(buffer, request->name);
-    const uint32_t more[] = {request->pack, request->plane, request->place_count};
+    const uint32_t more[] = {request->pack, request->plane, request->limit_s, request->place_count};
     put_list(buffer, more, sizeof more / sizeof *more);
     put_list(buffer, request->places, request->place_count);
 }
@@ -71,6 +71,7 @@ static bool request_get(struct reader *reader, uint32_t vms, struct request *req
     snprintf(request->name, sizeof request->name, "%s", get_text(reader));
     request->pack = get_number(reader);
     request->plane = get_number(reader);
+    request->limit_s = get_number(reader);
     request->place_count = get_number(reader);
     if (!get_vms(reader, vms, request->place_count, &request->places))
         return false;

@@ -1,5 +1,5 @@
 /* shadow: a task of the step by which Slurm knows of a step in the VMs (docs/decisions/0047). Runs on the front, started
- * by the site's srun. It says `step NUMBER` and `signal NUMBER` of each signal that it gets, obeys a line `exit CODE` or
+ * by the site's srun. It says `step NUMBER PID`, `suspended 1` and `0`, and `signal NUMBER` of each other signal that it gets, obeys a line `exit CODE` or
  * `signal NUMBER` of standard input by ending so, and dies when that ends without one: nobody knows of it any more. */
 
 #define _GNU_SOURCE
@@ -16,11 +16,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* A suspend is SIGTSTP and SIGSTOP, its end SIGCONT: the VMs sleep meanwhile, and nothing is to be told. */
 static int take_signals(void)
 {
-    static const int left[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGCHLD, SIGCONT};
-    static const int ignored[] = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
+    static const int left[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGCHLD};
+    static const int ignored[] = {SIGPIPE, SIGTTIN, SIGTTOU};
     sigset_t set;
     sigfillset(&set);
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
@@ -33,11 +32,30 @@ static int take_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-static void say(const char *word, const char *value)
+static void say(const char *word, int number)
 {
     char line[64];
-    int length = snprintf(line, sizeof line, "%s %s\n", word, value);
+    int length = snprintf(line, sizeof line, "%s %d\n", word, number);
     (void)!write(STDOUT_FILENO, line, (size_t)length); /* who does not listen any more closes our input, too */
+}
+
+static void say_step(const char *step)
+{
+    char words[32];
+    snprintf(words, sizeof words, "step %.16s", step);
+    say(words, (int)getpid());
+}
+
+/* A suspend is SIGTSTP and SIGSTOP, its end SIGCONT: the VMs sleep meanwhile. Any other SIGCONT is the step's. */
+static void take_signal(int number)
+{
+    static bool suspended;
+    if (number == SIGTSTP || (number == SIGCONT && suspended)) {
+        suspended = number == SIGTSTP;
+        say("suspended", suspended);
+    } else {
+        say("signal", number);
+    }
 }
 
 static void die_by(int number)
@@ -72,16 +90,13 @@ int shadow_main(int argc, char **argv)
     int signals = take_signals();
     (void)argc, (void)argv;
     if (first)
-        say("step", step != NULL ? step : "?");
+        say_step(step != NULL ? step : "?");
     for (;;) {
         struct pollfd polls[2] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
         struct signalfd_siginfo info;
         poll(polls, 2, -1);
-        if (polls[1].revents != 0 && read(signals, &info, sizeof info) == (ssize_t)sizeof info && first) {
-            char number[16];
-            snprintf(number, sizeof number, "%u", info.ssi_signo);
-            say("signal", number);
-        }
+        if (polls[1].revents != 0 && read(signals, &info, sizeof info) == (ssize_t)sizeof info && first)
+            take_signal((int)info.ssi_signo);
         if (polls[0].revents == 0)
             continue;
         ssize_t got = read(STDIN_FILENO, line + size, sizeof line - 1 - size);

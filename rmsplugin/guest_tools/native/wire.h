@@ -40,7 +40,7 @@ enum frame_type {
     /* from the wrapper's `rmsplugin-guest control` to the hub, for one step */
     SIGNAL_STEP, /* task: the signal */
     /* from the hub to srun */
-    CANCELLED, /* Slurm was asked to end the step, or the script has ended */
+    CANCELLED, /* Slurm was asked to end the step, or the script has ended; task: SIGTERM at the step's time limit */
     /* from `rmsplugin-guest` to the hub */
     END_STEPS, /* the script has ended: so do its steps, and then this connection */
 };
