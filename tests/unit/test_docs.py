@@ -24,6 +24,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
 
+#: What stands behind a point that is none between a section and a setting.
+FILE_ENDINGS = ("sock", "py", "toml", "service", "socket", "conf", "db")
+
 #: What marks a machine or a network of ours, and must never be in anything committed.
 PRIVATE = re.compile(r"/work/|/root/|/home/(?!(?:alice|proj)\b)\w+/|artifact-?registry|\.internal\b")
 
@@ -74,6 +77,21 @@ def test_commands_that_are_shown_parse(path: Path) -> None:
             build_parser().parse_args(own)
         else:
             assert own[0] in subparsers(), f"{path.name}: rmsplugin {words}"
+
+
+def settings_named(text: str) -> set[tuple[str, str]]:
+    """Settings that a text names by section and name, such as `engine.socket`."""
+    sections = "|".join(
+        name for name, field in Settings.model_fields.items() if hasattr(field.annotation, "model_fields")
+    )
+    return set(re.findall(rf"(?<![\w./-])({sections})\.([a-z][a-z0-9_]*[a-z0-9])(?![\w(/.-])", text))
+
+
+@pytest.mark.parametrize("path", [*GUIDES, *DOCS.glob("man/*")], ids=lambda path: str(path.relative_to(ROOT)))
+def test_settings_that_are_named_exist(path: Path) -> None:
+    for section, name in settings_named(path.read_text()):
+        known = Settings.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+        assert name in known or name in FILE_ENDINGS, f"{path.name}: there is no setting {section}.{name}"
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:

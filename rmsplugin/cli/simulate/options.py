@@ -102,7 +102,7 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         (
             "--demand-window",
             60.0,
-            "so long a VM has to use less before its demand falls, as engine.demand_window_s",
+            "so long a VM has to use less before its demand falls, as decision.demand_window_s",
         ),
     )
     group.add_argument(
