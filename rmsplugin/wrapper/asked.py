@@ -44,6 +44,8 @@ _BYTES = {
     "script": 4 << 20,
 }  # fmt: skip
 _NEEDED = ("words", "cwd", "umask", "environment")
+_OF_THIS_HOST = ("listpids", "pidinfo")
+_SHORTER = (("pidinfo", "p"), ("pidinfo", "pi"))  # are `ping`
 # What would have the client on this host run or read something of the guest's choice: the loader's variables, those
 # that glibc takes from no set-uid program's environment, and Lua's, in which sites write client plugins.
 _UNSAFE = frozenset(
@@ -92,6 +94,21 @@ class Asked:
     def client(self) -> str:
         """Name of the program."""
         return self.words[0]
+
+    def of_this_host(self) -> str:
+        """The command of scontrol's that would tell of processes of this host, others' included; "": none is."""
+        if self.client != "scontrol":
+            return ""
+        # The first operand; one that follows an option may be that one's value, and then it is the next.
+        for before, word in zip(self.words, self.words[1:], strict=False):
+            if word.startswith("-"):
+                continue
+            for name in _OF_THIS_HOST:
+                if word and name.startswith(word.lower()) and (name, word.lower()) not in _SHORTER:
+                    return name
+            if not before.startswith("-"):
+                break
+        return ""
 
     def safe_environment(self) -> dict[str, str]:
         """The variables that the client gets."""

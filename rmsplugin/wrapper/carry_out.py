@@ -109,6 +109,10 @@ def carry_out(asked: Asked, search_path: str, output: Output) -> int:
         RefusedError: it is not installed here.
     """
     program = _program(asked.client, search_path)
+    if name := asked.of_this_host():
+        raise RefusedError(
+            f"{name} is not possible inside a vjob: it would tell of the front; ps shows the job's processes"
+        )
     os.umask(asked.umask)
     directory, note = _enter(asked)
     output.complain(note)
@@ -178,7 +182,8 @@ def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tu
 def _same(path: str, content: bytes) -> bool:
     """Whether the same script lies here."""
     try:
-        if os.path.getsize(path) != len(content):
+        # A name such as /dev/stdin means something else here.
+        if path.startswith(("/dev/", "/proc/")) or os.path.getsize(path) != len(content):
             return False
         with open(path, "rb") as file:
             return file.read(len(content) + 1) == content

@@ -97,3 +97,16 @@ def test_the_words_of_sbatch_name_what_lies_on_this_host() -> None:
     request = asked(words=b"sbatch\0-n\x002\0x.sh\0-n\0", operand=b"3", script=b"")
     assert sbatch_words(request, script="", directory="") == ["-n", "2", "x.sh", "-n"]
     assert sbatch_words(request, script="/t/x.sh", directory="/d") == [*("--chdir=/d", "-n", "2", "/t/x.sh", "-n")]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("scontrol listpids", "listpids"), ("scontrol LIST 12", "listpids"), ("scontrol -o pid 1", "pidinfo"),
+        ("scontrol -M main listpids 12", "listpids"), ("scontrol -oM main pidinfo 7", "pidinfo"),
+        ("scontrol show job 12", ""), ("scontrol ping", ""), ("scontrol pi", ""),
+        ("scontrol", ""), ("scontrol update JobId=12 Comment=listpids", ""), ("squeue listpids", ""),
+    ],
+)  # fmt: skip
+def test_what_scontrol_would_tell_of_the_front_is_known(words: str, name: str) -> None:
+    assert asked(words="".join(f"{word}\0" for word in words.split()).encode()).of_this_host() == name

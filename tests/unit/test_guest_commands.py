@@ -137,6 +137,25 @@ def test_sbatch_takes_a_script_from_standard_input_and_leaves_it_alone_otherwise
     assert site.out.read_text() == "#!/bin/sh\necho heredoc\none\ntwo\n"
 
 
+def test_sbatch_takes_a_script_from_a_pipe_that_has_a_name(site: Site) -> None:
+    """As `sbatch <(...)` of bash gives it."""
+    text = (
+        "#!/bin/sh\nprintf '#!/bin/sh\\nexit 1\\n' | sbatch /proc/self/fd/0\n"
+        "printf '#!/bin/sh\\nexit 2\\n' | (exec 5<&0 </dev/null; sbatch -n 1 /proc/self/fd/5)\n"
+    )
+    assert site.run(text) == 0
+    assert site.out.read_text() == "#!/bin/sh\nexit 1\n#!/bin/sh\nexit 2\n"
+    assert [call.rpartition("/")[2] for call in site.called()] == ["0>", "5>"], "named as natively"
+
+
+def test_what_would_tell_of_the_front_is_refused(small: Site) -> None:
+    small.client("scontrol", "echo told")
+    text = "#!/bin/sh\nscontrol listpids; echo $?; scontrol show job 12\n"
+    assert small.run(text) == 0
+    assert small.out.read_text() == "1\ntold\n"
+    assert "scontrol: error: listpids is not possible inside a vjob" in small.err.read_text()
+
+
 def test_a_script_that_submits_itself_has_the_name_that_slurm_gives_it(small: Site) -> None:
     text = '#!/bin/sh\nsbatch "$0" again\n'
     assert small.run(text) == 0
