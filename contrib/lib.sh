@@ -157,7 +157,7 @@ make_venv() {
     # The Python module must not be newer than libvirt itself.
     libvirt=$(pkg-config --modversion libvirt) || give_up "pkg-config does not know libvirt: is libvirt-dev installed?"
     wanted=$({
-        cat "$root/pyproject.toml"
+        cat "$root/pyproject.toml" "$root"/contrib/build_backend/*.py "$root"/rmsplugin/wrapper/native/*.c
         echo "$constraints" "$extras" "$libvirt"
         "$python" -V
     } | sha256sum)

@@ -71,7 +71,7 @@ def main() -> None:
         process.die_with_parent()
         check_command_line(sys.argv, os.environ)
         words = process.command("attach", *settings_words(os.environ), *sys.argv[1:])
-        os.execve(words[0], words, process.first_environment())
+        os.execve(words[0], words, process.own_environment())
     except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
         process.complain(error)
         os._exit(process.CANNOT_RUN)

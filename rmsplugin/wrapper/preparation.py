@@ -40,7 +40,7 @@ class Preparation:
         self.fd, writing = os.pipe2(os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, self._said, 2)]
         try:
-            self._pid = os.posix_spawn(argv[0], argv, process.first_environment(), file_actions=actions, setsigmask=[])
+            self._pid = os.posix_spawn(argv[0], argv, process.own_environment(), file_actions=actions, setsigmask=[])
         finally:
             os.close(writing)
 

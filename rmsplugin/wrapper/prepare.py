@@ -24,7 +24,7 @@ def start_files(argv: list[str]) -> dict[str, bytes]:
     """
     merged, user, vms, geometry, script, *arguments = argv[1:]
     words = environment.script_environment(
-        process.first_environment(),
+        process.job_environment(),
         Geometry.parse(geometry),
         vms.split(","),
         user=user,

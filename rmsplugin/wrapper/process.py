@@ -13,6 +13,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _M_ARENA_MAX = -8
 CANNOT_RUN = 1
+# Names the descriptor of the user's environment (native/rmsplugin-job.c).
+_LAID_ASIDE = "RMSPLUGIN_ENVIRONMENT"
 # Not the user's PATH: nothing of theirs runs here.
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 #: Our tools as they are on a front, where they may be missing.
@@ -53,13 +55,26 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def first_environment() -> dict[str, str]:
-    """The environment as this program was started with.
+def own_environment() -> dict[str, str]:
+    """The environment that this program was started with, for those that it starts.
 
     Not ``os.environ``: Python adds LC_CTYPE to that where the locale is C (PEP 538), as with ``--export=NONE``.
     """
     with open("/proc/self/environ", "rb") as file:
-        words = (os.fsdecode(word).partition("=") for word in file.read().split(b"\0") if word)
+        return _variables(file.read())
+
+
+def job_environment() -> dict[str, str]:
+    """The environment that Slurm started the job with. rmsplugin-job laid it aside: nothing of it is to act here."""
+    laid_aside = os.environ.get(_LAID_ASIDE, "")
+    if not laid_aside:
+        return own_environment()
+    with open(f"/proc/self/fd/{int(laid_aside)}", "rb") as file:
+        return _variables(file.read())
+
+
+def _variables(data: bytes) -> dict[str, str]:
+    words = (os.fsdecode(word).partition("=") for word in data.split(b"\0") if word)
     return {name: value for name, _, value in words}
 
 
