@@ -88,12 +88,13 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
     from rmsplugin.errors import ForbiddenError, RmspluginError
 
     deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", DEFAULT_PROLOG_WAIT_S))
-    client = _controller_client(settings)
     starts = None
     while (left_s := deadline - time.monotonic()) > 0:
         wait_s = min(left_s, _WAIT_SLICE_S)
         state = ""
         try:
+            # Each time anew: the engine may have gone to another host, or come to this one.
+            client = _controller_client(settings)
             answer = client.request("POST", f"/v1/jobs/{job_id}/prolog?wait={wait_s:.0f}", timeout_s=wait_s + 5)
             state = answer.get("state", "")
         except ForbiddenError:
@@ -155,9 +156,26 @@ HOOKS = {
 
 
 def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
+    """A client where slurmctld runs: over TCP if no engine listens on this host, as on a backup controller."""
     from rmsplugin.client import EngineClient
 
-    return EngineClient.unix(_table(settings, "engine").get("socket", DEFAULT_SOCKET))
+    path = _table(settings, "engine").get("socket", DEFAULT_SOCKET)
+    return (None if _listens(path) else _node_client(settings)) or EngineClient.unix(path)
+
+
+def _listens(path: str) -> bool:
+    """Whether somebody takes connections at this socket."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_NOTICE_TIMEOUT_S)
+        try:
+            probe.connect(path)
+        except TimeoutError:
+            return True  # A queue that is full is somebody's.
+        except OSError:
+            return False
+    return True
 
 
 def _node_client(settings: Mapping[str, Any]) -> EngineClient | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from security.from_host import ADDRESSES, ADMIN, LOGIN, STRANGER, Host, serve_ov
 from unit.munged import Munged
 from unit.served import Served
 
+from rmsplugin import hook
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import ForbiddenError
 from rmsplugin.model.vjob import VJobState
 
 pytestmark = [
@@ -173,3 +178,49 @@ def test_a_wrapper_is_known_where_its_job_has_just_started(site: Site) -> None:
 def test_lists_are_for_everybody(site: Site) -> None:
     for path in ("/v1/vjobs", "/v1/nodes", "/v1/status", f"/v1/jobs/{site.job}", "/v1/events"):
         assert site.host(STRANGER).ask(BOB, "GET", path)[0] == 200
+
+
+class BackupController:
+    """A host where slurmctld runs after a failover; no engine listens at its socket."""
+
+    def __init__(self, site: Site, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._site, self._monkeypatch = site, monkeypatch
+        self.socket = directory / "nobody.sock"
+        self.settings = directory / "rmsplugin.toml"
+        self.settings.write_text(
+            f'[engine]\nsocket = "{self.socket}"\nurl = "http://127.0.0.1:{site.served.port}"\nuser = "root"\n'
+            '[slurm]\npartitions = ["vjob"]\nprolog_wait_s = 1\n'
+        )
+        self.log: list[str] = []
+        monkeypatch.setattr(hook, "_log", self.log.append)
+        tcp = functools.partial(EngineClient.tcp, munge_socket=site.munged.socket)
+        monkeypatch.setattr(EngineClient, "tcp", tcp)
+
+    def run(self, name: str, address: str) -> None:
+        """Run a hook as the host with this address."""
+        connect = functools.partial(socket.create_connection, source_address=(address, 0))
+        environment = {"SLURM_JOB_PARTITION": "vjob", "SLURM_JOB_ID": str(self._site.job)}
+        with self._monkeypatch.context() as patch:
+            patch.setattr(socket, "create_connection", connect)
+            hook.run(name, {"RMSPLUGIN_CONFIG": str(self.settings), **environment})
+
+
+@pytest.fixture
+def backup(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackupController:
+    return BackupController(site, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["no socket", "a socket that nobody listens at"])
+@pytest.mark.parametrize("name", ["prolog_slurmctld", "epilog_slurmctld"])
+def test_hooks_of_a_backup_controller_find_the_engine(backup: BackupController, name: str, left: bool) -> None:
+    if left:
+        with socket.socket(socket.AF_UNIX) as old:
+            old.bind(str(backup.socket))
+    backup.run(name, ADMIN)
+    assert backup.log == [], "it would say that the engine cannot be reached"
+
+
+def test_hooks_of_other_hosts_are_none_of_a_controller(backup: BackupController) -> None:
+    with pytest.raises(ForbiddenError, match=f"{STRANGER} is none; see engine.trusted_hosts"):
+        backup.run("prolog_slurmctld", STRANGER)
+    assert backup.log == []

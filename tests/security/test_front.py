@@ -85,7 +85,8 @@ def test_the_script_gets_the_whole_environment(tmp_path: Path, linked: bool) -> 
     shutil.copy(INSTALLED, place)
     # In place of the Python beside it: tells what it was started as.
     told = (
-        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); from rmsplugin.wrapper import process;"
+        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+        " from rmsplugin.wrapper import process;"
         " print((sys.argv[1:], process.own_environment(), process.job_environment()))"
     )
     (place / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{told}" "$@"\n')

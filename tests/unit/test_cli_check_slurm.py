@@ -49,6 +49,32 @@ def test_slurm_out_of_reach_is_the_only_fault() -> None:
     fault(judge_slurm(settings(), SlurmFacts(unreachable="scontrol failed")), Level.ERROR, "scontrol failed")
 
 
+# -- hosts of slurmctld --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trusted", ["backup", "backup.site", "10.0.0.2", "10.0.0.0/24"])
+def test_backup_controllers_that_the_engine_trusts_are_in_order(trusted: str) -> None:
+    facts = with_config(**{"SlurmctldHost[1]": "backup(10.0.0.2)"})
+    assert faults(judge_slurm(settings(engine={"trusted_hosts": [trusted]}), facts)) == []
+
+
+@pytest.mark.parametrize("trusted", [[], ["head"], ["10.0.0.1"], ["10.0.1.0/24"], ["back"]])
+def test_a_backup_controller_that_the_engine_does_not_trust_is_found(trusted: list[str]) -> None:
+    facts = with_config(**{"SlurmctldHost[1]": "backup(10.0.0.2)"})
+    fault(judge_slurm(settings(engine={"trusted_hosts": trusted}), facts), Level.WARNING, "backup is not in engine.tr")
+
+
+def test_a_backup_controller_that_cannot_reach_the_engine_is_found() -> None:
+    facts = with_config(**{"SlurmctldHost[1]": "backup(10.0.0.2)"})
+    fault(judge_slurm(settings(engine={"url": ""}), facts), Level.WARNING, "backup cannot reach the engine")
+
+
+@pytest.mark.parametrize("row", [{"NodeHostName": "head"}, {"NodeHostName": "head.site"}])
+def test_a_front_where_slurmctld_runs_is_found(row: dict[str, str]) -> None:
+    facts = replace(SLURM, nodes={**SLURM.nodes, "front1": {**SLURM.nodes["front1"], **row}})
+    fault(judge_slurm(settings(), facts), Level.WARNING, "is a host of slurmctld")
+
+
 # -- submission ----------------------------------------------------------------------------------------------------
 
 LARGEST = "max_vm_cpus = 4, max_vm_memory_mib = 3710"

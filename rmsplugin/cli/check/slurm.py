@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.adapters.rms.slurm_records import preempt_type
+from rmsplugin.cli.check.controllers import controllers, judge_controllers
 from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import judge_fronts
@@ -39,6 +40,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         yield error("slurm", facts.unreachable, "start slurmctld, or set slurm.bin_dir to the directory of scontrol")
         return
     yield from _controller(facts)
+    yield from judge_controllers(settings, facts)
     yield from _release(facts.config)
     yield from _account(settings, facts.config)
     yield from judge_submission(settings, facts)
@@ -58,13 +60,12 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
 
 
 def _controller(facts: SlurmFacts) -> Iterator[Finding]:
-    shown = (value for key, value in facts.config.items() if key.startswith("SlurmctldHost"))
-    controllers = [value.partition("(")[0] for value in shown]
-    if controllers and facts.host.partition(".")[0] not in {name.partition(".")[0] for name in controllers}:
+    names = controllers(facts)
+    if names and facts.host.partition(".")[0] not in {name.partition(".")[0] for name in names}:
         yield warning(
             "this host",
             f"is {facts.host}, not the controller: what is said of files here does not count",
-            f"run the check on {' or '.join(controllers)}",
+            f"run the check on {' or '.join(names)}",
         )
 
 
