@@ -1,4 +1,4 @@
-"""Rules for the hosts of slurmctld: backup controllers speak to the engine too, and users run nothing on any of them."""
+"""Rules for the hosts of slurmctld: backup controllers speak to the engine, and users run nothing on any of them."""
 
 from __future__ import annotations
 
