@@ -1,7 +1,8 @@
 """Wrapper: `rmsplugin-job GEOMETRY SCRIPT ARGS...`, the interpreter of a vjob's batch script on a front.
 
-Slurm starts it as the user in place of the script. This part reads the command line and the settings, and becomes
-``attach`` (the same process), which runs the job in as little memory as it takes.
+Slurm starts it as the user in place of the script. A small program (native/rmsplugin-job.c) lays the user's environment
+aside and becomes this part, isolated: it reads the command line and the settings, and becomes ``attach`` (the same
+process), which runs the job in as little memory as it takes.
 """
 
 from __future__ import annotations
