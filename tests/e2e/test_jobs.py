@@ -13,17 +13,22 @@ pytestmark = pytest.mark.e2e
 def test_output_error_arguments_environment_and_files_are_those_of_a_batch_job(cluster: Cluster) -> None:
     script = """#!/bin/sh
 echo "out: $1|$2|$#|$GREETING|$(pwd)|$(id -un)|$(hostname)|$SLURM_JOB_ID|$(umask)"
+echo "$PYTHONPATH|$RMSPLUGIN_CONFIG"
 echo "err" >&2
 printf 'made inside' > made.txt
 test -e /proc/1 && grep -q QEMU /proc/cpuinfo && echo in a VM
 exit 0
 """
-    environment = "--export=ALL,GREETING=hello there"
+    home = cluster.home()
+    # Of no effect on the front, where they would have the wrapper run this and read that.
+    (home / "sitecustomize.py").write_text("open('/home/alice/ran-on-the-front', 'w')\n")
+    environment = "--export=ALL,GREETING=hello there,PYTHONPATH=/home/alice,RMSPLUGIN_CONFIG=/home/alice/own.toml"
     job = cluster.sbatch(script, environment, "-o", "split.out", "-e", "split.err", arguments=("a b", "*"))
     assert cluster.wait_job(job)["JobState"] == "COMPLETED"
-    home = cluster.home()
-    first, second = (home / "split.out").read_text().splitlines()
+    assert not (home / "ran-on-the-front").exists()
+    first, variables, second = (home / "split.out").read_text().splitlines()
     assert first == f"out: a b|*|2|hello there|/home/alice|alice|vjob{job}-0|{job}|0022"
+    assert variables == "/home/alice|/home/alice/own.toml"
     assert second == "in a VM"
     assert (home / "split.err").read_text() == "err\n"
     assert (home / "made.txt").read_text() == "made inside"
