@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.engine_settings import added
 
 pytestmark = pytest.mark.e2e
 
@@ -21,16 +22,8 @@ while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 0.5; done
 @pytest.fixture
 def checkpoints(cluster: Cluster) -> Iterator[None]:
     """Vjobs of partition urgent are checkpointed now and then."""
-    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
-    before = settings.read_text()
-    section = "[partition.urgent]\n"
-    settings.write_text(before.replace(section, f"{section}checkpoint_interval_s = {INTERVAL_S}\n"))
-    cluster.kill("head", "engine")
-    cluster.restart_engine()
-    yield
-    settings.write_text(before)
-    cluster.kill("head", "engine")
-    cluster.restart_engine()
+    with added(cluster, "partition.urgent", f"checkpoint_interval_s = {INTERVAL_S}"):
+        yield
 
 
 @pytest.mark.usefixtures("checkpoints")

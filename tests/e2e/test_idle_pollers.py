@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.cluster import PROGRAM, Cluster
+from e2e.engine_settings import added
 
 pytestmark = pytest.mark.e2e
 
@@ -104,9 +105,11 @@ def test_64_idle_pollers_of_one_user_disturb_nobody(cluster: Cluster) -> None:
     settings = tomllib.loads(cluster.ok("cat", "/etc/rmsplugin/rmsplugin.toml"))["engine"]
     host, _, port = settings["url"].removeprefix("http://").rpartition(":")
     near = ("/run/rmsplugin/engine.sock", "", "")
+    login = cluster.nodes[0]
     with (
+        added(cluster, "engine", f'login_hosts = ["{login}"]'),
         pollers(cluster, "head", near, over_unix) as local,
-        pollers(cluster, cluster.nodes[0], ("", host, port), over_tcp) as remote,
+        pollers(cluster, login, ("", host, port), over_tcp) as remote,
     ):
         assert (local.answered(), remote.answered()) == ([], [])
         until = time.monotonic() + _WATCHED_S

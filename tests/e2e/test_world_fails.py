@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.engine_settings import added
 from e2e.queued import WHOLE, nothing_left, wait_rooms
 from e2e.rooms import Machine, count, finish, host_of, last_number, ledger, wait_number
 
@@ -74,18 +75,8 @@ def fencing(cluster: Cluster) -> Iterator[Path]:
     program.chmod(0o755)
     notes.write_text("")
     notes.chmod(0o666)
-    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
-    before = settings.read_text()
-    order = 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'
-    try:
-        settings.write_text(before.replace("[nodes]\n", f"[nodes]\n{order}\n"))
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
+    with added(cluster, "nodes", 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'):
         yield notes
-    finally:
-        settings.write_text(before)
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
 
 
 def panic(cluster: Cluster, job: int) -> None:
