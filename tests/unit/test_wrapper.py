@@ -423,7 +423,7 @@ def test_what_a_script_prints_before_it_kills_all_of_its_user_is_delivered(small
 
 STEPS_LEFT = """#!/bin/sh
 srun -n 1 sh -c 'trap "echo saved; exit 0" TERM; echo begun; while :; do sleep 0.1; done' &
-(sleep 1; srun -n 1 --overlap echo too late) &
+(while kill -0 $$ 2>/dev/null; do sleep 0.1; done; srun -n 1 --overlap echo too late) &
 until grep -q begun /run/rmsplugin/output/stdout; do sleep 0.1; done
 exit 4
 """
