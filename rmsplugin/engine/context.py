@@ -154,6 +154,8 @@ class Context:
             memory_mib=vm.memory_mib,
             mac=vm.mac,
             bridge=self.settings.network.bridge,
+            address=vm.address,
+            network_filter=self.settings.network.filter,
             image=(
                 KernelImage(str(image.kernel), str(image.initrd), image.cmdline)
                 if isinstance(image, KernelImageSettings)

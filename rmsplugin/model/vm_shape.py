@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 #: Elements that may be there several times beside each other.
-_MANY = ("feature", "disk", "controller", "input", "seclabel", "parameter")
+_MANY = ("feature", "disk", "controller", "input", "seclabel")
 #: More than libvirt makes of a VM of ours, and less than would harm.
 _MOST = 64
 
@@ -103,6 +103,10 @@ _INTERFACE = _shape(
         "target": _shape(dev="[A-Za-z0-9._-]{1,15}"),
         "model": _shape(type="virtio"),
         "rom": _shape(enabled="no"),
+        "filterref": _shape(
+            filter="[A-Za-z0-9._-]{1,60}",
+            children={"parameter": _shape(name="IP", value=r"[0-9]{1,3}(\.[0-9]{1,3}){3}")},
+        ),
     },
 )
 

@@ -135,6 +135,12 @@ class Network(Section):
     pool: str = Field(..., description="FIRST-LAST addresses for VMs")
     prefix_length: int = Field(..., ge=1, le=32, description="of the guests' network")
     gateway: str = Field("", description="the guests' default route; empty: none")
+    filter: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9._-]{0,60}$",
+        description="libvirt's network filter (nwfilter) of each VM's interface; it has the VM's address as $IP, "
+        "for example libvirt's `clean-traffic`; empty: none",
+    )
     mac_prefix: str = Field(
         "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"
     )

@@ -91,6 +91,16 @@ EVIL: dict[str, tuple[str, str]] = {
     "a second network interface": in_devices("<interface type='network'><source network='default'/></interface>"),
     "an interface of another kind": ("<interface type='bridge'>", "<interface type='direct'>"),
     "an interface with a script": ("<model type='virtio'/>", "<script path='/tmp/evil'/><model type='virtio'/>"),
+    "a filter's other parameters": (
+        "<model type='virtio'/>",
+        "<filterref filter='clean-traffic'><parameter name='MAC' value='52:54:00:00:00:01'/></filterref>"
+        "<model type='virtio'/>",
+    ),
+    "a filter with a second address": (
+        "<model type='virtio'/>",
+        "<filterref filter='clean-traffic'><parameter name='IP' value='10.0.0.1'/>"
+        "<parameter name='IP' value='10.0.0.2'/></filterref><model type='virtio'/>",
+    ),
     "another MAC address": ("52:54:00:23:29:00", "52:54:00:23:29:01"),
     "a serial port in a file": ("<serial type='pty'>", "<serial type='file'><source path='/root/.bashrc'/>"),
     "a serial port from the network": ("<serial type='pty'>", "<serial type='tcp'>"),

@@ -16,6 +16,7 @@ from rmsplugin.adapters.hypervisor.domain_xml import (
     balloon_gives_back,
     domain_xml,
     is_bounded,
+    neutral,
     with_partition,
     with_paths_of,
 )
@@ -177,6 +178,8 @@ def test_hostile_values_are_escaped() -> None:
         {"image": KernelImage("/k\n", "/i")},
         {"image": KernelImage("/k", "/i", "a\0b")},
         {"image": DiskImage("json:{}", "/s")},
+        {"network_filter": "a b"},
+        {"network_filter": "x", "address": "10.0.0.0/8"},
     ],
     ids=str,
 )
@@ -206,6 +209,34 @@ def test_restored_elsewhere_it_has_the_paths_of_there_and_the_hardware_of_then(i
     assert domain.find("os/type").get("machine") == "pc-q35-7.2"  # type: ignore[union-attr]
     assert domain.find("devices/interface/address") is not None
     assert domain.find("devices/serial/log").get("file") == "/b/l"  # type: ignore[union-attr]
+
+
+FILTERED = replace(SPEC, network_filter="clean-traffic", address="10.77.1.12")
+
+
+def filters_of(xml: str) -> list[tuple[str | None, str | None, str | None]]:
+    return [
+        (one.getparent().get("filter"), one.get("name"), one.get("value"))
+        for one in parse(xml).findall("devices/interface/filterref/parameter")
+    ]
+
+
+def test_the_filter_is_told_the_address_of_the_vm(schema: etree.RelaxNG) -> None:
+    xml = domain_xml(FILTERED, TCG)
+    schema.assertValid(parse(xml))
+    assert filters_of(xml) == [("clean-traffic", "IP", "10.77.1.12")]
+    assert "filterref" not in domain_xml(SPEC, TCG)
+
+
+def test_a_restored_vm_has_the_filter_of_today_and_its_own_address() -> None:
+    other = replace(FILTERED, network_filter="another", address="10.77.1.13")
+    for before in (SPEC, FILTERED, other):
+        assert filters_of(with_paths_of(saved_form(before), FILTERED)) == [("clean-traffic", "IP", "10.77.1.12")]
+        assert "filterref" not in with_paths_of(saved_form(before), SPEC)
+
+
+def test_templates_do_not_depend_on_filter_and_address() -> None:
+    assert domain_xml(neutral(FILTERED), TCG) == domain_xml(neutral(SPEC), TCG)
 
 
 def test_state_of_another_vm_is_refused() -> None:

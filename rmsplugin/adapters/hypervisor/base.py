@@ -66,6 +66,8 @@ class VMSpec:
     image: KernelImage | DiskImage
     config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
     console_log: str  # where the serial console is logged; "" for nowhere
+    address: str = ""  # its IPv4 address, for the filter
+    network_filter: str = ""  # libvirt's filter of what its interface lets out and in; "" for none
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
 
 

@@ -28,6 +28,8 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 #: image has its own command line, and is told by its seed. On a busy node an emulated timer looks broken to the kernel,
 #: whose check of it ends in a panic; under KVM the kernel makes no such check.
 _CMDLINE = "console=ttyS0 panic=-1 no_timer_check"
+_ADDRESS = re.compile(r"([0-9]{1,3}(\.[0-9]{1,3}){3})?")
+_FILTER = re.compile(r"[A-Za-z0-9._-]{0,60}")
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
@@ -96,6 +98,8 @@ def neutral(spec: VMSpec) -> VMSpec:
         name="vjob0-0",
         uuid="00000000-0000-4000-8000-000000000000",
         mac="52:54:00:00:00:00",
+        address="",
+        network_filter="",
         image=image,
         config_path="/config",
         console_log="/console",
@@ -211,6 +215,8 @@ def check_spec(spec: VMSpec) -> None:
         (spec.uuid, _UUID, "UUID"),
         (spec.mac, _MAC, "MAC address"),
         (spec.bridge, _INTERFACE, "name of a bridge"),
+        (spec.network_filter, _FILTER, "name of a filter"),
+        (spec.address, _ADDRESS, "address"),
     ):
         if not pattern.fullmatch(value):
             raise ValueError(f"not a {what}: {value!r}")
@@ -247,11 +253,23 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
         _find(domain, "devices/disk/target[@dev='vda']/../source").set("file", spec.image.overlay)
         _find(domain, "devices/disk/target[@dev='vdb']/../source").set("file", spec.image.seed)
     _find(domain, "devices/interface/source").set("bridge", spec.bridge)
+    _set_filter(_find(domain, "devices/interface"), spec)
     for port in domain.findall("devices/serial") + domain.findall("devices/console"):
         for log in port.findall("log"):
             port.remove(log)
         if spec.console_log and port.tag == "serial":
             _add(port, "log", file=spec.console_log, append="on")
+
+
+def _set_filter(interface: etree._Element, spec: VMSpec) -> None:
+    """Have libvirt pin the interface to the VM's address; a VM of an older release has it from its next start on."""
+    for element in interface.findall("filterref"):
+        interface.remove(element)
+    if spec.network_filter:
+        reference = etree.Element("filterref", filter=spec.network_filter)
+        if spec.address:
+            _add(reference, "parameter", name="IP", value=spec.address)
+        _find(interface, "mac").addnext(reference)
 
 
 def _set_bounded(domain: etree._Element, bounded: bool) -> None:
