@@ -83,7 +83,7 @@ def running(world: World, count: int = 3) -> list[int]:
 def arrived(world: World) -> int:
     """A vjob that a cycle has met, and not decided about yet."""
     job = world.submit(vms=1, cpus=2)
-    world.cycle._first_sight.meet([world.rms.job(job)], CycleReport())
+    world.cycle._first_sight.meet([world.rms.job(job)], {}, CycleReport())
     world.pass_time(1)
     return job
 
