@@ -10,7 +10,7 @@ import pytest
 PROGRAM = str(Path(__file__).resolve().parents[2] / "contrib" / "run-campaign")
 
 
-NAMES = ["mixed", "flood", "switches", "memory", "native", "benchmarks", "long", "day", "fuzz"]
+NAMES = ["mixed", "flood", "switches", "memory", "native", "slurm-suite", "benchmarks", "long", "day", "fuzz"]
 
 
 @pytest.mark.parametrize("name", NAMES)
