@@ -21,8 +21,8 @@ _USER = "alice"
 #: What tests that call Slurm's libraries need; there if the checkout was configured.
 _MADE = ("config.h", "slurm")
 
-# In place of what the checkout has for its own site. Programs have the paths that they have in VMs, too, and what `sleep`
-# complains of is told as GNU's program does, and as that of the small image (BusyBox).
+# In place of what the checkout has for its own site. Programs have the paths that they have in VMs, too; what `sleep`
+# complains of is told as GNU's program does, or as that of the small image (BusyBox).
 _LOCAL = """\
 set slurm_dir "/usr"
 set bin_bash "/bin/bash"
