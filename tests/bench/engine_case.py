@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -34,18 +35,18 @@ def main(nodes: int, running: int, waiting: int, cycles: int) -> dict[str, Any]:
     base_mib = _memory_mib()
     with tempfile.TemporaryDirectory() as directory:
         site = LargeSite(Path(directory), nodes, running, waiting)
-        keep_for_good()  # as the daemon does; and the simulated neighbours are no garbage of the engine's
-        first = site.cycle.run()  # what is done once is not counted: the first look, a process that is new
-        if first.begun:
-            raise RuntimeError(f"nothing was to be begun: {first.sentence}")
-        site.signs_of_life()
-        found = {"nodes": nodes, "vms": running, "waiting": waiting, "base_mib": base_mib}
-        found |= _cycles(site, cycles)
-        found |= _answers(site)
-        found |= _signs(site)
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        found |= _crowd(site)
-        site.close()
+        with contextlib.closing(site):  # Its threads would keep a process that failed from ending.
+            keep_for_good()  # as the daemon does; and the simulated neighbours are no garbage of the engine's
+            first = site.cycle.run()  # what is done once is not counted: the first look, a process that is new
+            if first.begun or first.problems:
+                raise RuntimeError(f"nothing was to be begun: {first.sentence} {first.problems}")
+            site.signs_of_life()
+            found = {"nodes": nodes, "vms": running, "waiting": waiting, "base_mib": base_mib}
+            found |= _cycles(site, cycles)
+            found |= _answers(site)
+            found |= _signs(site)
+            found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            found |= _crowd(site)
     return found
 
 
@@ -76,6 +77,7 @@ def _answers(site: LargeSite) -> dict[str, Any]:
     ours, theirs = context.Pipe()
     asker = context.Process(target=_ask, args=(site.socket, theirs))
     asker.start()
+    theirs.close()  # so that one that failed ends the pipe
     ours.recv()  # it is up
     site.proposes.solver = True
     ours.send("begin")

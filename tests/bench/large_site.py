@@ -22,6 +22,7 @@ from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.job_identity import script_digest
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.requests import Requests
@@ -134,7 +135,7 @@ class LargeSite:
     # -- what there is -------------------------------------------------------------------------------------------
 
     def _fill(self, per_node: int, running: int, waiting: int) -> None:
-        now = time.time()
+        now = float(int(time.time()))  # Slurm's times are whole seconds
         with self.ledger.transaction():
             for node in self.nodes:
                 self.rms.request_room(node, "vmhosts", time_limit_s=86400, time_min_s=86400)
@@ -142,25 +143,24 @@ class LargeSite:
             while number < running:
                 vms = WIDE if number < running // 4 and number + WIDE <= running else 1
                 job_id = self._submit(now - 2 * _RUNS_S, vms)
-                self._enter(job_id, vms, VJobState.RUNNING, now - _RUNS_S)
+                self._enter(job_id, vms, VJobState.RUNNING, now - 2 * _RUNS_S, now - _RUNS_S)
                 self._run(
                     job_id, [self.nodes[(number + each) // per_node] for each in range(vms)], number, now - _RUNS_S
                 )
                 number += vms
             for _ in range(waiting):
-                self._enter(self._submit(now, 1), 1, VJobState.WAITING, now)
+                self._enter(self._submit(now, 1), 1, VJobState.WAITING, now, now)
 
     def _submit(self, since: float, vms: int) -> int:
-        geometry = Geometry(vms, 1, MEMORY_MIB)
-        script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
-        job_id = self._slurm.submit(script, cpus=1, memory_mib=1, time_limit_s=86400.0, **_USER)
+        job_id = self._slurm.submit(_script(vms), cpus=1, memory_mib=1, time_limit_s=86400.0, **_USER)
         job = self._slurm._jobs[str(job_id)]
         job.submit_time = job.since = since
         return job_id
 
-    def _enter(self, job_id: int, vms: int, state: VJobState, since: float) -> None:
+    def _enter(self, job_id: int, vms: int, state: VJobState, submitted: float, since: float) -> None:
         """Into the ledger, as if the engine had met it before."""
-        geometry, times = Geometry(vms, 1, MEMORY_MIB), {"state_since": since, "submitted": since}
+        geometry, times = Geometry(vms, 1, MEMORY_MIB), {"state_since": since, "submitted": submitted}
+        seen = {"seen_restarts": 0, "seen_submitted": submitted, "script_digest": script_digest(_script(vms))}
         row = VJobRow(
             job_id,
             str(job_id),
@@ -170,6 +170,7 @@ class LargeSite:
             state=state,
             reason="",
             **times,
+            **seen,
             priority=1,
         )
         self.ledger.add_vjob(row)
@@ -223,6 +224,10 @@ class LargeSite:
         for pool in self.executor.pools:
             pool.shutdown(wait=True, cancel_futures=True)
         self.ledger.close()
+
+
+def _script(vms: int) -> str:
+    return f"#!/usr/bin/rmsplugin-job {Geometry(vms, 1, MEMORY_MIB)}\n#!/bin/sh\ntrue\n"
 
 
 def _vm(job_id: int, index: int, node: str, number: int) -> VMRow:
