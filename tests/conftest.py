@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # No test may fail because the machine is busy. All else is as Hypothesis has it, here and in CI.
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
+
+# What a shell starts in the background ignores interrupts, and so would all programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
