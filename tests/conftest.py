@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,3 +31,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def whole(request: pytest.FixtureRequest) -> bool:
     """Whether to try everything instead of samples."""
     return bool(request.config.getoption("--whole"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """In the order of directories, which is that of all tests, one worker begins at the end (tests/order.py)."""
+    if config.getvalue("dist") != "loadfile" or config.option.loadscopereorder:
+        return None
+    from order import FromBothEnds
+
+    return FromBothEnds(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where all tests run beside each other, those that have no cluster step back; only root can come forth again."""
+    if os.environ.get("PYTEST_XDIST_WORKER") and os.geteuid() == 0 and not item.config.option.loadscopereorder:
+        from order import step_back
+
+        step_back(item.get_closest_marker("e2e") is not None)
