@@ -35,6 +35,7 @@ from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.priorities import Priorities, priority_of
 from rmsplugin.engine.queue import Waiting, candidate, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
+from rmsplugin.engine.requeues import record_requeue_exits
 from rmsplugin.engine.rooms import RoomState
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
@@ -154,6 +155,7 @@ class Cycle:
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
+        record_requeue_exits(context, seen.rms.requeue_exits, vjobs.values())
         jobs = find_jobs(context, seen, vjobs.values(), self.identity.others)
         self._missing.begin()
         self._states = StateFinder(context, seen)

@@ -151,6 +151,8 @@ def _running(
         return _requeued(vjob, job)
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
+    if job.state is JobState.RUNNING and job.restarts > min(vjob.restarts, _last_run(vjob)):
+        return _runs_again(vjob, job)
     # One that its user stopped (scancel -s STOP) cannot say anything.
     silent = silent_s > orphan_s and job.detail != "STOPPED"
     if job.state is JobState.RUNNING and not job.completing and silent:
@@ -162,6 +164,8 @@ def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
     """What follows from a requeue of a vjob whose VMs run."""
     meant = _is_meant(vjob, job)
     held = job.held and not job.held_for_launch
+    if job.completing and meant and vjob.begins_anew and not (held or job.gated):
+        return Directive(RmsAct.GATE, "requeued by its script: behind the gate before Slurm can start it")
     if job.completing and (meant or held):
         return None  # its last wrapper may have output to deliver
     if held and not job.gated:
@@ -171,6 +175,18 @@ def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
     if held and not meant:
         return Directive(OperationKind.SUSPEND, "its job was requeued and is held until it is released", resumes=True)
     return Directive(OperationKind.REATTACH, "its job was requeued; its VMs run on")
+
+
+def _runs_again(vjob: VJobRow, job: RmsJob) -> Directive:
+    """Slurm has started the next run before the engine has seen the requeue. Its wrapper waits (decision 0071)."""
+    if vjob.begins_anew and _is_meant(vjob, job):
+        return Directive(OperationKind.RESTART, "its job was requeued and runs again, and its script begins anew")
+    return Directive(OperationKind.REATTACH, "its job was requeued and runs again; its VMs ran on")
+
+
+def _last_run(vjob: VJobRow) -> int:
+    """The run whose wrapper may attach to the script, as Slurm counts requeues."""
+    return vjob.requeue_of if vjob.requeue_of >= 0 else vjob.restarts
 
 
 def _is_meant(vjob: VJobRow, job: RmsJob) -> bool:

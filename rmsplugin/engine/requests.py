@@ -22,7 +22,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.plan_views import pause_view
-from rmsplugin.engine.requeues import Requeue, record_requeue
+from rmsplugin.engine.requeues import Requeue, record_requeue, why_not_attached
 from rmsplugin.engine.roster import Entry, Roster
 from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
 from rmsplugin.engine.unmet import find_unmet, unmet_view
@@ -203,8 +203,15 @@ class Requests:
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 
-    def access(self, uid: int, display_id: str, *, wrapper: bool) -> dict[str, Any]:
-        """How to reach the VMs of one's own vjob, once they are up; else the state it is in."""
+    def access(self, uid: int, display_id: str, *, wrapper: bool, run: int = 0) -> dict[str, Any]:
+        """How to reach the VMs of one's own vjob, once they are up; else the state it is in.
+
+        Args:
+            uid: the caller's.
+            display_id: of the vjob.
+            wrapper: whether it is the wrapper that asks.
+            run: how often its job had been requeued before its run.
+        """
         vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
         if wrapper:
             self._context.signs.heard(vjob.job_id, self._context.clock.now())
@@ -212,6 +219,8 @@ class Requests:
             return {"state": str(VJobState.WAITING), "reason": why_other(vjob, other)}
         if vjob.state is not VJobState.RUNNING:
             return {"state": str(vjob.state), "reason": vjob.reason}
+        if wrapper and (why := why_not_attached(vjob, run)):
+            return {"state": str(VJobState.WAITING), "reason": why}
         return {
             "state": str(vjob.state),
             "job_id": vjob.job_id,
@@ -263,7 +272,10 @@ class Requests:
 
     def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
         """The wrapper tells of a requeue on purpose. Returns whether the script itself has asked for it."""
-        return {"own": record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)}
+        own = record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)
+        if own:
+            self._wake()  # until its job is behind the gate Slurm could start it
+        return {"own": own}
 
     def _bound_changes(self, job_id: int) -> None:
         """Raise RefusedError if it was said again and again, each time differently, how a script ended."""

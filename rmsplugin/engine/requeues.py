@@ -1,14 +1,16 @@
 """Requeues on purpose: what wrappers tell of them, so that the script begins anew where it would natively.
 
 A requeue by hand, or of the RMS, loses no work: the script goes on, and the next run attaches to it. One that the
-script itself asks for is an order to begin anew (decision 0051).
+script itself asks for is an order to begin anew (decision 0051), and so is one by RequeueExit (decision 0071).
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Iterable
 
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
 
 #: States of a vjob whose script may be under way.
@@ -49,3 +51,30 @@ def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
             case RequeuedBy.OTHERS if vjob.requeue_of != told.restarts:
                 ledger.update_vjob(job_id, requeue_of=told.restarts, begins_anew=False)
         return own or told.by is RequeuedBy.SCRIPT
+
+
+def record_requeue_exits(context: Context, codes: Collection[int], vjobs: Iterable[VJobRow]) -> None:
+    """Record of scripts that have ended by a code for which Slurm queues their jobs again: the next run begins anew.
+
+    Whatever comes first, Slurm's own requeue or the loss of the front: to deliver that end again would only have the
+    job queued once more.
+    """
+    for vjob in vjobs:
+        # Slurm takes who was ended by a signal for one with exit code 0.
+        ended = vjob.finished and (0 if vjob.exit_signal else vjob.exit_code) in codes
+        if ended and vjob.state is VJobState.RUNNING and not vjob.begins_anew:
+            context.ledger.update_vjob(vjob.job_id, requeue_of=vjob.restarts, begins_anew=True)
+            why = f"its script has ended with exit code {vjob.exit_code}: if Slurm queues its job again, it begins anew"
+            context.ledger.event("requeue-exit", why, vjob=vjob.display_id)
+
+
+def why_not_attached(vjob: VJobRow, run: int) -> str:
+    """Why the wrapper of a run has to wait, although the VMs run; empty if it may attach.
+
+    Args:
+        vjob: as the ledger has it.
+        run: how often its job had been requeued before this run.
+    """
+    if run > vjob.restarts or 0 <= vjob.requeue_of < run:
+        return "its job was requeued, and runs already: the engine looks first whether its script begins anew"
+    return ""

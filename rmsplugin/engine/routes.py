@@ -58,7 +58,7 @@ class Routes:
             Route("POST", job + "/prolog", self._prolog, Door.TRUSTED, query=wait),
             Route("POST", job + "/account", self._account, Door.FRONT, body=_ACCOUNT_KEYS),
             Route("POST", job + "/epilog", self._epilog, Door.FRONT),
-            Route("GET", job + "/access", self._access, Door.ACCESS, query=wait | {"host", "wrapper"}),
+            Route("GET", job + "/access", self._access, Door.ACCESS, query=wait | {"host", "run", "wrapper"}),
             Route("POST", job + "/started", self._started_script, Door.WRAPPER),
             Route("POST", job + "/attached", self._attached, Door.WRAPPER),
             Route("POST", job + "/finished", self._finished, Door.WRAPPER, body=frozenset({"exit_code", "signal"})),
@@ -196,13 +196,16 @@ class Routes:
         seconds, wrapper = asked.query.seconds("wait"), asked.query.flag("wrapper")
         name = asked.vjob if wrapper else asked.vjobs
         asked.query.host("host")
+        run = asked.query.number("run", 0, _MOST_RESTARTS)
         requests = self._for(asked)
         job_id = await self._do(asked, lambda: requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
         return await self._waits.until(
             ("vjob", job_id),
             (asked.uid, "wrapper" if wrapper else "access"),
             seconds,
-            lambda: self._do(asked, lambda: requests.access(asked.uid, name, wrapper=wrapper), wrapper=wrapper),
+            lambda: self._do(
+                asked, lambda: requests.access(asked.uid, name, wrapper=wrapper, run=run), wrapper=wrapper
+            ),
             _runs,
             latest_only=wrapper,
         )

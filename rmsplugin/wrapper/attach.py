@@ -204,7 +204,7 @@ def run_job(argv: list[str]) -> Ending:
     job_id = os.environ["SLURM_JOB_ID"]
     count = os.environ.get("SLURM_RESTART_COUNT", "")
     restarts = int(count) if count.isdecimal() else 0
-    engine = EngineLink(EngineClient.from_words(engine_words), job_id)
+    engine = EngineLink(EngineClient.from_words(engine_words), job_id, restarts)
 
     def fate() -> signals.Fate:
         return signals.ask_slurm(job_id, restarts)

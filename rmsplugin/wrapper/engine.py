@@ -84,10 +84,12 @@ class Access:
 class EngineLink:
     """Talks to the engine about one job."""
 
-    def __init__(self, client: EngineClient, job_id: str) -> None:
-        """For the job that this process wraps."""
+    def __init__(self, client: EngineClient, job_id: str, run: int = 0) -> None:
+        """For the job that this process wraps, in the run before which it had been requeued so often."""
         self._client = client
         self._path = f"/v1/jobs/{job_id}"
+        # Not of a first run: an engine of an older release does not know the word.
+        self._run = f"&run={run}" if run else ""
         self._host = "".join(c for c in socket.gethostname() if c.isalnum() or c in "-.")
 
     def access(self) -> Access:
@@ -96,7 +98,7 @@ class EngineLink:
         Raises:
             RmspluginError: the engine says, again and again, that this will never be.
         """
-        query = f"{self._path}/access?wait={_ACCESS_WAIT_S}&wrapper=1&host={self._host}"
+        query = f"{self._path}/access?wait={_ACCESS_WAIT_S}&wrapper=1&host={self._host}{self._run}"
 
         def ask() -> Access:
             asked = time.monotonic()

@@ -6,6 +6,7 @@ import pytest
 from scenarios.test_absence import events, running, sleeping, ticks
 from scenarios.world import World
 
+from rmsplugin.engine.requests import Requests
 from rmsplugin.engine.requeues import Requeue, RequeuedBy, record_requeue
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -187,3 +188,95 @@ def test_hold_that_comes_while_a_requeued_vjob_starts_again_is_not_lifted(world:
     for _ in range(8):
         world.tick(30)
     assert world.rms.job(job).held
+
+
+def attaches(world: World, job: int) -> bool:
+    """Whether the wrapper of the job's run that Slurm has started gets into the VMs."""
+    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    uid, run = world.context.ledger.vjob(job).uid, world.rms.job(job).restarts
+    return requests.access(uid, str(job), wrapper=True, run=run)["state"] == "running"
+
+
+def slurm_starts_it_again(world: World, job: int) -> None:
+    """The engine does not look while Slurm holds the requeued job back, and then starts it: nothing gates it."""
+    for seconds in (2, 130, 1):
+        world.pass_time(seconds)
+        world.rms.pulse(())
+    assert world.rms.job(job).state == "RUNNING"
+
+
+@pytest.mark.parametrize("delivered", [False, True], ids=["nobody saw its end", "its end was delivered"])
+def test_script_that_requeues_itself_is_run_again_where_slurm_was_faster_than_the_engine(
+    world: World, delivered: bool
+) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    ends(world, job)
+    if delivered:
+        delivers_its_end(world, job)
+    slurm_starts_it_again(world, job)
+    assert not attaches(world, job)
+    world.until(job, S.WAITING, S.STARTING)
+    world.until(job, S.RUNNING)
+    assert boots(world) == 2
+    assert attaches(world, job)
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["it goes on", "it has ended"])
+def test_somebody_elses_requeue_where_slurm_was_faster_than_the_engine(world: World, ended: bool) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.OTHERS)
+    world.rms.requeue_by_admin(job)
+    if ended:
+        ends(world, job)
+    slurm_starts_it_again(world, job)
+    assert not attaches(world, job)
+    if ended:
+        world.until(job, S.WAITING, S.STARTING)
+        world.until(job, S.RUNNING)
+    else:
+        ticks(world, 10)
+    assert boots(world) == (2 if ended else 1)
+    assert attaches(world, job)
+
+
+def test_job_that_requeues_itself_is_behind_the_gate_before_slurm_has_cleaned_up(world: World) -> None:
+    job = running(world)
+    tell(world, job, RequeuedBy.SCRIPT)
+    world.rms.requeue_by_admin(job)
+    assert world.rms.job(job).completing
+    world.tick(0.1)
+    seen = world.rms.job(job)
+    assert (seen.completing, seen.gated, world.state(job)) == (True, True, S.RUNNING)
+
+
+def test_wrapper_of_a_vjob_that_was_requeued_asleep_attaches_once_it_is_resumed(world: World) -> None:
+    job = sleeping(world)
+    world.context.ledger.update_vjob(job, resumes=True)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.RUNNING)
+    assert world.rms.job(job).restarts == 1
+    assert attaches(world, job)
+
+
+@pytest.mark.parametrize("faster", [False, True], ids=["the engine looks first", "Slurm starts it first"])
+@pytest.mark.parametrize("code", [3, 4])
+def test_script_that_ends_with_a_code_of_requeue_exit_is_run_again(world: World, code: int, faster: bool) -> None:
+    world.rms.requeue_exits = frozenset({3})
+    job = running(world)
+    ends(world, job)
+    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=code)
+    if not faster:
+        world.tick(0.1)
+    world.rms.requeue_by_admin(job)
+    if faster:
+        slurm_starts_it_again(world, job)
+    if code == 3:
+        world.until(job, S.WAITING, S.STARTING)
+        world.until(job, S.RUNNING)
+        assert world.context.ledger.vjob(job).script_started is False
+    else:
+        ticks(world, 10)
+    assert boots(world) == (2 if code == 3 else 1)
+    assert attaches(world, job)

@@ -111,6 +111,15 @@ def test_a_sign_of_life_is_remembered_and_writes_nothing(served: Served) -> None
     assert (told, served.ledger._db.conn.total_changes) == ([], before)
 
 
+def test_wrapper_of_a_run_that_the_engine_has_not_seen_waits(served: Served) -> None:
+    served.add_vjob(12, ME, S.RUNNING)
+    assert served.ask("GET", "/v1/jobs/12/access?wrapper=1&run=0")[1]["state"] == "running"
+    status, answer = served.ask("GET", "/v1/jobs/12/access?wrapper=1&run=1")
+    assert (status, answer["state"]) == (200, "waiting")
+    served.ledger.update_vjob(12, restarts=1)
+    assert served.ask("GET", "/v1/jobs/12/access?wrapper=1&run=1")[1]["state"] == "running"
+
+
 def test_signs_of_life_of_a_known_vjob_read_nothing_until_it_changes(served: Served) -> None:
     served.add_vjob(12, ME, S.RUNNING)
     served.ask("POST", "/v1/jobs/12/attached")

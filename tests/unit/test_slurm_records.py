@@ -165,3 +165,12 @@ def test_duration(text: str, seconds: int) -> None:
 )
 def test_limit(text: str, seconds: float) -> None:
     assert slurm_records.limit_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("exits", "holds", "codes"),
+    [("(null)", "(null)", set()), ("77", "(null)", {77}), ("1-3,100", "5", {1, 2, 3, 5, 100}), ("x,7", "", {7})],
+)
+def test_codes_for_which_slurm_queues_a_job_again(exits: str, holds: str, codes: set[int]) -> None:
+    found = slurm_records.configuration(f"RequeueExit             = {exits}\nRequeueExitHold         = {holds}\n")
+    assert slurm_records.requeue_exits(found) == codes

@@ -157,6 +157,8 @@ class RmsSnapshot:
     preempt_exempt_s: float | None = None
     #: KillWait of slurm.conf: from SIGTERM to SIGKILL; None where it cannot be read.
     kill_wait_s: int | None = None
+    #: RequeueExit and RequeueExitHold of slurm.conf: a job that ends with one of these codes is queued again.
+    requeue_exits: frozenset[int] = frozenset()
     #: SlurmdSpoolDir of slurm.conf, with its %n and %h.
     spool_dir: str = ""
     #: StateSaveLocation of slurm.conf, on the controller.

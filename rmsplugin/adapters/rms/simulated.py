@@ -40,6 +40,7 @@ class SimulatedRms(SimulatedCluster):
                 preempt_mode=self.preempt_mode,
                 preempt_exempt_s=self.preempt_exempt_s,
                 kill_wait_s=self.kill_wait_s,
+                requeue_exits=self.requeue_exits,
                 spool_dir=self.spool_dir,
                 state_dir=self.state_dir,
                 version="22.05.8",

@@ -22,7 +22,8 @@ class SimulatedCluster:
     """What tests do to a simulated Slurm that is not the engine's: as users, as operators, as the cluster.
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
-    preempt_mode, preempt_exempt_s, kill_wait_s, spool_dir, state_dir, accounting (whether there is any), priorities.
+    preempt_mode, preempt_exempt_s, kill_wait_s, requeue_exits, spool_dir, state_dir, accounting (whether there is any),
+    priorities.
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -63,6 +64,7 @@ class SimulatedCluster:
         self.preempt_mode = "OFF"
         self.preempt_exempt_s: float | None = None
         self.kill_wait_s = 30
+        self.requeue_exits: frozenset[int] = frozenset()
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"
         self.accounting = True

@@ -72,6 +72,7 @@ class SlurmCli:
             preempt_mode=configuration["PreemptMode"],
             preempt_exempt_s=slurm_records.preempt_exempt_s(configuration),
             kill_wait_s=slurm_records.kill_wait_s(configuration),
+            requeue_exits=slurm_records.requeue_exits(configuration),
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
             state_dir=configuration.get("StateSaveLocation", ""),
             version=configuration["SLURM_VERSION"],

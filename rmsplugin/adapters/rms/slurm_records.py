@@ -172,3 +172,13 @@ def kill_wait_s(configuration: Mapping[str, str]) -> int | None:
     """KillWait of slurm.conf, which is printed as ``30 sec``; None where there is no such number."""
     match = re.match(r"\d+", configuration.get("KillWait", ""))
     return int(match[0]) if match else None
+
+
+def requeue_exits(configuration: Mapping[str, str]) -> frozenset[int]:
+    """RequeueExit and RequeueExitHold of slurm.conf, such as ``1-3,100``; what Slurm takes for no code is none."""
+    codes: set[int] = set()
+    for name in ("RequeueExit", "RequeueExitHold"):
+        for each in configuration.get(name, "").split(","):
+            if match := re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", each.strip()):
+                codes.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(codes)

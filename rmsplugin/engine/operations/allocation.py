@@ -162,13 +162,15 @@ def current_job(task: Task) -> RmsJob:
     return job
 
 
-def resume_job(task: Task) -> None:
-    """Have the RMS let the job go on, whose VMs do.
+def resume_job(task: Task) -> RmsJob:
+    """Have the RMS let the job go on, whose VMs do; returns it as it was before.
 
     Also where it is said to run: were that wrong, a user would seem to have suspended it, and nobody would resume it.
     """
-    if current_job(task).state in (JobState.RUNNING, JobState.SUSPENDED):
+    job = current_job(task)
+    if job.state in (JobState.RUNNING, JobState.SUSPENDED):
         task.context.rms.resume(task.job_id)
+    return job
 
 
 def end_with_job(task: Task) -> Callable[[], None]:

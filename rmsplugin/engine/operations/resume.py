@@ -57,12 +57,13 @@ def resume(task: Task) -> None:
     for vm in vms:
         _drop_state_quietly(task, vm)
     task.each(task.vms(), lambda vm: set_clock(task, vm))
-    resume_job(task)
+    job = resume_job(task)
     context.ledger.transition(
         task.job_id,
         VJobState.RUNNING,
         f"all its VMs are seen running; {task.operation.arguments['reason']}",
         wrapper_seen=context.clock.now(),
+        restarts=job.restarts,
         resumes=False,
         # What its script asked for, and Slurm has not done yet, stands.
         requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
