@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,10 +44,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return FromBothEnds(config, log)
 
 
+def _is_one_of_many(config: pytest.Config) -> bool:
+    """Whether this is a worker, and the whole suite runs."""
+    return "PYTEST_XDIST_WORKER" in os.environ and not config.option.loadscopereorder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files begin first."""
+    if _is_one_of_many(config):
+        from order import longest_first
+
+        by_file: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            by_file.setdefault(os.path.relpath(item.path, Path(__file__).parent), []).append(item)
+        items[:] = [item for file in longest_first(list(by_file)) for item in by_file[file]]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where all tests run beside each other, those that have no cluster step back; only root can come forth again."""
-    if os.environ.get("PYTEST_XDIST_WORKER") and os.geteuid() == 0 and not item.config.option.loadscopereorder:
+    if _is_one_of_many(item.config) and os.geteuid() == 0:
         from order import step_back
 
         step_back(item.get_closest_marker("e2e") is not None)

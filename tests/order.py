@@ -1,13 +1,15 @@
 """Which worker runs which test files: most of an end-to-end test is waiting, and other tests compute meanwhile.
 
-Files come in the order of their directories, contracts and end-to-end tests first. All workers but one take them
-from the front. The last one takes from the back, so that from the first minute on there is one that computes while the
-others wait. It steps back for them, and takes an end-to-end test when nothing else is left.
+Files come in the order of their directories, contracts and end-to-end tests first, and the longest of those before all:
+what begins last has to be short, or the other workers wait for it in the end. All workers but one take files from the
+front. The last one takes them from the back, so that one computes from the first minute on, while the others wait. It
+steps back for them, and takes an end-to-end test when nothing else is left.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pytest
 from xdist.remote import Producer
@@ -17,7 +19,31 @@ from xdist.workermanage import WorkerController
 #: How far tests without a cluster step back: those with one get some four times as much of a CPU.
 NICE = 6
 
+#: The files with clusters that take minutes. Of neighbours in this list one computes and the next one rather waits.
+LONGEST = (
+    "contract/test_hypervisor.py",
+    "e2e/test_cloud_image.py",
+    "e2e/test_accounting.py",
+    "e2e/test_gate.py",
+    "e2e/test_rooms.py",
+    "e2e/test_world_fails.py",
+    "e2e/test_native.py",
+    "e2e/test_elastic.py",
+    "e2e/test_minicluster.py",
+    "e2e/test_deciding.py",
+    "e2e/test_submission.py",
+    "e2e/test_context_switch.py",
+    "e2e/test_crashes.py",
+    "e2e/test_output.py",
+)
+
 _AT_FIRST = os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def longest_first(files: Sequence[str]) -> list[str]:
+    """Files of tests, as paths below tests/, in the order in which they begin; all but the longest stay as they are."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    return sorted(files, key=lambda name: places.get(name, len(places)))
 
 
 class FromBothEnds(LoadFileScheduling):

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from order import NICE, FromBothEnds
+from order import LONGEST, NICE, FromBothEnds, longest_first
 
+TESTS = Path(__file__).resolve().parents[1]
 FILES = ("a.py", "b.py", "c.py", "d.py", "e.py", "f.py", "g.py")
 
 
@@ -57,13 +58,17 @@ def test_one_worker_begins_at_the_end_and_all_files_run_once() -> None:
     assert files[2] == sorted(files[2], reverse=True) and files[0] == sorted(files[0])
 
 
+def test_the_longest_files_begin_first_and_the_others_stay_in_their_order() -> None:
+    assert longest_first(["a.py", LONGEST[1], "z.py", LONGEST[0], "b.py"]) == [*LONGEST[:2], "a.py", "z.py", "b.py"]
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []
+
+
 def test_a_worker_steps_back_for_clusters_and_comes_forth_for_its_own() -> None:
     program = (
         "import os, order; first = os.getpriority(0, 0); order.step_back(False); back = os.getpriority(0, 0);"
         "print(first, back); os.geteuid() or (order.step_back(True), print(os.getpriority(0, 0) == first))"
     )
-    tests = str(Path(__file__).resolve().parents[1])
-    surroundings = {**os.environ, "PYTHONPATH": tests}
+    surroundings = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=surroundings, check=True)
     levels, *rest = done.stdout.splitlines()
     first, back = map(int, levels.split())
