@@ -2,7 +2,7 @@
 --
 -- A batch job that is submitted to a vjob partition is checked, put behind the gate, and wrapped: one line is put before
 -- its script, so that slurmd starts the plugin's wrapper, which runs the rest of the script inside the job's virtual
--- machines. All other jobs pass untouched. slurmctld waits for this code, so it contacts nobody and reads no file after it
+-- machines. All other jobs pass untouched, but for such a line on a script that was copied from a job. slurmctld waits for this code, so it contacts nobody and reads no file after it
 -- is loaded.
 --
 -- The gate is a licence that nobody has but the engine: the job waits for it, with Slurm's own priority, holds,
@@ -20,6 +20,9 @@ local rmsplugin = {}
 
 -- The kernel cuts the interpreter's line off behind 255 bytes.
 local MAX_WRAPPER_LINE = 250
+
+-- What Slurm takes unless SchedulerParameters has max_script_size.
+local DEFAULT_SCRIPT_SIZE = 4 * 1024 * 1024
 
 -- No image boots with less memory.
 local LEAST_MEMORY_MIB = 96
@@ -212,10 +215,21 @@ local function wrapper_line(job_desc, geometry, image, config)
   return line
 end
 
+-- Slurm looks at the length after this, and says `Pathname of a file, directory or other parameter too long`.
+local function check_length(script, own, config)
+  local most = config.max_script_size or DEFAULT_SCRIPT_SIZE
+  if #script > most and (config.max_script_size or own <= most) then
+    refuse("the script has %s bytes, and a job that runs in VMs can have %s at most: put its data into a file, and read that"
+      .. " in the script", integer(own), integer(most - (#script - own)))
+  end
+end
+
 -- From here on the job is Slurm's side of a vjob: a wrapper on a front, which has all CPUs and memory of its VMs, so that
 -- Slurm's books are true.
 local function wrap(job_desc, geometry, image, config)
-  local script = wrapper_line(job_desc, geometry, image, config) .. "\n" .. job_desc.script
+  local own = options.users_script(job_desc.script)
+  local script = wrapper_line(job_desc, geometry, image, config) .. "\n" .. own
+  check_length(script, #own, config)
   local licenses = options.gated(job_desc.licenses, config.gate)
   job_desc.script = script
   job_desc.licenses = licenses
@@ -284,7 +298,8 @@ end
 local KEYS = {
   partitions = "table", wrapper = "string", gate = "string", images = "table", image_memory_mib = "table",
   default_memory_per_cpu_mib = "number", max_vms = "number", max_vm_cpus = "number", max_vm_memory_mib = "number",
-  max_total_cpus = "number", max_total_memory_mib = "number", slurm_uid = "number", broken = "string",
+  max_total_cpus = "number", max_total_memory_mib = "number", max_script_size = "number", slurm_uid = "number",
+  broken = "string",
 }
 
 local function check_config(config)
@@ -323,6 +338,8 @@ end
 --   max_vms, max_vm_cpus, max_vm_memory_mib, max_total_cpus, max_total_memory_mib
 --                              what one job, and one VM, can have at most (default: no limit). Set max_vm_* to what the
 --                              largest VM host can host, max_total_* to what all VM hosts can host together.
+--   max_script_size            max_script_size of slurm.conf's SchedulerParameters, where it is set there: bytes of a script
+--                              with the plugin's line, which is up to 250 bytes long
 --   slurm_uid                  uid of SlurmUser (default: who slurmctld runs as)
 --   broken                     why the site's settings could not be read: every vjob job is refused with it
 function rmsplugin.new(site)
@@ -364,12 +381,24 @@ function rmsplugin.new(site)
     return slurm.ERROR
   end
 
+  -- A copy of a vjob's script in another partition, where the wrapper is none: it runs as its user wrote it.
+  local function plain(job_desc)
+    pcall(function()
+      local script = job_desc.script
+      local own = text(script) and options.users_script(script)
+      if own and own ~= script then
+        job_desc.script = own
+      end
+    end)
+    return slurm.SUCCESS
+  end
+
   local vjobs = {}
 
   function vjobs.submit(job_desc, part_list, _)
     local names = partitions_of(job_desc.partition, part_list)
     if count_ours(names) == 0 then
-      return slurm.SUCCESS
+      return plain(job_desc)
     end
     return guarded("job_submit", function()
       if config.broken then

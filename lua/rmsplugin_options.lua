@@ -44,6 +44,21 @@ local function refuse(format, ...)
   error({ refusal = string.format(format, ...) }, 0)
 end
 
+-- The line that the plugin puts before a script, wherever the wrapper lay then.
+local OWN_LINE = "^#!/%S+ vms=%d+,cpus=%d+,memory=%d+,ntasks=%d+,cpus_per_task=%d+,image=[^\n]*\n()"
+
+-- A script without the plugin's own line, as its user wrote it: `scontrol write batch_script` and the spool directory of a
+-- node show it with the line, and such a copy is submitted again.
+function options.users_script(script)
+  local from = 1
+  repeat
+    -- Never of the whole script, which may have megabytes.
+    local rest = string.match(string.sub(script, from, from + 511), OWN_LINE)
+    from = from + (rest or 1) - 1
+  until rest == nil
+  return from == 1 and script or string.sub(script, from)
+end
+
 -- How many nodes a host list such as "n[1-3,07],gpu1" names.
 function options.count_hosts(option, list)
   local count, readable = 0, not string.find(list, "[^%w_.,%-%[%]]")

@@ -16,6 +16,7 @@ import signal
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
 
 from rmsplugin.errors import RefusedError, RmspluginError
@@ -52,6 +53,9 @@ class Output:
         self._in_parts = in_parts
         self._out, self._err = bytearray(), bytearray()
         self._due = 0.0
+        self._begun = False
+        #: What the beginning of standard output becomes, of which a client's first part has the first lines.
+        self.beginning: Callable[[bytes], bytes] = bytes
 
     def _size(self) -> int:
         return len(self._out) + len(self._err)
@@ -90,6 +94,9 @@ class Output:
         self._write(b"%d" % code)
 
     def _write(self, code: bytes) -> None:
+        if self._out and not self._begun:
+            self._begun = True
+            self._out = bytearray(self.beginning(bytes(self._out)))
         os.lseek(1, 0, os.SEEK_SET)
         with open(1, "wb", closefd=False) as file:
             file.write(b"%b %d %d\n" % (code, len(self._out), len(self._err)) + self._out + self._err)
@@ -252,13 +259,29 @@ def _pass_on(child: subprocess.Popen[bytes], output: Output) -> None:
                 output.send()
 
 
+def _script_written(act: Callable[[], int], path: str, output: Output) -> int:
+    """Have scontrol write a job's script, to a file or (``-``) to its output: as the job's user wrote it."""
+    from rmsplugin.wrapper import own_line
+
+    if path == "-":
+        output.beginning = own_line.without
+        return act()
+    code = act()
+    if code == 0:
+        with contextlib.suppress(OSError):  # scontrol has said what became of it
+            own_line.mend_file(path)
+    return code
+
+
 def _carry_out_told(asked: Asked, argv: list[str], output: Output) -> int:
     """Carry out, and tell the engine of what it has to know."""
     act = partial(carry_out, asked, argv[1], output)
     if asked.client != "scontrol":
         return act()
-    from rmsplugin.wrapper import own_requeue  # only this needs it, and what it imports
+    from rmsplugin.wrapper import own_line, own_requeue  # only this needs them, and what they import
 
+    if path := own_line.written_to(asked.words):
+        return _script_written(act, path, output)
     if not own_requeue.names_own_job(asked.words, os.environ):
         return act()
     return own_requeue.carried_out(act, argv[3:], os.environ)

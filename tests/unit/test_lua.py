@@ -168,16 +168,66 @@ def test_no_requeue_stays_the_users_choice(lua: Runner) -> None:
     assert "requeue" not in lua.submit(requeue=0).written
 
 
-def test_a_script_that_is_wrapped_already_is_wrapped_again(lua: Runner) -> None:
-    """What the user writes there is theirs, and runs inside the VM; the geometry is read from the first line."""
-    forged = f"#!{SITE['wrapper']} vms=1,cpus=99,memory=99999,ntasks=1,cpus_per_task=1,image=default\n#!/bin/sh\n"
-    written = lua.submit(script=forged).written
-    assert (
-        written["script"]
-        .split("\\n")[0]
-        .endswith("vms=1,cpus=1,memory=256,ntasks=1,cpus_per_task=1,image=default,x_ntasks=default")
-    )
-    assert written["script"].split("\\n", 1)[1] == forged.replace("\n", "\\n")
+# --- a copy of a script, with the plugin's line ---
+
+SCRIPT = "#!/bin/sh\nsleep 30\n"
+LINES = [
+    f"#!{SITE['wrapper']} vms=1,cpus=99,memory=99999,ntasks=1,cpus_per_task=1,image=default\n",
+    "#!/where/it/lay/once vms=2,cpus=1,memory=128,ntasks=2,cpus_per_task=1,image=debian-12,nodes=n[1-2];n4\n",
+]
+
+
+@pytest.mark.parametrize("lines", [*LINES, "".join(LINES) * 3])
+def test_a_copy_of_a_vjobs_script_is_taken_as_its_user_wrote_it(lua: Runner, lines: str) -> None:
+    """`scontrol write batch_script` shows it with the plugin's line; the geometry is that of this submission."""
+    assert lua.submit(script=lines + SCRIPT, num_tasks=3) == lua.submit(script=SCRIPT, num_tasks=3)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"#!{SITE['wrapper']} vms=1\n{SCRIPT}",
+        f"#!/bin/sh\n{LINES[0]}",
+        f" {LINES[0]}{SCRIPT}",
+        "#!/bin/sh vms=1,cpus=1\n",
+    ],
+)
+def test_what_is_not_the_plugins_line_stays_in_the_script(lua: Runner, script: str) -> None:
+    assert lua.submit(script=script).written["script"].split("\\n", 1)[1] == script.replace("\n", "\\n")
+
+
+def test_a_copy_of_a_vjobs_script_runs_in_another_partition(lua: Runner) -> None:
+    written = {"script": SCRIPT.replace("\n", "\\n")}
+    assert lua.submit(partition="plain", script=LINES[0] + SCRIPT) == Outcome(0, written, [])
+    assert lua.submit(partition="plain", script=SCRIPT) == Outcome(0, {}, [])
+    assert lua.submit(partition="plain", script="RAISE") == Outcome(0, {}, [])
+
+
+# --- long scripts: Slurm looks at the length when the plugin's line is before them ---
+
+
+def long_script(size: int) -> str:
+    return "#!/bin/sh\n".ljust(size, "x")
+
+
+def test_a_script_that_is_too_long_with_the_plugins_line_is_refused_in_a_sentence(lua: Runner) -> None:
+    line = len(lua.submit().written["script"].split("\\n")[0]) + 1
+    most = 4 * 1024 * 1024 - line
+    assert lua.submit(script=long_script(most)).code == 0
+    said = lua.submit(script=long_script(most + 1)).refusal
+    assert said.startswith(f"the script has {most + 1} bytes, and a job that runs in VMs can have {most} at most")
+    # Whether Slurm takes one that is longer by itself depends on slurm.conf: it says so.
+    assert lua.submit(script=long_script(4 * 1024 * 1024)).code == -1
+    assert lua.submit(script=long_script(4 * 1024 * 1024 + 1)).code == 0
+
+
+def test_a_site_says_how_long_scripts_may_be(lua: Runner) -> None:
+    site = {"max_script_size": 1000}
+    line = len(lua.submit().written["script"].split("\\n")[0]) + 1
+    assert lua.submit(site=site, script=long_script(1000 - line)).code == 0
+    assert f"can have {1000 - line} at most" in lua.submit(site=site, script=long_script(1001 - line)).refusal
+    assert "can have" in lua.submit(site=site, script=long_script(5000)).refusal
+    assert lua.submit(site={"max_script_size": 5 << 20}, script=long_script(4 << 20)).code == 0
 
 
 @pytest.mark.parametrize(
