@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.cycles import cycle_sentence
+from rmsplugin.cli.pages import read_pages, rows_of
 from rmsplugin.cli.pausing import pause_sentence
 from rmsplugin.cli.table import (
     Field,
@@ -265,20 +266,14 @@ def _add_status(commands: options.Commands) -> None:
     status.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
 
 
-def _rows(answer: Row, key: str) -> list[dict[str, Any]]:
-    rows = answer.get(key)
-    if not isinstance(rows, list):
-        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
-    return rows
-
-
 def _vjobs(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, VJOB_FIELDS)
     client = connect(read_settings(arguments.config))
     rows: list[dict[str, Any]] = []
     if not arguments.jobs or arguments.user:
-        answer = client.request("GET", f"/v1/vjobs?ended=1&limit={arguments.limit}" if arguments.all else "/v1/vjobs")
-        rows = _rows(answer, "vjobs")
+        path = f"/v1/vjobs?ended=1&limit={arguments.limit}" if arguments.all else "/v1/vjobs"
+        rows, answer = read_pages(client, path, "vjobs")
+        rows.sort(key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0))
         if answer.get("more") and arguments.all:
             print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
     unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
@@ -317,7 +312,7 @@ def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, An
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
         path = f"/v1/vjobs?ended=1&vjob={urllib.parse.quote(wanted, safe='')}"
-        rows = _rows(client.request("GET", path), "vjobs")
+        rows = rows_of(client.request("GET", path), "vjobs")
         own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
@@ -332,15 +327,15 @@ def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, An
 
 def _vms(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, VM_FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", "/v1/vms")
-    print_rows(arguments, columns, "vms", _rows(answer, "vms"))
+    rows, _ = read_pages(connect(read_settings(arguments.config)), "/v1/vms", "vms")
+    print_rows(arguments, columns, "vms", rows)
     return 0
 
 
 def _nodes(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, NODE_FIELDS)
     answer = connect(read_settings(arguments.config)).request("GET", "/v1/nodes")
-    print_rows(arguments, columns, "nodes", _rows(answer, "nodes"))
+    print_rows(arguments, columns, "nodes", rows_of(answer, "nodes"))
     return 0
 
 
@@ -369,7 +364,7 @@ def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[dict[st
 
 def _read_events(client: EngineClient, vjob: str | None, since: int, limit: int) -> list[dict[str, Any]]:
     query = {"since": str(since), "limit": str(limit)} | ({"vjob": vjob} if vjob else {})
-    return _rows(client.request("GET", f"/v1/events?{urllib.parse.urlencode(query)}"), "events")
+    return rows_of(client.request("GET", f"/v1/events?{urllib.parse.urlencode(query)}"), "events")
 
 
 def _await_events(client: EngineClient, vjob: str | None, since: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.pages import read_pages
 from rmsplugin.cli.table import printable
 from rmsplugin.client import EngineClient
 
@@ -67,7 +68,7 @@ def _node(arguments: argparse.Namespace) -> int:
 
 
 def _question(client: EngineClient, node: str, what: str) -> str:
-    vms = client.request("GET", "/v1/vms").get("vms", [])
+    vms, _ = read_pages(client, "/v1/vms", "vms")
     here = {str(vm.get("vjob")) for vm in vms if node in (vm.get("node"), vm.get("destination"))}
     asleep = {str(vm.get("vjob")) for vm in vms if vm.get("image_node") == node} - here
     if what == "fence":

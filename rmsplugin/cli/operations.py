@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.elements import operate_on_each
+from rmsplugin.cli.pages import read_pages
 from rmsplugin.cli.table import printable, short_bytes
 from rmsplugin.cli.watching import watch
 from rmsplugin.errors import OperationFailedError
@@ -111,7 +112,7 @@ def vm_name(client: EngineClient, job: str, vm: str) -> str:
         return vm
     names = [
         str(row["name"])
-        for row in client.request("GET", "/v1/vms").get("vms", [])
+        for row in read_pages(client, "/v1/vms", "vms")[0]
         if parse(job).means(str(row.get("vjob"))) and str(row["name"]).endswith(f"-{int(vm)}")
     ]
     if not names:

@@ -6,6 +6,7 @@ All methods may be called from several threads.
 
 from __future__ import annotations
 
+import heapq
 import json
 import threading
 import time
@@ -182,6 +183,11 @@ class Ledger:
         if not ended:
             return list(self._current_vjobs().values())
         return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
+
+    def vjobs_after(self, job_id: int, limit: int) -> list[VJobRow]:
+        """The first ``limit`` vjobs that have not ended and whose job id is greater, by job id."""
+        current = self._current_vjobs()
+        return [current[each] for each in heapq.nsmallest(limit, (each for each in current if each > job_id))]
 
     def newest_ended(self, limit: int) -> list[VJobRow]:
         """The ``limit`` terminated vjobs that were submitted last, in order of first submission."""

@@ -84,8 +84,8 @@ class Routes:
             Route("GET", job + "/usage", self._usage, Door.LOGIN, long=True),
             Route("GET", "/v1/operations/{number}", self._operation, Door.LOGIN, query=wait),
             Route("GET", job, self._vjob),
-            Route("GET", "/v1/vjobs", self._vjobs, query=frozenset({"ended", "limit", "vjob"}), long=True),
-            Route("GET", "/v1/vms", self._vms, long=True),
+            Route("GET", "/v1/vjobs", self._vjobs, query=_VJOBS_KEYS, long=True),
+            Route("GET", "/v1/vms", self._vms, query=frozenset({"after"}), long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
             Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
             Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
@@ -374,17 +374,18 @@ class Routes:
     async def _vjobs(self, asked: Asked) -> Reply:
         ended = asked.query.flag("ended")
         limit = asked.query.number("limit", views.MOST_ENDED, parsing.MAX_EVENTS)
-        name = asked.query.job_name("vjob")
+        after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
         if name:
             return await self._do(asked, lambda: views.named_vjob_views(self._context, name))
-        return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit))
+        return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit, after=after))
 
     async def _vjob(self, asked: Asked) -> Reply:
         name = asked.vjobs
         return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
 
     async def _vms(self, asked: Asked) -> Reply:
-        return {"vms": await self._do(asked, lambda: views.vm_views(self._context))}
+        after = asked.query.number("after", 0)
+        return await self._do(asked, lambda: views.vm_views(self._context, after=after))
 
     async def _nodes(self, asked: Asked) -> Reply:
         return {"nodes": await self._do(asked, lambda: views.node_views(self._context, self._cycle.seen))}
@@ -421,6 +422,7 @@ class Routes:
 
 #: What ``rmsplugin.accounts.Account.facts`` has.
 _ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
+_VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after"})
 _ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.

@@ -23,6 +23,9 @@ from rmsplugin.model.vjob import VJobState
 #: So many vjobs that have ended are told of, unless more are asked for.
 MOST_ENDED = 1000
 
+#: So many vjobs that have not ended, or their VMs, are told of at a time.
+MOST_AT_ONCE = 1000
+
 
 def vjob_view(
     context: Context,
@@ -79,17 +82,19 @@ def _ran_s(context: Context, vjob: VJobRow) -> float:
     return vjob.ran_s + running
 
 
-def vjob_views(context: Context, *, ended: bool, limit: int = MOST_ENDED) -> dict[str, Any]:
-    """All vjobs that have not ended and, if wanted, the newest ``limit`` that have, in order of first submission.
+def vjob_views(context: Context, *, ended: bool, limit: int = MOST_ENDED, after: int = 0) -> dict[str, Any]:
+    """A page of the vjobs that have not ended; with the first, if wanted, the newest ``limit`` that have.
 
-    ``more``: there are older ones that have ended.
+    The page has the next vjobs by job id, in order of first submission. ``next``: the page behind it is of the vjobs
+    ``after`` this job id; None: there is none. ``more``: there are older ones that have ended.
     """
     ledger = context.ledger
-    old = ledger.newest_ended(limit + 1) if ended else []
-    rows = sorted(
-        [*old[-limit:], *ledger.vjobs()] if limit else ledger.vjobs(), key=lambda row: (row.submitted, row.job_id)
-    )
-    return {"vjobs": _views(context, rows), "more": len(old) > limit}
+    old = ledger.newest_ended(limit + 1) if ended and not after else []
+    page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
+    rows = [*(old[-limit:] if limit else ()), *page[:MOST_AT_ONCE]]
+    rows.sort(key=lambda row: (row.submitted, row.job_id))
+    return {"vjobs": _views(context, rows), "more": len(old) > limit, "next": following}
 
 
 def named_vjob_views(context: Context, name: str) -> dict[str, Any]:
@@ -117,11 +122,22 @@ def one_vjob_view(context: Context, vjob: VJobRow) -> dict[str, Any]:
     return vjob_view(context, vjob, ledger.vms(vjob.job_id), operation, newest)
 
 
-def vm_views(context: Context) -> list[dict[str, Any]]:
-    """All VMs of vjobs that have not ended."""
-    vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
+def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
+    """A page of the VMs of vjobs that have not ended, by job id; ``next`` as of ``vjob_views``.
+
+    A vjob's VMs are on one page, which ends with the vjob that fills it.
+    """
+    page = context.ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    vjobs: dict[int, VJobRow] = {}
+    told = 0
+    for vjob in page[:MOST_AT_ONCE]:
+        if told >= MOST_AT_ONCE:
+            break
+        vjobs[vjob.job_id] = vjob
+        told += vjob.geometry.vms
+    following = max(vjobs) if len(page) > len(vjobs) else None
     vms = context.ledger.vms_among(vjobs)
-    return [
+    rows = [
         {
             "name": vm.name,
             "vjob": vjobs[vm.job_id].display_id,
@@ -135,9 +151,10 @@ def vm_views(context: Context) -> list[dict[str, Any]]:
             "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
             "memory_demand_mib": vm.memory_demand_mib,
         }
-        for job_id in sorted(vjobs)
+        for job_id in vjobs
         for vm in vms.get(job_id, ())
     ]
+    return {"vms": rows, "next": following}
 
 
 def _vm_state(vjob: VJobRow, vm: VMRow) -> str:

@@ -88,7 +88,8 @@ def test_ended_vjobs_are_told_by_the_newest_and_only_these_are_read(
     assert sum(read) < 3 * most
     answer = served.ask("GET", "/v1/vjobs?ended=1&limit=2")[1]
     assert [row["job_id"] for row in answer["vjobs"]] == [5, last - 2, last - 1]
-    assert served.ask("GET", "/v1/vjobs") == (200, {"vjobs": answer["vjobs"][:1], "more": False})
+    living = {"vjobs": answer["vjobs"][:1], "more": False, "next": None}
+    assert served.ask("GET", "/v1/vjobs") == (200, living)
     answer = served.ask("GET", "/v1/vjobs?ended=1&vjob=10")[1]
     assert ([row["job_id"] for row in answer["vjobs"]], answer["more"]) == ([10], False)
     assert served.ask("GET", "/v1/vjobs?ended=1&limit=10001")[0] == 400
@@ -96,6 +97,46 @@ def test_ended_vjobs_are_told_by_the_newest_and_only_these_are_read(
         "explain query plan select * from vjobs where state = 'terminated' order by submitted desc, job_id desc limit 9"
     ).fetchone()
     assert "using index vjobs_state_submitted" in plan.lower()
+
+
+def pages(served: Served, path: str, key: str) -> list[list[dict[str, Any]]]:
+    """The pages of a list."""
+    found, after = [], ""
+    while after != "None":
+        status, answer = served.ask("GET", f"{path}{after and f'after={after}'}")
+        assert status == 200
+        found.append(answer[key])
+        after = str(answer["next"])
+    return found
+
+
+def test_vjobs_that_have_not_ended_are_told_page_by_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
+    with served.ledger.transaction():
+        served.add_vjob(5, ME, VJobState.TERMINATED)
+        for number in range(10 * most):
+            served.add_vjob(10 + number, ME, submitted=float(-number))
+    read: list[int] = []
+    views_of = views._views
+    monkeypatch.setattr(views, "_views", lambda context, rows: read.append(len(rows)) or views_of(context, rows))
+    told = pages(served, "/v1/vjobs?ended=1&", "vjobs")
+    assert read == [1 + most, *[most] * 9]
+    assert [row["job_id"] for row in told[0]] == [*range(9 + most, 9, -1), 5]
+    assert sorted(row["job_id"] for page in told for row in page) == [5, *range(10, 10 + 10 * most)]
+    assert [len(page) for page in pages(served, "/v1/vjobs?", "vjobs")] == [most] * 10
+
+
+def test_vms_are_told_page_by_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
+    with served.ledger.transaction():
+        for job_id in range(1, 5 * most + 1):
+            served.add_vjob(job_id, ME, VJobState.RUNNING)
+    vms = [vm.name for job_id in range(1, 5 * most + 1) for vm in served.ledger.vms(job_id)]
+    told = pages(served, "/v1/vms?", "vms")
+    assert [vm["name"] for page in told for vm in page] == vms
+    assert max(len(page) for page in told) <= most + len(vms) // (5 * most)
 
 
 # --- anybody on the network ---

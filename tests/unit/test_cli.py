@@ -371,6 +371,22 @@ def test_nodes_are_shown_with_their_rooms(site: Path, engine: FakeEngine) -> Non
     assert "ROOM" in run(site, "nodes").stdout
 
 
+def test_lists_are_read_page_by_page(site: Path, engine: FakeEngine) -> None:
+    vjobs = [{**VJOBS[0], "job_id": number, "display_id": str(number), "submitted": -number} for number in range(1, 6)]
+
+    def answer(query: dict[str, str]) -> Answer:
+        after = int(query.get("after", 0))
+        page = vjobs[after : after + 2]
+        return 200, {"vjobs": page, "vms": page, "next": after + 2 if after < 4 else None}
+
+    engine.answers["/v1/vjobs"] = engine.answers["/v1/vms"] = answer
+    done = run(site, "vjobs", "--noheader", "--format=jobid")
+    assert [line.strip() for line in done.stdout.splitlines()] == ["5", "4", "3", "2", "1"]
+    assert len(json.loads(run(site, "vms", "--json").stdout)["vms"]) == 5
+    run(site, "node", "gone", "n1")
+    assert engine.requests[-1] == ("GET", "/v1/vms?after=4", None)
+
+
 def test_a_reader_that_has_seen_enough_is_no_fault(site: Path, engine: FakeEngine) -> None:
     engine.lay("/v1/vjobs", {"vjobs": VJOBS * 3000})
     command = f"{PROGRAM} vjobs | head -n 1; echo ${{PIPESTATUS[0]}}"

@@ -1,0 +1,34 @@
+"""Pages: lists that the engine tells a part at a time, however many vjobs there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from rmsplugin.client import EngineClient
+
+
+def rows_of(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The rows of an answer.
+
+    Raises:
+        UnavailableError: it has none.
+    """
+    rows = answer.get(key)
+    if not isinstance(rows, list):
+        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+    return rows
+
+
+def read_pages(client: EngineClient, path: str, key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All rows of a list, read page by page; and the first answer, for what else it says."""
+    first = answer = client.request("GET", path)
+    rows = list(rows_of(answer, key))
+    last = 0
+    while (following := answer.get("next")) and following > last:  # or it would have no end
+        last = following
+        answer = client.request("GET", f"{path}{'&' if '?' in path else '?'}after={following}")
+        rows += rows_of(answer, key)
+    return rows, first
