@@ -64,7 +64,9 @@ def as_many_as_leave(site: Site, musts: Sequence[VJob], search: Search | None) -
         vm.name for vjob in free for vm in vjob.vms if placement[vm.name] in found.closed and vm.name not in stays
     }
     left = {vjob.name for vjob in free if any(vm.name in stays or vm.name in overloaded for vm in vjob.vms)}
-    room = Site(configuration, {**site.pinned, **pinned}, frozenset(left), site.effort).pack(musts)
+    # What is said of those who stay is true while the others are there. A solver has tried all places of these, too.
+    in_place = frozenset(left if search else pinned) if left else frozenset[str]()
+    room = Site(configuration, {**site.pinned, **pinned}, in_place, site.effort).pack(musts)
     assert room is not None, "what is pinned is not packed"
     behind = {vjob.name: _why(room, vjob, stays.keys(), overloaded) for vjob in free if vjob.name in left}
     return Partly(room, behind)

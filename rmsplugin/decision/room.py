@@ -69,7 +69,8 @@ class Site:
     """What does not change within a decision: nodes, the order of the queue, and VMs that have their node already.
 
     ``pinned`` maps the name of a vjob to the nodes of its VMs: of those that run although First Fit Decreasing finds
-    them no place (see ``rmsplugin.decision.admission``). ``in_place`` names those of them that no packing finds one.
+    them no place (see ``rmsplugin.decision.admission``). ``in_place`` names those of them that no packing finds one, or
+    may look for one.
     """
 
     configuration: Configuration

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.decision.parameters import Parameters
@@ -167,6 +167,8 @@ def test_as_many_vms_as_fit_leave_a_draining_node_whatever_the_policy(seed: int,
     examine(seed, policy)
 
 
+# One that must run made room for another, and would have had it itself: seen once in some 1,400 examples.
+@example(121218, "easy-preempt")
 @given(st.integers(0, 1 << 32), st.sampled_from(sorted(POLICIES)))
 @settings(max_examples=100)
 def test_without_a_solver_nobody_stays_who_has_room_as_all_stand(seed: int, policy: str) -> None:
