@@ -1518,10 +1518,10 @@ def test_silent_node_agent_is_given_up_in_time(world: World) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1600)
 @pytest.mark.skipif(bool(INSIDE), reason="this is the inside")
 def test_on_libvirt(request: pytest.FixtureRequest) -> None:
     directory: Path = request.getfixturevalue("minicluster")
-    done = in_head.run_pytest(directory, ["--durations=8", __file__], timeout_s=900)
+    done = in_head.run_pytest(directory, ["--durations=8", __file__], timeout_s=1500)
     print(done.stdout)
     assert done.returncode == 0, "the contract is broken on libvirt, see above"
