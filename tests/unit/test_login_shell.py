@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import guestbox
 import pytest
 
+from rmsplugin.wrapper.environment import environment_file
+
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 
 BIN = "/run/rmsplugin/bin"
@@ -62,3 +64,57 @@ def test_more_words_than_any_tool_takes_are_all_there(box: guestbox.Guestbox) ->
         assert ssh(box, f"{BIN}/count {many}") == "40\n"
     finally:
         box.guests[1].run(f"rm {BIN}/count")
+
+
+# --- what Slurm says of the job ---
+
+JOB = "/run/rmsplugin/job"
+
+
+def slurms(said: str) -> dict[str, str]:
+    """The variables of Slurm's among `env`'s lines."""
+    return dict(line.split("=", 1) for line in said.splitlines() if line.startswith("SLURM"))
+
+
+def with_environment(box: guestbox.Guestbox, vm: int, variables: dict[str, str]) -> None:
+    """As the wrapper has left it at the script's start."""
+    text = environment_file(variables).decode()
+    box.guests[vm].run(f"printf %s {shlex.quote(text)} >{JOB}/env && chmod 644 {JOB}/env")
+
+
+def test_a_shell_from_outside_has_what_slurm_told_the_script(box: guestbox.Guestbox) -> None:
+    told = {"SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "it's a\nname", "SLURM_NTASKS": "3", "SLURMD_NODENAME": "vjob12-1"}
+    with_environment(box, 1, {**told, "OTHER": "x", "LD_PRELOAD": "/x", "BASH_FUNC_f%%": "() { :; }"})
+    try:
+        assert (
+            ssh(box, 'printf %s "$SLURM_JOB_NAME"; echo; env | grep -c -e ^OTHER -e ^LD_ -e ^BASH_ || :')
+            == "it's a\nname\n0\n"
+        )
+        found = slurms(ssh(box, "env"))
+        assert {**told, "SLURM_JOB_NAME": found["SLURM_JOB_NAME"]}.items() <= found.items()
+        assert "12 3" in ssh(box, "", 'echo "$SLURM_JOB_ID $SLURM_NTASKS"\n')
+    finally:
+        box.guests[1].run(f"rm {JOB}/env")
+
+
+def test_a_shell_in_a_vm_without_the_script_has_what_the_vm_knows(box: guestbox.Guestbox) -> None:
+    found = slurms(ssh(box, "env"))
+    assert {
+        "SLURM_JOB_ID": "12",
+        "SLURM_JOB_NODELIST": "vjob12-[0-1]",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_CPUS_PER_NODE": "2(x2)",
+        "SLURM_JOB_USER": guestbox.USER,
+        "SLURMD_NODENAME": "vjob12-1",
+        "SLURM_NODEID": "1",
+    }.items() <= found.items()
+
+
+def test_ssh_between_vms_tells_nothing_of_the_job(box: guestbox.Guestbox) -> None:
+    """As between nodes: MPI starts its daemons so."""
+    inside = f"SSH_CONNECTION='127.0.0.11 1 127.0.0.12 22' {BIN}/login-shell -c env"
+    assert slurms(box.guests[1].run(inside, user=True)) == {}
+    mapped = inside.replace("127.0.0.11", "::ffff:127.0.0.11")
+    assert slurms(box.guests[1].run(mapped, user=True)) == {}
+    outside = inside.replace("127.0.0.11", "192.0.2.1")
+    assert slurms(box.guests[1].run(outside, user=True))["SLURM_JOB_ID"] == "12"

@@ -5,6 +5,7 @@
  * shell, which goes to the real home and becomes the real shell. */
 
 #include "files.h"
+#include "job_environment.h"
 #include "memory.h"
 #include "processes.h"
 #include "programs.h"
@@ -79,6 +80,8 @@ int login_shell_main(int argc, char **argv)
     if (command != NULL)
         become_unpack(command);
     const char *shell = set_environment();
+    if (command == NULL || !begins(command, BIN "/"))
+        set_job_environment(text_of_file(ETC "/vjob").bytes);
     if (command == NULL || !begins(command, BIN "/") || begins(command, BIN "/stepd "))
         enter_job();
     if (command != NULL && begins(command, BIN "/"))

@@ -5,6 +5,7 @@
 #include "files.h"
 #include "memory.h"
 #include "texts.h"
+#include "words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,36 +117,6 @@ static void check_interpreter(const char *script)
         slurm_error("execve(): %s: Permission denied", script);
         _exit(EACCES);
     }
-}
-
-/* The words of a file of the wrapper's behind those that are there: `set -- 'A WORD' WORD ... "$@"`, quoted as Python's shlex
- * does, where "$@" stands for the words of another file. Words end with a NULL. */
-static char **words_of(const char *path, char **words)
-{
-    enum { BEFORE = 2 }; /* set, -- */
-    const char *at = text_of_file(path).bytes;
-    size_t count = 0, number = 0;
-    while (words[count] != NULL)
-        count++;
-    while (*(at += strspn(at, " \n")) != '\0') {
-        struct buffer word = {0};
-        if (strcmp(at, "\"$@\"\n") == 0)
-            break;
-        for (char quote = 0; *at != '\0' && (quote != 0 || strchr(" \n", *at) == NULL); at++)
-            if (quote == 0 && (*at == '\'' || *at == '"'))
-                quote = *at;
-            else if (*at == quote)
-                quote = 0;
-            else
-                buffer_append(&word, at, 1);
-        buffer_append(&word, "", 1);
-        if (number++ < BEFORE)
-            continue;
-        words = resized(words, count + 2, sizeof *words);
-        words[count++] = buffer_data(&word);
-        words[count] = NULL;
-    }
-    return words;
 }
 
 static char **list_of(char *first)
