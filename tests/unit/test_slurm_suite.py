@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from e2e.cluster import Cluster
 from e2e.slurm_suite import page
+from e2e.slurm_suite.kept import keep, kept
 from e2e.slurm_suite.limited import run_limited
 from e2e.slurm_suite.results import Comparison, Ending, Kind, Run, compare, complaint, ending_of, refusal, refusals_in
+from e2e.slurm_suite.running import run_both
 from e2e.slurm_suite.sources import Sources, SourcesError, check_machine, choose, read_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,10 +53,10 @@ def test_a_checkouts_tests_come_by_their_numbers_without_what_belongs_to_them(ch
     assert (sources.version, sources.tests) == ("22.05.8", ("1.1", "2.1", "17.9", "17.10"))
 
 
-def test_tests_are_chosen_by_number_or_by_group() -> None:
+def test_tests_are_chosen_by_number_or_by_group_and_run_in_the_order_in_which_they_are_named() -> None:
     tests = ("1.1", "1.10", "17.1", "17.10")
-    assert choose("17.*,1.1", tests) == ["1.1", "17.1", "17.10"]
-    assert choose("test1.10 1.1, 1.1", tests) == ["1.1", "1.10"]
+    assert choose("17.*,1.1", tests) == ["17.1", "17.10", "1.1"]
+    assert choose("test1.10 1.1, 1.1", tests) == ["1.10", "1.1"]
 
 
 @pytest.mark.parametrize("asked", ["", "17", "*.1", "17.1*", "17.2", "2.*", "../1.1"])
@@ -127,7 +133,7 @@ def test_all_refusals_of_the_plugin_are_found() -> None:
         assert refusal(f"sbatch: error: {said}\n", patterns) == said
 
 
-PASSED, FAILED, SKIPPED, LATE = (Run(ending) for ending in Ending)
+PASSED, FAILED, SKIPPED, LATE, NOT_RUN = (Run(ending) for ending in Ending)
 REFUSED = Run(Ending.FAILED, f"srun: error: {NO_SRUN}\n")
 
 
@@ -144,6 +150,7 @@ REFUSED = Run(Ending.FAILED, f"srun: error: {NO_SRUN}\n")
         (FAILED, PASSED, Kind.NOT_COMPARED),
         (SKIPPED, PASSED, Kind.NOT_COMPARED),
         (LATE, REFUSED, Kind.NOT_COMPARED),
+        (FAILED, NOT_RUN, Kind.NOT_COMPARED),
     ],
 )
 def test_two_endings_mean_one_thing(native: Run, vjob: Run, kind: Kind) -> None:
@@ -189,6 +196,63 @@ def test_the_table_gets_the_rows_of_a_run_and_keeps_the_others(tmp_path: Path) -
     rows = [line for line in lines if line.startswith("| ")][1:]
     assert rows == [_row("1.9"), _row("1.10"), _row("17.1", date="2026-02-02")]
     assert (lines[0], lines[-1]) == ("before", "after")
+
+
+def test_what_ended_before_an_interruption_is_kept_and_the_rest_is_run_again(
+    tmp_path: Path,
+) -> None:
+    for test in ("1.1", "1.2"):
+        (tmp_path / f"test{test}.log").write_text(f"said by {test}")
+    keep(tmp_path, "1.1", Run(Ending.LATE))
+    assert kept(tmp_path, "1.1") == Run(Ending.LATE, "said by 1.1")
+    assert kept(tmp_path, "1.2") is None
+    (tmp_path / "test1.2.ending").write_text("pas")
+    assert kept(tmp_path, "1.2") is None
+
+
+class _Cluster:
+    """What a campaign asks of a minicluster; tests end with the codes that a partition has for them."""
+
+    def __init__(self, home: Path, codes: dict[str, dict[str, int]]) -> None:
+        self._home, self._codes = home, codes
+        self.ran: list[str] = []
+
+    def home(self, _user: str) -> Path:
+        return self._home
+
+    def entering(self, *argv: str, user: str) -> list[str]:
+        found = re.search(r"slurm-suite/(\w+)/.* expect test(\S+)$", argv[-1])
+        assert found and user == "alice"
+        self.ran.append(" ".join(found.groups()))
+        return ["sh", "-c", f"echo ran {found[2]}; exit {self._codes[found[1]][found[2]]}"]
+
+    def ok(self, *_argv: str) -> str:
+        return ""
+
+    def run(self, *_argv: str) -> None:
+        pass
+
+    def unable_nodes(self) -> list[str]:
+        return []
+
+    def wait(self, _what: str, until: Callable[[], object], *_more: object) -> None:
+        assert until()
+
+
+def test_a_campaign_goes_on_with_what_had_not_ended_and_leaves_out_what_cannot_be_compared(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "chown", lambda *_args, **_more: None)
+    codes = {"plain": {"1.1": 0, "2.1": 1, "17.9": 0}, "vjob": {"1.1": 1, "17.9": 0}}
+    cluster, sources, logs = _Cluster(tmp_path / "home", codes), read_sources(checkout), tmp_path / "logs"
+    both = run_both(cast(Cluster, cluster), sources, ["17.9", "1.1", "2.1"], 60, logs)
+    assert cluster.ran == ["plain 17.9", "plain 1.1", "plain 2.1", "vjob 17.9", "vjob 1.1"]
+    endings = [[run.ending for run in each.values()] for each in both]
+    assert endings == [[Ending.PASSED, Ending.PASSED, Ending.FAILED], [Ending.PASSED, Ending.FAILED, Ending.NOT_RUN]]
+    (logs / "vjob" / "test17.9.ending").unlink()
+    cluster.ran.clear()
+    assert run_both(cast(Cluster, cluster), sources, ["17.9", "1.1", "2.1"], 60, logs) == both
+    assert cluster.ran == ["vjob 17.9"]
 
 
 def test_a_program_within_its_time_gives_its_exit_code_and_its_output(tmp_path: Path) -> None:

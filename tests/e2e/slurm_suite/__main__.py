@@ -15,7 +15,7 @@ from e2e.cluster import REPOSITORY, Cluster
 from e2e.slurm_suite import page
 from e2e.slurm_suite.known import REASONS
 from e2e.slurm_suite.results import Comparison, Kind, compare, complaint, counted, refusals_in
-from e2e.slurm_suite.running import NATIVE, VJOB, run_all
+from e2e.slurm_suite.running import run_both
 from e2e.slurm_suite.sources import (
     DEFAULT,
     Sources,
@@ -40,7 +40,12 @@ def main() -> int:
     parser.add_argument(
         "--limit-s", metavar="S", type=_seconds, default=300.0, help="a test is ended then (%(default)s)"
     )
-    parser.add_argument("--logs", metavar="DIR", type=Path, help="keep what each test printed in DIR/PARTITION/")
+    parser.add_argument(
+        "--logs",
+        metavar="DIR",
+        type=Path,
+        help="keep what each test printed in DIR/PARTITION/; tests that ended there before are not run again",
+    )
     parser.add_argument("--write", action="store_true", help="put the results into the table of docs/slurm-suite.md")
     arguments = parser.parse_args()
     try:
@@ -73,8 +78,7 @@ def _seconds(text: str) -> float:
 
 def _judge(cluster: Cluster, sources: Sources, tests: Sequence[str], limit_s: float, logs: Path, write: bool) -> None:
     begun = time.monotonic()
-    native = run_all(cluster, sources, tests, NATIVE, limit_s, logs)
-    vjob = run_all(cluster, sources, tests, VJOB, limit_s, logs)
+    native, vjob = run_both(cluster, sources, tests, limit_s, logs)
     patterns = [each for path in sorted((REPOSITORY / "lua").glob("*.lua")) for each in refusals_in(path.read_text())]
     comparisons = [compare(test, native[test], vjob[test], patterns) for test in tests]
     today = datetime.date.today().isoformat()

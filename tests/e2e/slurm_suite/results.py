@@ -15,6 +15,7 @@ class Ending(enum.Enum):
     FAILED = "fails"
     SKIPPED = "skips itself"
     LATE = "did not end in time"
+    NOT_RUN = "not run"
 
 
 class Kind(enum.Enum):

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.cluster import Cluster
+from e2e.slurm_suite.kept import keep, kept
 from e2e.slurm_suite.limited import run_limited
-from e2e.slurm_suite.results import Run, ending_of
+from e2e.slurm_suite.results import Ending, Run, ending_of
 from e2e.slurm_suite.sources import Sources
 from minicluster_lib.layout import USERS
 
@@ -33,28 +34,53 @@ set sleep_error_message "(invalid time interval)|(invalid number)"
 
 _QUIET_S = 120.0
 
+#: The partitions take turns: a campaign that is broken off has run its first tests in both.
+_TOGETHER = 10
+
+
+def run_both(
+    cluster: Cluster, sources: Sources, tests: Sequence[str], limit_s: float, logs: Path
+) -> tuple[dict[str, Run], dict[str, Run]]:
+    """Run tests natively, and those that passed in VMs: the others could not be compared, whatever became of them."""
+    native: dict[str, Run] = {}
+    vjob = {test: Run(Ending.NOT_RUN) for test in tests}
+    for first in range(0, len(tests), _TOGETHER):
+        some = tests[first : first + _TOGETHER]
+        native |= run_all(cluster, sources, some, NATIVE, limit_s, logs)
+        passing = [test for test in some if native[test].ending is Ending.PASSED]
+        vjob |= run_all(cluster, sources, passing, VJOB, limit_s, logs)
+    return native, vjob
+
 
 def run_all(
     cluster: Cluster, sources: Sources, tests: Sequence[str], partition: str, limit_s: float, logs: Path
 ) -> dict[str, Run]:
-    """Run tests with a partition as the default one; what became of each. Logs are written below ``logs``."""
-    directory = _place(cluster, sources, partition)
+    """Run tests with a partition as the default one; what became of each.
+
+    Logs and endings are written below ``logs``, and what an earlier run left there is not run again.
+    """
     (logs / partition).mkdir(parents=True, exist_ok=True)
-    runs = {}
+    runs = {test: run for test in tests if (run := kept(logs / partition, test))}
+    left = [test for test in tests if test not in runs]
+    if not left:
+        return runs
+    directory = _place(cluster, sources, partition)
     _clear(cluster)
     with _default(cluster, partition):
-        for test in tests:
-            log = logs / partition / f"test{test}.log"
-            runs[test] = _run(cluster, directory, test, limit_s, log)
+        for test in left:
+            runs[test] = _run(cluster, directory, test, limit_s, logs / partition)
             print(f"{partition}: test{test} {runs[test].ending.value}", flush=True)
             _clear(cluster)
     return runs
 
 
-def _run(cluster: Cluster, directory: str, test: str, limit_s: float, log: Path) -> Run:
+def _run(cluster: Cluster, directory: str, test: str, limit_s: float, logs: Path) -> Run:
+    log = logs / f"test{test}.log"
     line = f"cd {shlex.quote(directory)} && exec expect test{test}"
     code = run_limited(cluster.entering("sh", "-c", line, user=_USER), limit_s, log)
-    return Run(ending_of(code), log.read_text(errors="replace"))
+    run = Run(ending_of(code), log.read_text(errors="replace"))
+    keep(logs, test, run)
+    return run
 
 
 def _place(cluster: Cluster, sources: Sources, partition: str) -> str:

@@ -80,8 +80,8 @@ def installed_version() -> str | None:
 
 
 def choose(asked: str, tests: Sequence[str]) -> list[str]:
-    """The tests that e.g. "1.1,17.*" names, in their order. SourcesError: it cannot be read, or a part names none."""
-    chosen: set[str] = set()
+    """The tests that e.g. "17.5,1.*" names, in that order. SourcesError: it cannot be read, or a part names none."""
+    chosen: dict[str, None] = {}
     for word in filter(None, re.split(r"[,\s]+", asked)):
         found = re.fullmatch(r"(?:test)?(\d+)\.(\d+|\*)", word)
         if not found:
@@ -89,10 +89,10 @@ def choose(asked: str, tests: Sequence[str]) -> list[str]:
         fitting = [test for test in tests if _fits(test, *found.groups())]
         if not fitting:
             raise SourcesError(f"the sources have no test {word}")
-        chosen.update(fitting)
+        chosen |= dict.fromkeys(in_order(fitting))
     if not chosen:
         raise SourcesError("no tests are named")
-    return in_order(chosen)
+    return list(chosen)
 
 
 def _fits(test: str, major: str, minor: str) -> bool:
