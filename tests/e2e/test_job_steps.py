@@ -12,8 +12,9 @@ srun -n 1 true
 srun -J 'a name' -n 2 sh -c 'exit 5'
 srun -n 1 sh -c 'kill -9 $$'
 """
+#: Counts until it has the signal, however long the machine takes for all that happens before.
 COUNTS = """#!/bin/bash
-srun -n 1 bash -c 'trap "got=1" USR1; for i in {1..40}; do echo "count $i"; sleep 0.5; done; echo "got <$got>"'
+srun -n 1 bash -c 'trap "got=1" USR1; until [ "$got" ]; do echo "count $((i += 1))"; sleep 0.5; done; echo "got <$got>"'
 """
 
 
@@ -56,8 +57,9 @@ def test_a_step_goes_on_after_a_suspend_and_a_requeue_and_slurms_signals_reach_i
     cluster.ok("scancel", "-s", "USR1", str(job), user="alice")
     assert cluster.wait_job(job, timeout_s=240)["JobState"] == "COMPLETED"
     counted = [line for line in cluster.lines(job) if line.startswith("count ")]
-    assert counted == [f"count {number}" for number in range(1, 41)]
-    assert "got <1>" in cluster.lines(job)
+    assert len(counted) >= 2
+    assert counted == [f"count {number}" for number, _ in enumerate(counted, 1)]
+    assert cluster.lines(job)[-1] == "got <1>"
     cluster.wait("the accounting", lambda: [each[2] for each in steps(cluster, job)] == ["COMPLETED"], 20)
 
 
