@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import http.server
 import json
@@ -319,7 +320,6 @@ def test_much_output_stays_apart_and_whole(bench: Bench) -> None:
 
 
 MUCH = "#!/bin/sh\nseq 1 6000000; echo end >&2\n"
-MUCH_OUTPUT = b"".join(b"%d\n" % n for n in range(1, 6000001))
 OUTPUT = "/run/rmsplugin/output"
 LOOK_AT_RELAY = f"""cd {OUTPUT}
 if [ -e stdout.full ]; then echo full; else echo not; fi
@@ -327,9 +327,15 @@ cat stdout.acked
 stat -c %s stdout"""
 
 
+@functools.cache
+def much_output() -> bytes:
+    """What ``MUCH`` prints: made where it is needed, and not by each worker that collects tests."""
+    return b"".join(b"%d\n" % number for number in range(1, 6000001))
+
+
 def test_more_output_than_the_guest_may_keep_is_whole_and_leaves_its_memory(small: Bench) -> None:
     assert small.run(MUCH) == 0
-    assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+    assert _digest(small.out.read_bytes()) == _digest(much_output())
     assert small.err.read_bytes() == b"end\n"
     kept_mib = int(small.guest.run(f"du -m {OUTPUT}/stdout").split()[0])
     assert kept_mib <= 16, "acknowledged 4 MiB, not acknowledged 4, the last read 2, about to be trimmed 2, reserved 4"
@@ -355,7 +361,7 @@ def test_a_script_waits_for_a_wrapper_that_does_not_deliver(small: Bench, pause_
     assert 4 << 20 <= size - acked <= 6 << 20
     process.send_signal(signal.SIGCONT)
     assert process.wait(PATIENCE_S) == 0
-    assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+    assert _digest(small.out.read_bytes()) == _digest(much_output())
 
 
 @pytest.mark.parametrize("manner", ["appended", "truncated"])
@@ -373,11 +379,11 @@ def test_a_requeue_in_the_middle_of_much_output(small: Bench, manner: str) -> No
     if manner == "truncated":
         note, _, result = result.partition(b"\n")
         assert note.startswith(b"rmsplugin: error: this file was truncated")
-        assert len(MUCH_OUTPUT) - len(result) > 0
-        assert f" {len(MUCH_OUTPUT) - len(result)} bytes ".encode() in note
-        assert _digest(result) == _digest(MUCH_OUTPUT[-len(result) :])
+        assert len(much_output()) - len(result) > 0
+        assert f" {len(much_output()) - len(result)} bytes ".encode() in note
+        assert _digest(result) == _digest(much_output()[-len(result) :])
     else:
-        assert _digest(result) == _digest(MUCH_OUTPUT)
+        assert _digest(result) == _digest(much_output())
 
 
 @pytest.mark.parametrize("text", [MUCH, "#!/bin/sh\nseq 1 1000\necho end >&2\n"], ids=["more", "less"])
@@ -410,10 +416,10 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
         os.kill(pid, signal.SIGKILL)
     assert b"rmsplugin: it goes on from its checkpoint\n" in small.err.read_bytes()
     if text is MUCH:
-        assert _digest(small.out.read_bytes()) == _digest(MUCH_OUTPUT)
+        assert _digest(small.out.read_bytes()) == _digest(much_output())
         assert small.err.read_bytes().endswith(b"end\n")
     else:
-        assert MUCH_OUTPUT.startswith(small.out.read_bytes())
+        assert much_output().startswith(small.out.read_bytes())
 
 
 def test_what_a_script_prints_before_it_kills_all_of_its_user_is_delivered(small: Bench) -> None:
