@@ -455,3 +455,18 @@ def test_sbcast_ends_with_slurms_words_and_code(box: guestbox.Guestbox, words: s
     lines = run(box, f"echo new >f; sbcast {words}; echo code $?")
     assert said in lines
     assert lines[-1] == f"code {code}"
+
+
+def test_sbcast_v_says_what_is_sent_and_where(box: guestbox.Guestbox) -> None:
+    script = (
+        "echo new >f; chmod 640 f; touch -d '2026-01-02 03:04:05' f; export SLURM_JOB_NODELIST='vjob12-[0-1]' TZ=UTC0;"
+    )
+    lines = run(box, f"{script} sbcast -fv f /tmp/cast; echo code $?")
+    words = [line.removeprefix("sbcast: ").split(maxsplit=2) for line in lines if " = " in line]
+    assert " ".join(word[0] for word in words) == (
+        "force preserve verbose source dest modes uid gid atime mtime ctime size jobid node_list"
+    )
+    said = {key: value for key, _equals, value in words}
+    assert (said["modes"], said["mtime"], said["size"]) == ("100640", "Fri Jan 02 03:04:05 2026", "4")
+    assert (said["jobid"], said["node_list"]) == ("12", "vjob12-[0-1]")
+    assert lines[-1] == "code 0"
