@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -29,6 +30,10 @@ _STORE_MODE = 0o700
 
 _QEMU_HOOK = Path("/etc/libvirt/hooks/qemu")
 _HOOK_TIMEOUT_S = 20
+
+#: What libvirt's network filters are made by.
+_FILTER_TOOLS = ("ebtables", "iptables")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: What the names of checkpoints begin with; no verb takes such a file for a VM's state.
 _CHECKPOINT = "checkpoint-"
@@ -281,6 +286,7 @@ class Agent:
             "restorable_formats": compression.restorable_formats(),
             "templates": templates.stored(config),
             "qemu_hook": _hook_refuses(),
+            "filter_tools": [name for name in _FILTER_TOOLS if not shutil.which(name, path=_SYSTEM_PATH)],
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:

@@ -136,10 +136,11 @@ class Network(Section):
     prefix_length: int = Field(..., ge=1, le=32, description="of the guests' network")
     gateway: str = Field("", description="the guests' default route; empty: none")
     filter: str = Field(
-        "",
+        "rmsplugin-guest",
         pattern=r"^[A-Za-z0-9._-]{0,60}$",
-        description="libvirt's network filter (nwfilter) of each VM's interface; it has the VM's address as $IP, "
-        "for example libvirt's `clean-traffic`; empty: none",
+        description="libvirt's network filter (nwfilter) of each VM's interface; `rmsplugin-guest` lets out what has "
+        "the VM's own addresses, the engine defines it on each node; another name: a filter of the site's, which gets "
+        "the VM's address as $IP; empty: none, and root in a guest can take any address",
     )
     mac_prefix: str = Field(
         "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"

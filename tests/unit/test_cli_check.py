@@ -49,7 +49,8 @@ AGENT = NodeCheck(
 )
 MACHINES = frozenset({"pc-i440fx-7.2", "pc-q35-7.2"})
 NEWER_MACHINES = frozenset({"pc-q35-8.2", "pc-q35-9.0", "pc-q35-9.2", "pc-q35-10.0", "pc-q35-10.1", "pc-i440fx-11.0"})
-NODE = NodeFacts("n1", HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm", MACHINES), AGENT)
+INFO = HostInfo("n1", 4, 8192, "QEMU 8, libvirt 9", "kvm", MACHINES)
+NODE = NodeFacts("n1", INFO, AGENT)
 
 
 def judged_host(facts: HostFacts = HOST, given: Settings | None = None, cpus: int = 4) -> list[Finding]:
@@ -224,6 +225,39 @@ def test_a_node_whose_libvirt_creates_anything_is_found() -> None:
     (fault,) = faults(judge_node(settings(), without))
     assert fault.level is Level.ERROR and "hooks/qemu" in fault.remedy
     assert faults(judge_node(settings(), replace(NODE, agent=replace(NODE.agent, qemu_hook=True)))) == []  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has", "words"),
+    [
+        ("rmsplugin-guest", "not supported by the connection driver", "has no network filters"),
+        ("clean-traffic", "not supported by the connection driver", "has no network filters"),
+        ("clean-traffic", frozenset({"no-mac-spoofing"}), "has no network filter clean-traffic"),
+    ],
+)
+def test_a_node_that_cannot_filter_what_vms_send_is_found(wanted: str, has: frozenset[str] | str, words: str) -> None:
+    facts = replace(NODE, hypervisor=replace(INFO, filters=has))
+    (fault,) = faults(judge_node(settings(network={"filter": wanted}), facts))
+    assert fault.level is Level.ERROR and words in fault.what and "no VM starts there" in fault.what
+
+
+def test_a_node_without_the_programs_that_filter_is_found() -> None:
+    facts = replace(NODE, agent=replace(AGENT, filter_tools=("ebtables",)))
+    (fault,) = faults(judge_node(settings(), facts))
+    assert fault.level is Level.ERROR and "has no ebtables" in fault.what and "iptables" in fault.remedy
+    assert [fault.level for fault in faults(judge_node(settings(network={"filter": ""}), facts))] == [Level.WARNING]
+
+
+def test_nodes_that_filter_by_the_sites_filter_or_ours_are_in_order() -> None:
+    for wanted, has in (("rmsplugin-guest", frozenset[str]()), ("clean-traffic", frozenset({"clean-traffic"}))):
+        facts = replace(NODE, hypervisor=replace(INFO, filters=has))
+        assert faults(judge_node(settings(network={"filter": wanted}), facts)) == []
+
+
+def test_that_no_vm_is_filtered_is_said() -> None:
+    facts = replace(NODE, hypervisor=replace(INFO, filters="not supported"))
+    (fault,) = faults(judge_node(settings(network={"filter": ""}), facts))
+    assert fault.level is Level.WARNING and "take the address of any VM or node" in fault.what
 
 
 def test_key_of_a_node_that_may_do_everything_is_found() -> None:

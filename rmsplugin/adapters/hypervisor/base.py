@@ -24,6 +24,9 @@ Progress = Callable[[int, int], None]
 #: or it is sent away as it is and fetches from there what it needs; or nothing, and the migration ends at its time.
 Converge = Literal["auto-converge", "post-copy", "abort"]
 
+#: The network filter that we define ourselves, by its name in the settings. Any other one is the site's.
+OUR_FILTER = "rmsplugin-guest"
+
 
 class VMPower(enum.StrEnum):
     """What a hypervisor says of a VM."""
@@ -106,6 +109,7 @@ class HostInfo:
     hypervisor: str  # e.g. "QEMU 7.2.0, libvirt 9.0.0"
     domain_type: str  # "kvm" or "qemu"
     machines: frozenset[str]  # machine types that VMs can have there, with their versions
+    filters: frozenset[str] | str = frozenset()  # its network filters; a text says why it can have none
 
 
 class Hypervisor(Protocol):
@@ -147,6 +151,7 @@ class Hypervisor(Protocol):
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """Create and start the VM. Nothing happens if it exists there already.
 
+        With the network filter of ``spec``, as in ``restore``, or not at all: a node that cannot have it starts no VM.
         Raises OperationFailedError or TimedOutError (no VM is left), UnavailableError.
         """
         ...

@@ -41,6 +41,7 @@ from rmsplugin.adapters.hypervisor.libvirt_values import (
 )
 from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
 from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting, wait
+from rmsplugin.adapters.hypervisor.network_filter import NetworkFilters, offered_filters
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,
@@ -93,7 +94,8 @@ class LibvirtHypervisor:
         self._vms = LibvirtVMs(self._nodes)
         self._waiting = Waiting(self._nodes, self._vms)
         manner = Manner(migrate_host_template, migrate_tls, migrate_converge, migrate_emulated)
-        self._migrations = Migrations(self._nodes, self._vms, self._waiting, manner)
+        self._filters = NetworkFilters(self._nodes)
+        self._migrations = Migrations(self._nodes, self._vms, self._waiting, self._filters, manner)
         self._domain_type = domain_type
         self._machine_type = machine_type
         self._cpu_model = cpu_model
@@ -106,16 +108,16 @@ class LibvirtHypervisor:
     def host_info(self, node: str) -> HostInfo:
         """See ``base.Hypervisor``."""
 
-        def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str]:
+        def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str, frozenset[str] | str]:
             # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out what was plugged in later.
             memory_kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)["total"]
             cpus = conn.getInfo()[2]
             versions = f"QEMU {version(conn.getVersion())}, libvirt {version(conn.getLibVersion())}"
-            return cpus, memory_kib // 1024, versions, conn.getCapabilities()
+            return cpus, memory_kib // 1024, versions, conn.getCapabilities(), offered_filters(conn)
 
-        cpus, memory_mib, versions, capabilities = self._nodes.query(node, "describing the host", ask)
+        cpus, memory_mib, versions, capabilities, filters = self._nodes.query(node, "describing the host", ask)
         kind = self._chosen(offered_domain_type(capabilities))
-        return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities))
+        return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities), filters)
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Hypervisor``."""
@@ -250,6 +252,7 @@ class LibvirtHypervisor:
         timeout_s: float,
     ) -> None:
         """Start a VM by its XML, in the node's bounded control group only if the node has it. Else no VM is left."""
+        self._filters.require(node, spec.network_filter)
         call = self._nodes.link(node).start(what, lambda conn: start(conn, xml))
         try:
             wait(call, timeout_s)

@@ -16,6 +16,7 @@ from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
 from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
 from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting
+from rmsplugin.adapters.hypervisor.network_filter import NetworkFilters, filter_of
 from rmsplugin.errors import NotFoundError, OperationFailedError, RmspluginError
 
 #: What libvirt is told of a migration besides its flags.
@@ -40,8 +41,11 @@ class Manner:
 class Migrations:
     """Migrates VMs from node to node."""
 
-    def __init__(self, nodes: LibvirtNodes, vms: LibvirtVMs, waiting: Waiting, manner: Manner) -> None:
+    def __init__(
+        self, nodes: LibvirtNodes, vms: LibvirtVMs, waiting: Waiting, filters: NetworkFilters, manner: Manner
+    ) -> None:
         """Take the ways to the nodes and to their VMs."""
+        self._filters = filters
         self._nodes, self._vms, self._waiting, self.manner = nodes, vms, waiting, manner
 
     def migrate(
@@ -67,7 +71,7 @@ class Migrations:
             self._waiting.watch(call, source, name, timeout_s, progress, go_over)
 
         try:
-            self._send_into_group(source, name, send)
+            self._send_into_group(source, destination, name, send)
         except RmspluginError as error:
             self._require_whole(source, name, error)
             # A VM that is paused here may be about to run there (I1).
@@ -79,8 +83,11 @@ class Migrations:
         if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
 
-    def _send_into_group(self, source: str, name: str, send: Callable[[Parameters], None]) -> None:
-        """Send the VM to where its XML says that it belongs: one that is bounded into the group, if there is one."""
+    def _send_into_group(self, source: str, destination: str, name: str, send: Callable[[Parameters], None]) -> None:
+        """Send the VM to where its XML says that it belongs: one that is bounded into the group, if there is one.
+
+        The destination needs the network filter that the VM has; what it has is not changed.
+        """
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         what = f"describing {name}"
         xml: str = self._nodes.query(source, what, lambda conn: conn.lookupByName(name).XMLDesc(flags))
@@ -90,6 +97,7 @@ class Migrations:
             raise OperationFailedError(
                 f"{name} is not moved from {source}, for somebody has changed it: {error}"
             ) from None
+        self._filters.require(destination, filter_of(xml))
         if not is_bounded(xml):
             send({})
             return

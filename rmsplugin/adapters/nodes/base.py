@@ -73,6 +73,7 @@ class NodeCheck:
     snapshot_format: str = ""  # as ``save_format``, of checkpoints
     templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
     qemu_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
+    filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
 
 
 class TemplateUse(enum.StrEnum):

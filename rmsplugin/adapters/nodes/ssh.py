@@ -224,6 +224,7 @@ class NodeAgents:
             answer.get("snapshot_format", ""),
             (templates["number"], templates["bytes"]) if templates else None,
             answer.get("qemu_hook"),
+            tuple(answer.get("filter_tools", ())),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

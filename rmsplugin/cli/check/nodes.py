@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin import __version__
-from rmsplugin.adapters.hypervisor.base import HostInfo
+from rmsplugin.adapters.hypervisor.base import OUR_FILTER, HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
@@ -82,6 +82,33 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
             "they are migrated: for trials only",
             "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
         )
+    yield from _filter(settings.network.filter, subject, info.filters)
+
+
+def _filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterator[Finding]:
+    """Say whether VMs can have the network filter of the settings there: without it none of them starts."""
+    if not wanted:
+        yield warning(
+            subject,
+            "network.filter is empty: root in a guest can take the address of any VM or node",
+            "take the line out of the settings, which means rmsplugin-guest; see docs/operator-guide.md, section 5",
+        )
+    elif isinstance(has, str):
+        yield error(
+            subject,
+            f"libvirt has no network filters ({has}): no VM starts there, or comes there",
+            "install libvirt's nwfilter driver (Debian: libvirt-daemon-config-nwfilter) and restart libvirtd; or do "
+            'without: network.filter = ""',
+        )
+    elif wanted != OUR_FILTER and wanted not in has:
+        yield error(
+            subject,
+            f"libvirt has no network filter {wanted}, which network.filter names: no VM starts there, or comes there",
+            f"`virsh nwfilter-define` it there; or take network.filter out of the settings: {OUR_FILTER} is defined "
+            "by the engine",
+        )
+    else:
+        yield ok(subject, f"VMs have the network filter {wanted}")
 
 
 def _by_version(machine: str) -> list[int]:
@@ -110,6 +137,12 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             subject,
             "libvirt has no hook that refuses what is no VM of ours: root of any node from which VMs come is root here",
             "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
+        )
+    if settings.network.filter and agent.filter_tools:
+        yield error(
+            subject,
+            f"has no {', '.join(agent.filter_tools)}, by which libvirt filters: no VM starts there, or comes there",
+            'install iptables, which has them, on this node; or do without: network.filter = ""',
         )
     if not agent.bridge:
         yield error(

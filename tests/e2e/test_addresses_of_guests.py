@@ -1,0 +1,79 @@
+"""Root in a guest takes other addresses than his VM's: with the default filter nothing of it gets through."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.rooms import ledger
+
+pytestmark = pytest.mark.e2e
+
+IDLE = "#!/bin/bash\necho up\nwhile :; do sleep 1; done\n"
+
+#: $1 is the host that is lied to, the rest are addresses to take. Says what was answered, which takes a way there too.
+ATTACK = """
+lied=$1; shift
+own=$(cat /sys/class/net/eth0/address)
+for address; do
+    ip addr add $address/32 dev eth0
+    arping -U -q -c 2 -I eth0 -s $address $lied
+    ping -c 2 -W 2 -I $address $lied >/dev/null && echo took $address
+    ip addr del $address/32 dev eth0
+done
+ip link set eth0 address 02:00:00:00:ba:d0
+ping -c 2 -W 2 $lied >/dev/null && echo took a MAC
+ip link set eth0 address $own
+ping -c 2 -W 9 $lied >/dev/null && echo reaches it as itself
+"""
+
+#: Of the pool, and no VM's: of another's the head would believe it for a while.
+FREE = "10.77.1.250"
+
+
+def address_of(cluster: Cluster, job: int) -> str:
+    ((address,),) = ledger(cluster, "select address from vms where job_id = ?", job)
+    return str(address)
+
+
+def address_of_host(cluster: Cluster, host: str) -> str:
+    return cluster.ok("getent", "hosts", host).split()[0]
+
+
+def attack(cluster: Cluster, job: int, *addresses: str) -> list[str]:
+    """What root in the vjob's VM was answered by the head, from these addresses and another MAC address."""
+    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+    ssh = ["ssh", "-i", "/var/lib/rmsplugin/guest_root_key", *(word for each in options for word in ("-o", each))]
+    words = f"set -- {address_of_host(cluster, 'head')} {' '.join(addresses)}\n{ATTACK}"
+    return cluster.run(*ssh, f"root@{address_of(cluster, job)}", words).out.splitlines()
+
+
+def neighbours(cluster: Cluster, *addresses: str) -> list[str]:
+    """The MAC addresses that the head knows for these."""
+    lines = [cluster.ok("ip", "-o", "neigh", "show", "to", address).split() for address in addresses]
+    return [line[line.index("lladdr") + 1] if "lladdr" in line else "" for line in lines]
+
+
+def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Cluster) -> None:
+    job, victim = (cluster.sbatch(IDLE) for _ in range(2))
+    for each in (job, victim):
+        cluster.wait_output(each, "^up$")
+    wanted = (FREE, address_of(cluster, victim), address_of_host(cluster, cluster.nodes[-1]))
+    known = neighbours(cluster, *wanted)
+    assert known[1] and known[2] and not known[0]
+
+    nothing = ["reaches it as itself"]
+    assert attack(cluster, job, *wanted) == nothing
+    born = cluster.vjob(job)["nodes"][0]  # type: ignore[index]
+    there = next(name for name in cluster.nodes if name != born)
+    assert cluster.plugin("suspend", str(job)).code == 0
+    resumed = cluster.plugin("resume", str(job), "--to", there)
+    assert resumed.code == 0, resumed.err
+    assert attack(cluster, job, *wanted) == nothing
+    migrated = cluster.plugin("migrate", str(job), "--to", born)
+    assert migrated.code == 0, migrated.err
+    assert attack(cluster, job, *wanted) == nothing
+    assert neighbours(cluster, *wanted[1:]) == known[1:]
+
+    # It was the filter that stopped it.
+    cluster.ok("ebtables", "-t", "nat", "-F", host=born)
+    assert attack(cluster, job, FREE) == [f"took {FREE}", "took a MAC", *nothing]
