@@ -5,11 +5,15 @@ The bridge that joins the hosts is in the head. Each host has a bridge br0 that 
 
 from __future__ import annotations
 
+import re
 import subprocess
 
-from minicluster_lib.layout import PREFIX_LENGTH, Cluster, Host, MiniclusterError
+from minicluster_lib.layout import PREFIX_LENGTH, REPOSITORY, Cluster, Host, MiniclusterError
 
 BRIDGE = "br0"
+POOL = "10.77.1.10-10.77.1.250"
+
+_RULES = REPOSITORY / "contrib/nftables/rmsplugin-guests.nft"
 
 
 def connect(cluster: Cluster) -> None:
@@ -25,6 +29,9 @@ def connect(cluster: Cluster) -> None:
     _batch(cluster, cluster.head, head_commands)
     for node in cluster.hosts[1:]:
         _batch(cluster, node, [*_bridge_commands(node), f"link set uplink master {BRIDGE}", "link set uplink up"])
+    rules = re.sub(r"(define rmsplugin_guests =) \S+", rf"\1 {POOL}", _RULES.read_text())
+    for host in cluster.hosts:
+        _in_network(cluster, host, ["nft", "-f", "-"], rules)
 
 
 def _bridge_commands(host: Host) -> list[str]:
@@ -39,10 +46,14 @@ def _bridge_commands(host: Host) -> list[str]:
 
 
 def _batch(cluster: Cluster, host: Host, commands: list[str]) -> None:
+    _in_network(cluster, host, ["ip", "-batch", "-"], "\n".join(commands) + "\n")
+
+
+def _in_network(cluster: Cluster, host: Host, command: list[str], given: str) -> None:
     # Entered by the network namespace only: the PID of the peer's namespace is one of the machine.
     result = subprocess.run(
-        ["nsenter", f"--net=/proc/{cluster.init_pids[host.name]}/ns/net", "--", "ip", "-batch", "-"],
-        input="\n".join(commands) + "\n",
+        ["nsenter", f"--net=/proc/{cluster.init_pids[host.name]}/ns/net", "--", *command],
+        input=given,
         capture_output=True,
         text=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
-from minicluster_lib.network import BRIDGE
+from minicluster_lib.network import BRIDGE, POOL
 from minicluster_lib.nfs import MOUNT_OPTIONS
 from minicluster_lib.pki import write
 
@@ -59,7 +59,7 @@ template_answer_s = 120
 
 [network]
 bridge = "{bridge}"
-pool = "10.77.1.10-10.77.1.250"
+pool = "{pool}"
 prefix_length = {prefix_length}
 gateway = "{head}"
 
@@ -117,6 +117,7 @@ def install(cluster: Cluster) -> None:
         image_overhead=f"overhead_mib = {overhead}\n" if (overhead := image_overhead_mib(cluster)) else "",
         domain_type=cluster.domain_type,
         bridge=BRIDGE,
+        pool=POOL,
         prefix_length=PREFIX_LENGTH,
         mount_options=MOUNT_OPTIONS,
         images=IMAGE_DIRECTORY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -28,12 +27,6 @@ SEED_LIMIT_BYTES = 4 << 20
 #: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
 _STORE_MODE = 0o700
 
-_QEMU_HOOK = Path("/etc/libvirt/hooks/qemu")
-_HOOK_TIMEOUT_S = 20
-
-#: What libvirt's network filters are made by.
-_FILTER_TOOLS = ("ebtables", "iptables")
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: What the names of checkpoints begin with; no verb takes such a file for a VM's state.
 _CHECKPOINT = "checkpoint-"
@@ -268,7 +261,7 @@ class Agent:
 
     def check(self) -> Reply:
         """Describe the node without changing it."""
-        from rmsplugin.node_agent import templates  # here: it needs this module
+        from rmsplugin.node_agent import guards, templates  # here: it needs this module; other verbs start faster
 
         config = self._config
         return {
@@ -285,8 +278,7 @@ class Agent:
             "snapshot_format": compression.configured_format("snapshot"),
             "restorable_formats": compression.restorable_formats(),
             "templates": templates.stored(config),
-            "qemu_hook": _hook_refuses(),
-            "filter_tools": [name for name in _FILTER_TOOLS if not shutil.which(name, path=_SYSTEM_PATH)],
+            **guards.seen(),
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:
@@ -294,18 +286,6 @@ class Agent:
         directory = self.store(shared)
         name = f"{_CHECKPOINT}{checkpoint}.{vm.name}.state" if checkpoint else f"{vm.name}.state"
         return directory / name, directory / f"{name}.partial"
-
-
-def _hook_refuses() -> bool:
-    """Whether libvirt's hook on this node refuses what is no VM of ours."""
-    import subprocess  # here: the other verbs start faster without it
-
-    words = [str(_QEMU_HOOK), "vjob0-0", "prepare", "begin", "-"]
-    try:
-        done = subprocess.run(words, input=b"<domain/>", capture_output=True, timeout=_HOOK_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode != 0 and b"rmsplugin refuses" in done.stderr
 
 
 def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = False) -> AbstractContextManager[None]:

@@ -1,6 +1,9 @@
-"""Root in a guest takes other addresses than his VM's: with the default filter nothing of it gets through."""
+"""Root in a guest takes other addresses than his VM's, and tries the hosts' ports: none of it gets through."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from e2e.cluster import Cluster
@@ -30,6 +33,10 @@ ping -c 2 -W 9 $lied >/dev/null && echo reaches it as itself
 FREE = "10.77.1.250"
 
 
+#: Whichever ports of hosts given as ADDRESS/PORT take a connection.
+CONNECT = 'for each in %s; do timeout 4 bash -c ": </dev/tcp/$each" 2>/dev/null && echo $each; done'
+
+
 def address_of(cluster: Cluster, job: int) -> str:
     ((address,),) = ledger(cluster, "select address from vms where job_id = ?", job)
     return str(address)
@@ -41,9 +48,26 @@ def address_of_host(cluster: Cluster, host: str) -> str:
 
 def attack(cluster: Cluster, job: int, *addresses: str) -> list[str]:
     """What root in the vjob's VM was answered by the head, from these addresses and another MAC address."""
+    return as_root(cluster, job, f"set -- {address_of_host(cluster, 'head')} {' '.join(addresses)}\n{ATTACK}")
+
+
+@contextmanager
+def open_to_guests(cluster: Cluster, *hosts: str) -> Iterator[None]:
+    """Hosts whose rules for guests are gone for a while."""
+    rules = {host: cluster.ok("nft", "list", "table", "inet", "rmsplugin", host=host) for host in hosts}
+    try:
+        for host in hosts:
+            cluster.ok("nft", "delete", "table", "inet", "rmsplugin", host=host)
+        yield
+    finally:
+        for host, text in rules.items():
+            cluster.ok("sh", "-c", f"nft -f - <<'E'\n{text}\nE", host=host)
+
+
+def as_root(cluster: Cluster, job: int, words: str) -> list[str]:
+    """What root in the vjob's VM is shown by a command."""
     options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
     ssh = ["ssh", "-i", "/var/lib/rmsplugin/guest_root_key", *(word for each in options for word in ("-o", each))]
-    words = f"set -- {address_of_host(cluster, 'head')} {' '.join(addresses)}\n{ATTACK}"
     return cluster.run(*ssh, f"root@{address_of(cluster, job)}", words).out.splitlines()
 
 
@@ -74,6 +98,21 @@ def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Clus
     assert attack(cluster, job, *wanted) == nothing
     assert neighbours(cluster, *wanted[1:]) == known[1:]
 
+    head, other = address_of_host(cluster, "head"), address_of(cluster, victim)
+    (node,) = wanted[2:]
+    doors = [
+        f"{head}/2049",
+        f"{head}/6817",
+        f"{head}/6830",
+        f"{node}/22",
+        f"{node}/6818",
+        f"{node}/16514",
+        f"{other}/22",
+    ]
+    assert as_root(cluster, job, CONNECT % " ".join(doors)) == [doors[0], doors[-1]]
+
     # It was the filter that stopped it.
     cluster.ok("ebtables", "-t", "nat", "-F", host=born)
     assert attack(cluster, job, FREE) == [f"took {FREE}", "took a MAC", *nothing]
+    with open_to_guests(cluster, "head", cluster.nodes[-1]):
+        assert as_root(cluster, job, CONNECT % " ".join(doors)) == doors

@@ -248,6 +248,13 @@ def test_a_node_without_the_programs_that_filter_is_found() -> None:
     assert [fault.level for fault in faults(judge_node(settings(network={"filter": ""}), facts))] == [Level.WARNING]
 
 
+def test_a_node_whose_ports_are_open_to_vms_is_found() -> None:
+    (fault,) = faults(judge_node(settings(), replace(NODE, agent=replace(AGENT, ports_closed=False))))
+    assert fault.level is Level.WARNING and "VMs reach all of its ports" in fault.what and ".nft" in fault.remedy
+    for closed in (True, None):
+        assert faults(judge_node(settings(), replace(NODE, agent=replace(AGENT, ports_closed=closed)))) == []
+
+
 def test_nodes_that_filter_by_the_sites_filter_or_ours_are_in_order() -> None:
     for wanted, has in (("rmsplugin-guest", frozenset[str]()), ("clean-traffic", frozenset({"clean-traffic"}))):
         facts = replace(NODE, hypervisor=replace(INFO, filters=has))

@@ -74,6 +74,7 @@ class NodeCheck:
     templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
     qemu_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
     filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
+    ports_closed: bool | None = None  # our table closes its ports to VMs; None: an older release
 
 
 class TemplateUse(enum.StrEnum):

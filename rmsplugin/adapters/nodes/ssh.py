@@ -225,6 +225,7 @@ class NodeAgents:
             (templates["number"], templates["bytes"]) if templates else None,
             answer.get("qemu_hook"),
             tuple(answer.get("filter_tools", ())),
+            answer.get("ports_closed"),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

@@ -144,6 +144,13 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             f"has no {', '.join(agent.filter_tools)}, by which libvirt filters: no VM starts there, or comes there",
             'install iptables, which has them, on this node; or do without: network.filter = ""',
         )
+    if agent.ports_closed is False:
+        yield warning(
+            subject,
+            "VMs reach all of its ports, unless rules other than ours close them (it has no table inet rmsplugin)",
+            "load contrib/nftables/rmsplugin-guests.nft on VM hosts, controller and fronts: docs/operator-guide.md, "
+            "section 5",
+        )
     if not agent.bridge:
         yield error(
             subject,

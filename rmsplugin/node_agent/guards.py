@@ -1,0 +1,50 @@
+"""Guards: what keeps VMs, and other nodes, from more than is theirs on this node. Looked at for `rmsplugin check`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+
+_QEMU_HOOK = "/etc/libvirt/hooks/qemu"
+_TIMEOUT_S = 20
+
+#: What libvirt's network filters are made by.
+_FILTER_TOOLS = ("ebtables", "iptables")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: The table of contrib/nftables/rmsplugin-guests.nft.
+_CHAIN = ("inet", "rmsplugin", "input")
+
+
+def seen() -> dict[str, Any]:
+    """What the node says of them."""
+    return {
+        "qemu_hook": _hook_refuses(),
+        "filter_tools": [name for name in _FILTER_TOOLS if _program(name) is None],
+        "ports_closed": _ports_closed(),
+    }
+
+
+def _hook_refuses() -> bool:
+    """Whether libvirt's hook on this node refuses what is no VM of ours."""
+    done = _run([_QEMU_HOOK, "vjob0-0", "prepare", "begin", "-"], b"<domain/>")
+    return done is not None and done.returncode != 0 and b"rmsplugin refuses" in done.stderr
+
+
+def _ports_closed() -> bool:
+    """Whether our table closes the node's ports to VMs; it cannot be seen whether something else does."""
+    nft = _program("nft")
+    done = _run([nft, "list", "chain", *_CHAIN], b"") if nft else None
+    return done is not None and done.returncode == 0 and b"drop" in done.stdout
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=_SYSTEM_PATH)
+
+
+def _run(words: list[str], given: bytes) -> subprocess.CompletedProcess[bytes] | None:
+    try:
+        return subprocess.run(words, input=given, capture_output=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
