@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pwd
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,19 +13,20 @@ from rmsplugin.engine import site, usage
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.gone import record_back, record_gone, require_answers, require_silent
+from rmsplugin.engine.gone import require_answers
 from rmsplugin.engine.identity import take_account
 from rmsplugin.engine.job_identity import why_other
 from rmsplugin.engine.naming import Named, named, the_one
 from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.operations.aside import drop_aside, require_whole
+from rmsplugin.engine.orders import Orders, seen_by
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.plan_views import pause_view
+from rmsplugin.engine.put_aside import PutAside
 from rmsplugin.engine.requeues import Requeue, record_requeue, why_not_attached
+from rmsplugin.engine.rights import Rights, user_name
 from rmsplugin.engine.roster import Entry, Roster
-from rmsplugin.engine.rows import Aside, Operation, OperationKind, RoomReport, VJobRow
+from rmsplugin.engine.rows import Operation, RoomReport, VJobRow
 from rmsplugin.engine.unmet import find_unmet, unmet_view
-from rmsplugin.engine.views import aside_view, one_vjob_view, operation_view
+from rmsplugin.engine.views import one_vjob_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -49,8 +49,6 @@ _YIELD_S = 10.0
 #: How often what was said of a script's end may change, and of how many vjobs that is counted.
 _CHANGES_MAX, _CHANGES_OF = 5, 10_000
 
-_NODES_FORBIDDEN = "only operators may say what has become of nodes; see engine.operators in the settings"
-
 
 class Requests:
     """One method a request; each is given the uid of the caller, as the operating system or munge proved it."""
@@ -64,31 +62,29 @@ class Requests:
         self._cycle = cycle
         self._wake = wake
         self.roster = Roster(context.ledger)
-        #: Root, and the account that the engine runs as.
-        self.engine_uids = frozenset({0, pwd.getpwnam(context.settings.engine.user).pw_uid})
-        self._powers = True
+        self._grant(Rights.of_site(context))
         self._lock = threading.Lock()
         self._changes: dict[int, int] = {}  # of what was said of ended scripts, by job id; the latest are the last
 
     def without_powers(self) -> Requests:
         """The same, where root, the engine's user and operators may not more than others: for hosts without trust."""
         same = copy.copy(self)
-        same._powers = False
+        same._grant(self.rights.without_powers())
         return same
 
+    def _grant(self, rights: Rights) -> None:
+        self.rights = rights
+        #: What operators alone may say.
+        self.orders = Orders(self._context, self._cycle, self._wake, rights)
+        #: Of saved states that were put aside.
+        self.put_aside = PutAside(self._context, self._executor, rights)
+
     # -- who may -------------------------------------------------------------------------------------------------
-
-    def _is_engine(self, uid: int) -> bool:
-        return self._powers and uid in self.engine_uids
-
-    def _is_operator(self, uid: int) -> bool:
-        named = self._powers and _user_name(uid) in self._context.settings.engine.operators
-        return named or self._is_engine(uid)
 
     def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
         """The vjob, if the caller is its owner (or root, the engine, or, where it says so, an operator)."""
         vjob = self._context.ledger.find_vjob(display_id)
-        allowed = uid == vjob.uid or self._is_engine(uid) or (operators and self._is_operator(uid))
+        allowed = uid == vjob.uid or self.rights.is_engine(uid) or (operators and self.rights.is_operator(uid))
         if not allowed:
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
         return vjob
@@ -148,14 +144,14 @@ class Requests:
 
     def hook(self, uid: int, job_id: int) -> None:
         """A prolog or epilog has something to say of the job: look at it now."""
-        if not self._is_engine(uid):
+        if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         self._executor.poke(job_id)
         self._wake()
 
     def room_report(self, uid: int, report: RoomReport) -> dict[str, Any]:
         """The prolog or epilog of a room says how its node is."""
-        if not self._is_engine(uid):
+        if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         ledger = self._context.ledger
         with ledger.transaction():
@@ -176,7 +172,7 @@ class Requests:
 
     def account(self, uid: int, job_id: int, told: Account) -> dict[str, Any]:
         """The prolog of the job's front says who its user is there."""
-        if not self._is_engine(uid):
+        if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         return {"changed": take_account(self._context, job_id, told)}
 
@@ -247,7 +243,7 @@ class Requests:
 
     def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
         """The wrapper's sign of life, of a vjob of the roster. Reads nothing and waits for nothing."""
-        if uid != entry.uid and not self._is_engine(uid):
+        if uid != entry.uid and not self.rights.is_engine(uid):
             raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
         self._context.signs.heard(entry.job_id, self._context.clock.now())
         return {"state": str(entry.state), "returns": entry.returns}
@@ -318,7 +314,7 @@ class Requests:
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}, not running")
         self._executor.held_back.require_settled(vjob)
-        user = _user_name(uid)
+        user = user_name(uid)
         self._executor.make_way(vjob.job_id, "a suspend", wait_s=_YIELD_S)
         return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
 
@@ -329,12 +325,12 @@ class Requests:
             return vjob
         self._executor.held_back.require_settled(vjob)
         require_answers(self._context, self._context.ledger.vms(vjob.job_id))
-        user = _user_name(uid)
+        user = user_name(uid)
         return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
 
     def migrate(self, uid: int, name: str, vm: str, to: str) -> Operation | Several:
         """Migrate a VM, or all VMs, of a running vjob."""
-        if not self._is_operator(uid):
+        if not self.rights.is_operator(uid):
             raise ForbiddenError("only operators may migrate; see engine.operators in the settings")
         vjob = self._meant(uid, name, [vm, to])
         if isinstance(vjob, Several):
@@ -342,138 +338,21 @@ class Requests:
         if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
             raise NotFoundError(f"vjob {vjob.display_id} has no VM {vm}")
         self._executor.held_back.require_settled(vjob)
-        user = _user_name(uid)
+        user = user_name(uid)
         self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
 
-    def asides(self, uid: int) -> list[dict[str, Any]]:
-        """The saved states that were put aside: one's own, or, for operators, all."""
-        everybody = self._is_operator(uid)
-        return [aside_view(aside) for aside in self._context.ledger.asides.all() if everybody or aside.uid == uid]
-
-    def take_back(self, uid: int, number: int) -> Operation:
-        """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
-        aside = self._aside(uid, number)
-        vjob = self._context.ledger.vjob(aside.job_id)
-        if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
-            raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
-        require_whole(self._context, aside)
-        self._executor.held_back.require_settled(vjob)
-        name = _user_name(uid)
-        reason = f"{name} takes back the saved states that were put aside as {number}"
-        return self._executor.begin(vjob.job_id, OperationKind.RESTART, reason, requested_by=name, taking_back=number)
-
-    def drop_aside(self, uid: int, number: int) -> dict[str, Any]:
-        """Delete saved states that were put aside."""
-        aside = self._aside(uid, number)
-        drop_aside(self._context, aside)
-        self._context.ledger.event(
-            "aside-dropped", f"{_user_name(uid)} dropped the saved states put aside as {number}", vjob=aside.display_id
-        )
-        return {"ok": True}
-
-    def _aside(self, uid: int, number: int) -> Aside:
-        aside = self._context.ledger.asides.numbered(number)
-        if uid != aside.uid and not self._is_operator(uid):
-            raise ForbiddenError(f"the saved states put aside as {number} are {aside.user}'s")
-        vjob = self._context.ledger.vjobs_among([aside.job_id]).get(aside.job_id)
-        if not aside.complete or (vjob is not None and vjob.taking_back == number):
-            raise RefusedError(f"vjob {aside.display_id} is being restarted; try again when it is not")
-        return aside
-
-    def new_store(self, uid: int, store: str) -> dict[str, Any]:
-        """A node's store (or "shared") is a new one: what is missing in it is lost."""
-        if not self._is_operator(uid):
-            raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
-        if self._context.ledger.markers.of(store) is None:
-            raise NotFoundError(f"the engine knows no store {store}")
-        self._context.stores.renew(store)
-        self._context.ledger.event("store-renewed", f"{_user_name(uid)} confirmed that the store {store} is a new one")
-        return {"ok": True}
-
-    def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
-        """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
-        if not self._is_operator(uid):
-            raise ForbiddenError("only operators may confirm; see engine.operators in the settings")
-        confirmed = self._cycle.brake.confirm(vjobs)
-        ledger = self._context.ledger
-        for held in confirmed:
-            ledger.failures.vjob_done(held.job_id, held.directive.what)  # by hand it is tried at once
-            ledger.event("confirmed", f"{_user_name(uid)} confirmed what was held back", vjob=held.vjob)
-        self._wake()
-        return [held.vjob for held in confirmed]
-
     def report_owner(self, uid: int, users: Sequence[str]) -> int | None:
         """Whose jobs a report may tell of that this caller asks for, of these users: a uid, or None for everybody's."""
-        if self._is_operator(uid):
+        if self.rights.is_operator(uid):
             return None
-        if any(user != _user_name(uid) for user in users):
+        if any(user != user_name(uid) for user in users):
             raise ForbiddenError(
                 "you are told of your own jobs only; reports of other users' are for operators (engine.operators)"
             )
         return uid
 
-    # -- nodes ---------------------------------------------------------------------------------------------------
-
-    def node_gone(self, uid: int, node: str) -> dict[str, Any]:
-        """The node is dead, or its VMs are gone. Returns the vjobs that begin again, and those that wait for states."""
-        self._require_known_node(uid, node)
-        if known := self._context.ledger.nodes.gone().get(node):
-            raise RefusedError(known.sentence)
-        require_silent(self._context, node)
-        begin_again, wait = record_gone(self._context, node, _user_name(uid))
-        self._wake()
-        return {"begin_again": begin_again, "wait": wait}
-
-    def node_fence(self, uid: int, node: str) -> dict[str, Any]:
-        """Cut the power of the node; it is gone when it is off. Returns as ``node_gone``."""
-        self._require_known_node(uid, node)
-        begin_again, wait = self._cycle.fencing.fence(node, _user_name(uid))
-        self._wake()
-        return {"begin_again": begin_again, "wait": wait}
-
-    def node_back(self, uid: int, node: str) -> dict[str, Any]:
-        """The node is there again: it is asked, what was left behind there is removed, and its states count."""
-        if not self._is_operator(uid):
-            raise ForbiddenError(_NODES_FORBIDDEN)
-        record_back(self._context, node, _user_name(uid))
-        self._wake()
-        return {"ok": True}
-
-    def _require_known_node(self, uid: int, node: str) -> None:
-        if not self._is_operator(uid):
-            raise ForbiddenError(_NODES_FORBIDDEN)
-        known = {place for vm in self._context.ledger.vms() for place in (vm.host, vm.destination, vm.image_node)}
-        if node not in self._seen().rms.nodes and node not in known:
-            raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
-
     # -- progress ------------------------------------------------------------------------------------------------
-
-    def pause(self, uid: int) -> dict[str, Any]:
-        """Begin no context switch any more, until ``unpause``; who paused first is remembered."""
-        return self._set_pause(uid, wanted=True)
-
-    def unpause(self, uid: int) -> dict[str, Any]:
-        """Decide again."""
-        return self._set_pause(uid, wanted=False)
-
-    def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:
-        if not self._is_operator(uid):
-            raise ForbiddenError("only operators may pause the engine; see engine.operators in the settings")
-        ledger, name = self._context.ledger, _user_name(uid)
-        with ledger.transaction():
-            before = ledger.plans.pause
-            changed = wanted is not (before is not None)
-            if changed and wanted:
-                ledger.plans.set_pause(name)
-                ledger.event("paused", f"paused by {name}: no context switch, start or resume is begun")
-            elif changed:
-                ledger.plans.clear_pause()
-                ledger.event("unpaused", f"{name} ended the pause: the engine decides again")
-            pause = ledger.plans.pause
-        if changed:
-            self._wake()
-        return {"changed": changed, "paused": pause_view(pause)}
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """How far an operation is."""
@@ -482,13 +361,4 @@ class Requests:
         return operation_view(self._context, operation)
 
     def _seen(self) -> Observation:
-        if self._cycle.seen is None:
-            raise UnavailableError("the engine has not seen the cluster yet; try again in a moment")
-        return self._cycle.seen
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+        return seen_by(self._cycle)

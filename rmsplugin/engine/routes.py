@@ -140,7 +140,7 @@ class Routes:
 
     async def _do_slowly(self, asked: Asked, work: Callable[[], T]) -> T:
         # In threads of their own: however many users hold, hooks and wrappers are heard, and root is served.
-        ours = asked.powers and asked.uid in self._requests.engine_uids
+        ours = asked.powers and asked.uid in self._requests.rights.engine_uids
         turns = self._turns if ours else self._slow_turns
         return await turns.take((asked.uid, "slow"), work)
 
@@ -259,35 +259,35 @@ class Routes:
         return begun.view if isinstance(begun, Several) else {"operation": begun.id}
 
     async def _states(self, asked: Asked) -> Reply:
-        return {"states": await self._do(asked, lambda: self._for(asked).asides(asked.uid))}
+        return {"states": await self._do(asked, lambda: self._for(asked).put_aside.all(asked.uid))}
 
     async def _take_back(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._begin(asked, lambda: self._for(asked).take_back(asked.uid, number))
+        return await self._begin(asked, lambda: self._for(asked).put_aside.take_back(asked.uid, number))
 
     async def _drop_states(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._do_slowly(asked, lambda: self._for(asked).drop_aside(asked.uid, number))
+        return await self._do_slowly(asked, lambda: self._for(asked).put_aside.drop(asked.uid, number))
 
     async def _new_store(self, asked: Asked) -> Reply:
         store = asked.body.node("store")
-        return await self._do(asked, lambda: self._for(asked).new_store(asked.uid, store))
+        return await self._do(asked, lambda: self._for(asked).orders.new_store(asked.uid, store))
 
     async def _confirm(self, asked: Asked) -> Reply:
         vjobs = asked.body.vjobs("vjobs")
-        return {"confirmed": await self._do(asked, lambda: self._for(asked).confirm(asked.uid, vjobs))}
+        return {"confirmed": await self._do(asked, lambda: self._for(asked).orders.confirm(asked.uid, vjobs))}
 
     async def _node_gone(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._act_on(node, lambda: self._for(asked).node_gone(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).orders.node_gone(asked.uid, node))
 
     async def _node_fence(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._act_on(node, lambda: self._for(asked).node_fence(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).orders.node_fence(asked.uid, node))
 
     async def _node_back(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._act_on(node, lambda: self._for(asked).node_back(asked.uid, node))
+        return await self._act_on(node, lambda: self._for(asked).orders.node_back(asked.uid, node))
 
     async def _operation(self, asked: Asked) -> Reply:
         number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
@@ -302,10 +302,10 @@ class Routes:
     # -- decisions -----------------------------------------------------------------------------------------------
 
     async def _pause(self, asked: Asked) -> Reply:
-        return await self._do(asked, lambda: self._for(asked).pause(asked.uid))
+        return await self._do(asked, lambda: self._for(asked).orders.pause(asked.uid))
 
     async def _unpause(self, asked: Asked) -> Reply:
-        return await self._do(asked, lambda: self._for(asked).unpause(asked.uid))
+        return await self._do(asked, lambda: self._for(asked).orders.unpause(asked.uid))
 
     async def _plan(self, asked: Asked) -> Reply:
         dot = asked.query.flag("dot")

@@ -80,9 +80,9 @@ class Service:
         self._waits = Waits()
         self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits)
         self._routes = self._answers.table()
-        self._engine_uids = requests.engine_uids
+        self._engine_uids = requests.rights.engine_uids
         self._rare = RareLog(log)
-        self._connections = Connections(Limits.of_this_process(), unlimited=requests.engine_uids)
+        self._connections = Connections(Limits.of_this_process(), unlimited=requests.rights.engine_uids)
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
         context.ledger.subscribe(self._waits.changed)

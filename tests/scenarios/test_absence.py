@@ -406,7 +406,7 @@ def test_what_an_operator_confirms_is_done_at_once_whatever_failed_before(world:
             world.context.ledger.failures.vjob_failed(job, K.RESTART, "no answer")
     ticks(world, 8)
     requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-    assert len(requests.confirm(0, [str(job) for job in jobs])) == 4
+    assert len(requests.orders.confirm(0, [str(job) for job in jobs])) == 4
     ticks(world, 30)
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
 

@@ -68,7 +68,7 @@ def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, d
     job, node = running(world)
     world.kill_node(node)
     world.tick()
-    assert requests(world).node_fence(0, node) == {"begin_again": [str(job)], "wait": []}
+    assert requests(world).orders.node_fence(0, node) == {"begin_again": [str(job)], "wait": []}
     assert calls(directory) == [f"--plug={node}; touch x --action=off"]
     assert calls(directory, "status") == [node]
     world.until(job, S.RUNNING)
@@ -94,7 +94,7 @@ def test_a_node_that_is_not_seen_to_be_off_is_not_gone(
     world.kill_node(node)
     world.tick()
     with pytest.raises(error, match=why):
-        requests(world).node_fence(0, node)
+        requests(world).orders.node_fence(0, node)
     assert world.context.ledger.nodes.gone() == {}
     assert world.context.ledger.nodes.fence_failures()[node].failures == 1
     for _ in range(5):
@@ -105,9 +105,9 @@ def test_a_node_that_is_not_seen_to_be_off_is_not_gone(
 def test_fencing_is_for_operators_and_needs_a_program(world: World) -> None:
     world.tick()
     with pytest.raises(ForbiddenError):
-        requests(world).node_fence(65534, "n1")
+        requests(world).orders.node_fence(65534, "n1")
     with pytest.raises(RefusedError, match="fence is not set"):
-        requests(world).node_fence(0, "n1")
+        requests(world).orders.node_fence(0, "n1")
 
 
 def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: World, directory: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_destination_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_pro
     assert world.state(job) is S.RUNNING
     # Half of it is here, and must not be let run: the other half may be running there.
     assert world.hypervisor.list_vms(here)[f"vjob{job}-0"].power is VMPower.POSTCOPY_FAILED
-    requests(world).node_gone(0, to)
+    requests(world).orders.node_gone(0, to)
     begun_again(world, job, to)
 
 
@@ -101,7 +101,7 @@ def test_a_source_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_proved(w
     broken_off(world, job, to, lambda: world.kill_node(here))
     ticks(world, 10)
     assert world.context.ledger.vjob(job).losses == 0
-    requests(world).node_gone(0, here)
+    requests(world).orders.node_gone(0, here)
     begun_again(world, job, here)
 
 

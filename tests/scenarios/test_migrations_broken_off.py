@@ -94,7 +94,7 @@ def test_a_paused_source_runs_on_once_its_silent_destination_is_said_to_be_gone(
     job, source, to = broken_off(world, PAUSED, PAUSED, silent="destination")
     world.kill_node(to)
     ticks(world, 5)
-    requests(world).node_gone(0, to)
+    requests(world).orders.node_gone(0, to)
     ticks(world, 80)
     runs_on(world, job, source)
 
@@ -104,7 +104,7 @@ def test_what_is_paused_at_the_destination_runs_on_once_its_silent_source_is_sai
     ticks(world, 10)
     assert world.hypervisor.list_vms(to)[f"vjob{job}-0"].power is PAUSED, "it may be running where it came from"
     world.kill_node(source)
-    requests(world).node_gone(0, source)
+    requests(world).orders.node_gone(0, source)
     ticks(world, 80)
     runs_on(world, job, to)
 

@@ -162,8 +162,8 @@ def test_what_is_held_back_is_confirmed_for_all_elements(world: World) -> None:
     for _ in range(3):
         world.tick()
     assert {held.vjob for held in world.cycle.brake.held} == set(rows)
-    assert sorted(requests.confirm(ROOT, [f"{number}_[1-2]"])) == [f"{number}_1", f"{number}_2"]
-    assert sorted(requests.confirm(ROOT, [str(number)])) == sorted(rows)
+    assert sorted(requests.orders.confirm(ROOT, [f"{number}_[1-2]"])) == [f"{number}_1", f"{number}_2"]
+    assert sorted(requests.orders.confirm(ROOT, [str(number)])) == sorted(rows)
 
 
 def test_a_job_that_is_called_so_comes_before_an_array_of_long_ago(world: World) -> None:

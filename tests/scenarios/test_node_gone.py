@@ -62,7 +62,7 @@ def test_nothing_is_concluded_of_a_dead_node_until_an_operator_says_that_it_is_g
     world.kill_node(dead)
     ticks(world, 20)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 0)
-    answer = requests(world).node_gone(0, dead)
+    answer = requests(world).orders.node_gone(0, dead)
     assert answer == {"begin_again": [str(job)], "wait": []}
     begun_again(world, job, dead)
     assert any(f"{dead} is gone" in said for said in events(world, "node-gone"))
@@ -73,7 +73,7 @@ def test_a_node_that_is_gone_is_asked_nothing_until_it_is_back(world: World) -> 
     dead = host(world, job)
     world.kill_node(dead)
     world.tick()
-    requests(world).node_gone(0, dead)
+    requests(world).orders.node_gone(0, dead)
     calls = dict(world.neighbours.calls)
     begun_again(world, job, dead)
     ticks(world)
@@ -84,7 +84,7 @@ def test_a_node_that_is_gone_is_asked_nothing_until_it_is_back(world: World) -> 
     ticks(world)
     assert [world.neighbours.calls[each] for each in asked] == [calls.get(each, 0) for each in asked]
     world.revive_node(dead)
-    requests(world).node_back(0, dead)
+    requests(world).orders.node_back(0, dead)
     ticks(world)
     assert world.neighbours.calls[asked[0]] > calls[asked[0]]
     assert world.context.ledger.nodes.left_behind() == {}
@@ -102,7 +102,7 @@ def test_more_vjobs_than_the_brake_lets_through_begin_again_at_an_operators_word
     lost = [job for job in jobs if host(world, job) in dead]
     assert len(lost) > 3
     for node in dead:
-        requests(world).node_gone(0, node)
+        requests(world).orders.node_gone(0, node)
     ticks(world)
     assert [world.context.ledger.vjob(job).losses for job in lost] == [1] * len(lost)
     assert world.cycle.brake.held == ()
@@ -118,24 +118,24 @@ def test_a_node_that_answers_is_not_gone_whatever_an_operator_says(world: World,
         world.hypervisor.set_reachable(node, False)
     world.tick()
     with pytest.raises(RefusedError, match=f"{node} is not gone: its .*{answers} answers"):
-        requests(world).node_gone(0, node)
+        requests(world).orders.node_gone(0, node)
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 0)
 
 
 def test_only_operators_say_what_has_become_of_nodes_and_only_of_known_ones(world: World) -> None:
     world.tick()
-    for ask in (requests(world).node_gone, requests(world).node_back):
+    for ask in (requests(world).orders.node_gone, requests(world).orders.node_back):
         with pytest.raises(ForbiddenError):
             ask(65534, "n1")
     with pytest.raises(NotFoundError, match="knows a node n9"):
-        requests(world).node_gone(0, "n9")
+        requests(world).orders.node_gone(0, "n9")
     with pytest.raises(NotFoundError, match="n1 is not gone"):
-        requests(world).node_back(0, "n1")
+        requests(world).orders.node_back(0, "n1")
     world.kill_node("n1")
-    requests(world).node_gone(0, "n1")
+    requests(world).orders.node_gone(0, "n1")
     with pytest.raises(RefusedError, match="n1 is gone since"):
-        requests(world).node_gone(0, "n1")
+        requests(world).orders.node_gone(0, "n1")
 
 
 def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_back(world: World) -> None:
@@ -147,12 +147,12 @@ def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_
     for other in set(NODES) - {node}:
         world.rms.set_node(other, draining=True)
     world.tick()
-    requests(world).node_gone(0, node)
+    requests(world).orders.node_gone(0, node)
     world.until(job, S.WAITING)
     world.hypervisor.set_reachable(node, True)
     ticks(world)
     assert world.hypervisor.where(name) == [node]  # nobody said that it is back
-    requests(world).node_back(0, node)
+    requests(world).orders.node_back(0, node)
     ticks(world)
     assert len([said for said in events(world, "stray-stopped") if "which had been gone" in said]) == 1
     assert world.hypervisor.where(name) == []
@@ -172,7 +172,7 @@ def test_a_vjob_that_sleeps_on_a_node_that_is_gone_waits_says_why_and_resumes_wh
     node = world.context.ledger.vms(job)[0].image_node
     world.kill_node(node)
     world.tick()
-    assert requests(world).node_gone(0, node) == {"begin_again": [], "wait": [str(job)]}
+    assert requests(world).orders.node_gone(0, node) == {"begin_again": [], "wait": [str(job)]}
     world.context.ledger.update_vjob(job, resumes=True)  # the engine itself would resume it
     ticks(world)
     vjob = world.context.ledger.vjob(job)
@@ -184,7 +184,7 @@ def test_a_vjob_that_sleeps_on_a_node_that_is_gone_waits_says_why_and_resumes_wh
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.SLEEPING, 0)
     world.revive_node(node)
-    requests(world).node_back(0, node)
+    requests(world).orders.node_back(0, node)
     world.until(job, S.RUNNING)
     assert (world.context.ledger.vjob(job).losses, world.context.ledger.vjob(job).script_started) == (0, True)
 
@@ -194,11 +194,11 @@ def test_the_job_of_a_vjob_that_sleeps_on_a_node_that_is_gone_can_end(world: Wor
     node = world.context.ledger.vms(job)[0].image_node
     world.kill_node(node)
     world.tick()
-    requests(world).node_gone(0, node)
+    requests(world).orders.node_gone(0, node)
     world.rms.cancel(job)
     world.until(job, S.TERMINATED)
     world.revive_node(node)
-    requests(world).node_back(0, node)
+    requests(world).orders.node_back(0, node)
     ticks(world, 3)
     assert world.leftovers() == []
 
@@ -234,7 +234,7 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
     ticks(world, 3)
     assert dead
     world.settle()
-    requests(world).node_gone(0, dead[0])
+    requests(world).orders.node_gone(0, dead[0])
     for _ in range(40):
         world.tick(30.0)
         if world.state(job) in (S.RUNNING, S.SLEEPING) and not world.context.ledger.vms(job)[0].destination:
@@ -248,7 +248,7 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
         assert (vjob.state, world.hypervisor.where(vm.name)) == (S.RUNNING, [vm.host])
         assert vm.host != dead[0]
     world.revive_node(dead[0])
-    requests(world).node_back(0, dead[0])
+    requests(world).orders.node_back(0, dead[0])
     world.rms.finish(job) if vjob.state is S.RUNNING else world.rms.cancel(job)
     world.until(job, S.TERMINATED)
     ticks(world, 3)
@@ -267,7 +267,7 @@ def test_a_node_that_dies_when_the_files_of_a_resume_are_history_costs_a_new_sta
     ticks(world, 3)
     dead = host(world, job)
     assert (world.state(job), world.context.ledger.vms(job)[0].image_node) == (S.RESUMING, "")
-    requests(world).node_gone(0, dead)
+    requests(world).orders.node_gone(0, dead)
     begun_again(world, job, dead)
 
 

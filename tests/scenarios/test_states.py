@@ -189,10 +189,10 @@ def test_a_new_store_is_taken_for_one_only_when_an_operator_says_so(local: World
     local.until(job, S.SLEEPING)
     assert local.context.ledger.vjob(job).losses == 0
     with pytest.raises(ForbiddenError):
-        service(local).new_store(STRANGER, vm.image_node)
+        service(local).orders.new_store(STRANGER, vm.image_node)
     with pytest.raises(NotFoundError, match="n9"):
-        service(local).new_store(ROOT, "n9")
-    service(local).new_store(ROOT, vm.image_node)
+        service(local).orders.new_store(ROOT, "n9")
+    service(local).orders.new_store(ROOT, vm.image_node)
     local.ask(job, K.RESUME)
     local.until(job, S.RUNNING)
     assert local.context.ledger.vjob(job).losses == 1
@@ -275,20 +275,20 @@ def test_a_restart_puts_saved_states_aside(world: World) -> None:
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
     assert "is not what was saved" in aside.reason
     assert "2 saved states were put aside" in events(world, "put-aside")[0]
-    [shown] = service(world).asides(OWNER)
+    [shown] = service(world).put_aside.all(OWNER)
     assert (shown["states"], shown["vms"], shown["bytes"]) == (2, 2, 512 << 20)
-    assert service(world).asides(STRANGER) == []
-    assert len(service(world).asides(ROOT)) == 1
+    assert service(world).put_aside.all(STRANGER) == []
+    assert len(service(world).put_aside.all(ROOT)) == 1
 
 
 def test_states_that_are_not_whole_are_not_taken_back(world: World) -> None:
     job = half_lost(world)
     with pytest.raises(CorruptStateError):
-        service(world).take_back(OWNER, 1)
+        service(world).put_aside.take_back(OWNER, 1)
     with pytest.raises(ForbiddenError):
-        service(world).take_back(STRANGER, 1)
+        service(world).put_aside.take_back(STRANGER, 1)
     with pytest.raises(NotFoundError, match="rmsplugin states"):
-        service(world).take_back(OWNER, 2)
+        service(world).put_aside.take_back(OWNER, 2)
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 1)
 
@@ -296,7 +296,7 @@ def test_states_that_are_not_whole_are_not_taken_back(world: World) -> None:
 def test_states_are_taken_back_and_the_vjob_goes_on_from_there(world: World) -> None:
     job = half_lost(world)
     mend(world)
-    service(world).take_back(OWNER, 1)
+    service(world).put_aside.take_back(OWNER, 1)
     world.until(job, S.SLEEPING)
     ticks(world)
     vjob = world.context.ledger.vjob(job)
@@ -318,11 +318,11 @@ def test_a_vjob_that_sleeps_can_go_back_and_forth_between_its_states(world: Worl
     mend(world)
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
-    service(world).take_back(ROOT, 1)
+    service(world).put_aside.take_back(ROOT, 1)
     world.until(job, S.SLEEPING)
     [later] = world.context.ledger.asides.all()
     assert later.losses == 1
-    service(world).take_back(ROOT, later.id)
+    service(world).put_aside.take_back(ROOT, later.id)
     world.until(job, S.SLEEPING)
     assert world.context.ledger.vjob(job).losses == 1
     [again] = world.context.ledger.asides.all()
@@ -337,7 +337,7 @@ def test_the_address_of_another_vm_is_not_taken_back(world: World) -> None:
     [aside] = world.context.ledger.asides.all()
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     with pytest.raises(RefusedError, match=aside.vms[0].address):
-        service(world).take_back(OWNER, 1)
+        service(world).put_aside.take_back(OWNER, 1)
     assert world.state(job) is S.RUNNING
 
 
@@ -347,7 +347,7 @@ def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_a
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
     [aside] = world.context.ledger.asides.all()
-    service(world).take_back(OWNER, 1)  # what it is about to end still has the address
+    service(world).put_aside.take_back(OWNER, 1)  # what it is about to end still has the address
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     world.until(job, S.RUNNING)
     assert [each.id for each in world.context.ledger.asides.all()] == [1]
@@ -358,8 +358,8 @@ def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_a
 def test_dropped_states_are_gone(world: World) -> None:
     job = half_lost(world)
     with pytest.raises(ForbiddenError):
-        service(world).drop_aside(STRANGER, 1)
-    service(world).drop_aside(OWNER, 1)
+        service(world).put_aside.drop(STRANGER, 1)
+    service(world).put_aside.drop(OWNER, 1)
     assert world.context.ledger.asides.all() == []
     assert states(world) == set()
     assert world.state(job) is S.RUNNING
@@ -402,7 +402,7 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     mend(world)
     while world.life.dead or world.context.ledger.asides.all():
         if not world.life.dead and world.state(job) is S.RUNNING and job not in world.executor.busy():
-            world.alive(lambda: service(world).take_back(ROOT, 1))
+            world.alive(lambda: service(world).put_aside.take_back(ROOT, 1))
         world.tick()
     world.until(job, S.SLEEPING)
     assert len(states(world)) == 2

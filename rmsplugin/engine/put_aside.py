@@ -1,0 +1,58 @@
+"""Put aside: what callers may ask of saved states that were put aside, and whose these are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmsplugin.engine.context import Context
+from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.operations.aside import drop_aside, require_whole
+from rmsplugin.engine.rights import Rights, user_name
+from rmsplugin.engine.rows import Aside, Operation, OperationKind
+from rmsplugin.engine.views import aside_view
+from rmsplugin.errors import ForbiddenError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+
+class PutAside:
+    """One method a request; each is given the uid of the caller."""
+
+    def __init__(self, context: Context, executor: Executor, rights: Rights) -> None:
+        self._context = context
+        self._executor = executor
+        self._rights = rights
+
+    def all(self, uid: int) -> list[dict[str, Any]]:
+        """The saved states that were put aside: one's own, or, for operators, all."""
+        everybody = self._rights.is_operator(uid)
+        return [aside_view(aside) for aside in self._context.ledger.asides.all() if everybody or aside.uid == uid]
+
+    def take_back(self, uid: int, number: int) -> Operation:
+        """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
+        aside = self._aside(uid, number)
+        vjob = self._context.ledger.vjob(aside.job_id)
+        if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
+            raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
+        require_whole(self._context, aside)
+        self._executor.held_back.require_settled(vjob)
+        name = user_name(uid)
+        reason = f"{name} takes back the saved states that were put aside as {number}"
+        return self._executor.begin(vjob.job_id, OperationKind.RESTART, reason, requested_by=name, taking_back=number)
+
+    def drop(self, uid: int, number: int) -> dict[str, Any]:
+        """Delete saved states that were put aside."""
+        aside = self._aside(uid, number)
+        drop_aside(self._context, aside)
+        self._context.ledger.event(
+            "aside-dropped", f"{user_name(uid)} dropped the saved states put aside as {number}", vjob=aside.display_id
+        )
+        return {"ok": True}
+
+    def _aside(self, uid: int, number: int) -> Aside:
+        aside = self._context.ledger.asides.numbered(number)
+        if uid != aside.uid and not self._rights.is_operator(uid):
+            raise ForbiddenError(f"the saved states put aside as {number} are {aside.user}'s")
+        vjob = self._context.ledger.vjobs_among([aside.job_id]).get(aside.job_id)
+        if not aside.complete or (vjob is not None and vjob.taking_back == number):
+            raise RefusedError(f"vjob {aside.display_id} is being restarted; try again when it is not")
+        return aside
