@@ -9,12 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.decision.wanted import nodes_wanted
 from rmsplugin.engine import brake, site
 from rmsplugin.engine.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
 from rmsplugin.engine.brake import Held
-from rmsplugin.engine.capacity import host_capacities
 from rmsplugin.engine.checkpointing import Checkpointing
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.cycle_report import CycleReport
@@ -33,10 +31,10 @@ from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.priorities import Priorities, priority_of
-from rmsplugin.engine.queue import Waiting, candidate, queue_order
+from rmsplugin.engine.queue import Waiting, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.requeues import record_requeue_exits
-from rmsplugin.engine.rooms import RoomState
+from rmsplugin.engine.rooms_wanted import rooms_wanted
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
 from rmsplugin.engine.strays import stop_strays, strays
@@ -342,7 +340,7 @@ class Cycle:
         after = self._deciding.run(seen, queue, report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
-        return self._wanted(seen, left, after)
+        return rooms_wanted(self._context, seen, left, after)
 
     def preview(self) -> Found:
         """What the next cycle would decide, if it began now. Changes nothing. Waits for a cycle that runs.
@@ -358,21 +356,6 @@ class Cycle:
             partitions = self._context.settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             return self._deciding.find(seen, self._queue(seen, ours, CycleReport()))
-
-    def _wanted(self, seen: Observation, left: list[Waiting], after: Configuration) -> frozenset[str]:
-        hosts = host_capacities(self._context, seen)
-        rooms = seen.rooms.by_node
-        reserved = self._context.ledger.reservations.read().nodes
-        coming = (RoomState.REQUESTED, RoomState.STARTING)
-        soon = {
-            name: host.free if name in rooms and rooms[name].state in coming else after.free(name)
-            for name, host in hosts.items()
-            if name not in reserved and (not host.why_not or (name in rooms and rooms[name].state in coming))
-        }
-        others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
-        resting = self._context.ledger.failures.resting()
-        candidates = [candidate(self._context, seen, waiting, resting) for waiting in left]
-        return nodes_wanted(candidates, soon, others)
 
     def _queue(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> list[Waiting]:
         """Who may start or be resumed, head first."""
@@ -439,11 +422,6 @@ class Cycle:
 def _unseen(seen: Observation, vms: Collection[VMRow]) -> bool:
     """Whether one of the VMs was not seen, although its host was."""
     return any(vm.host in seen.vms and not seen.where(vm.name) for vm in vms)
-
-
-def _idle(seen: Observation, name: str) -> bool:
-    node = seen.rms.nodes[name]
-    return node.up and not node.draining and "IDLE" in node.state and name in seen.vms
 
 
 def _running(configuration: Configuration) -> set[str]:
