@@ -117,6 +117,29 @@ def test_each_fault_of_the_site_file_is_found(text: str, level: Level, words: st
     fault(judge_slurm(settings(), facts), level, words)
 
 
+@pytest.mark.parametrize(
+    ("slurms", "sites", "words"),
+    [
+        (
+            "defer,max_script_size=4195328",
+            "",
+            "takes scripts of 4194304 bytes with the plugin's line, but Slurm takes 4195328",
+        ),
+        ("max_script_size=9000,defer", "max_script_size = 8000,", "takes scripts of 8000 bytes"),
+        ("defer", "max_script_size = 8000,", "but Slurm takes 4194304"),
+        ("max_script_size=9000", "max_script_size = 9000,", None),
+        ("(null)", "", None),
+    ],
+)
+def test_how_long_scripts_may_be_is_the_same_in_both_files(slurms: str, sites: str, words: str | None) -> None:
+    text = f'return {{ partitions = {{ "vjob" }}, {sites} {LARGEST} }}'
+    facts = replace(with_text(SITE_FILE, text), config=with_config(SchedulerParameters=slurms).config)
+    if words is None:
+        assert faults(judge_slurm(settings(), facts)) == []
+    else:
+        fault(judge_slurm(settings(), facts), Level.WARNING, words)
+
+
 def test_sizes_that_the_site_file_does_not_bound_are_told() -> None:
     found = faults(judge_slurm(settings(), with_text(SITE_FILE, 'return { partitions = { "vjob" } }')))
     assert [finding.remedy.split(" in ")[0] for finding in found] == ["max_vm_cpus = 4", "max_vm_memory_mib = 3710"]

@@ -17,6 +17,9 @@ _MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
 #: Keys of the first version: the module takes an unknown key for a slip, and refuses all vjobs.
 _GONE = ("min_vm_memory_mib", "slurm_memory_mib")
 
+#: What Slurm takes unless SchedulerParameters has max_script_size.
+_DEFAULT_SCRIPT_SIZE = 4 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
@@ -136,6 +139,7 @@ def _site_file(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _images(settings, site)
     yield from _least(settings)
     yield from _largest(settings, facts, site.numbers or {})
+    yield from _script_size(facts, site.numbers or {})
 
 
 def _images(settings: Settings, site: SiteFile) -> Iterator[Finding]:
@@ -174,6 +178,19 @@ def _least(settings: Settings) -> Iterator[Finding]:
                 f"overhead_mib in [image.{name}], by so much as the engine's events memory-short say is lacking; then "
                 f"adapt max_vm_memory_mib and image_memory_mib in {SITE_FILE}",
             )
+
+
+def _script_size(facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
+    """Judge that job_submit.lua knows how long a script may be: Slurm looks at that when the plugin's line is there."""
+    said = re.search(r"\bmax_script_size=(\d+)", facts.config.get("SchedulerParameters", ""))
+    taken = int(said[1]) if said else _DEFAULT_SCRIPT_SIZE
+    known = numbers.get("max_script_size", _DEFAULT_SCRIPT_SIZE)
+    if known != taken:
+        yield warning(
+            SITE_FILE,
+            f"takes scripts of {known} bytes with the plugin's line, but Slurm takes {taken} (SchedulerParameters)",
+            f"max_script_size = {taken} in {SITE_FILE}; then scontrol reconfigure",
+        )
 
 
 def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
