@@ -436,6 +436,9 @@ def test_options_of_sbcast_may_stand_anywhere(box: guestbox.Guestbox, words: str
         ("-f f /no/dir/x", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): No such file or directory", 2),
         ("-f f /etc/x", "sbcast: error: REQUEST_FILE_BCAST(vjob12-0): Permission denied", 13),
         ("missing /tmp/x", "sbcast: error: Can't open `missing`: No such file or directory", 255),
+        ("secret /tmp/x", "sbcast: error: Can't open `secret`: Permission denied", 255),
+        ("/tmp/adir /tmp/x", "sbcast: error: Can't mmap file `/tmp/adir`, No such device.", 255),
+        ("-f empty /tmp/fresh", "sbcast: error: Warning: file `empty` is empty.", 0),
         ("-f f /tmp/", "sbcast: error: Target filename cannot be a directory.", 1),
         ("f", "Need two file names, have 1 names", 1),
         ("a b c", "Need two file names, have 3 names", 1),
@@ -452,7 +455,7 @@ def test_sbcast_ends_with_slurms_words_and_code(box: guestbox.Guestbox, words: s
             "echo >/tmp/there; mkdir -p /tmp/adir; sed -i s/^slurm_release=.*/slurm_release=22.05.8/"
             " /run/rmsplugin/etc/vjob"
         )
-    lines = run(box, f"echo new >f; sbcast {words}; echo code $?")
+    lines = run(box, f"echo new >f; >empty; >secret; chmod 0 secret; sbcast {words}; echo code $?")
     assert said in lines
     assert lines[-1] == f"code {code}"
 
