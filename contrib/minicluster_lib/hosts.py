@@ -116,7 +116,7 @@ def _make_directories(host: Host) -> None:
         ("var/lib/munge", 0o711, munge),
         ("var/spool/slurm", 0o755, slurm),
         ("var/spool/slurm/d", 0o755, None),
-        ("var/lib/rmsplugin", 0o700, slurm if host.is_head else None),
+        ("var/lib/rmsplugin", 0o700 if host.is_head else 0o755, slurm if host.is_head else None),
         ("var/lib/rmsplugin-images", 0o755, None),
         ("var/log", 0o755, None),
     ]
@@ -129,7 +129,7 @@ def _make_directories(host: Host) -> None:
     else:
         wanted += [
             ("var/lib/rmsplugin/store", 0o700, None),
-            ("var/lib/rmsplugin/vm", 0o700, None),
+            ("var/lib/rmsplugin/vm", 0o711, None),
         ]
     for path, mode, owner in wanted:
         directory = host.path(path)

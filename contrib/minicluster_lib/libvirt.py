@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from minicluster_lib import control_groups, hosts
-from minicluster_lib.layout import LIBVIRT_TLS_PORT, REPOSITORY, VENV, Cluster, Host
+from minicluster_lib.layout import LIBVIRT_TLS_PORT, QEMU_ACCOUNT, REPOSITORY, VENV, Cluster, Host
 from minicluster_lib.pki import ENGINE_NAME, write
 from minicluster_lib.waiting import wait_until
 
@@ -35,9 +35,8 @@ log_outputs = "2:stderr"
 """
 
 _QEMU_CONF = """\
-user = "root"
-group = "root"
-dynamic_ownership = 0
+user = "{account}"
+group = "{account}"
 security_driver = "none"
 cgroup_controllers = [{controllers}]
 namespaces = []
@@ -65,7 +64,9 @@ def install_configuration(cluster: Cluster) -> None:
             )
         )
         controllers = ", ".join(f'"{name}"' for name in control_groups.CONTROLLERS if control_groups.hierarchies())
-        (directory / "qemu.conf").write_text(_QEMU_CONF.format(save_format=_save_format(), controllers=controllers))
+        (directory / "qemu.conf").write_text(
+            _QEMU_CONF.format(account=QEMU_ACCOUNT, save_format=_save_format(), controllers=controllers)
+        )
         (directory / "libvirt.conf").write_text("")
         (directory / "hooks").mkdir(exist_ok=True)
         hook = (REPOSITORY / "hooks/qemu").read_text().replace("/usr/bin/rmsplugin-node", f"{VENV}/bin/rmsplugin-node")

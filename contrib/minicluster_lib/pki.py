@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minicluster_lib.layout import Cluster
+from minicluster_lib.layout import QEMU_ACCOUNT, Cluster
 
 ENGINE_NAME = "rmsplugin-engine"
 
@@ -106,7 +106,7 @@ def install_certificates(cluster: Cluster) -> None:
         write(pki / "libvirt/private/serverkey.pem", key, mode=0o600)
         for role in ("server", "client"):
             write(pki / f"qemu/{role}-cert.pem", certificate)
-            write(pki / f"qemu/{role}-key.pem", key, mode=0o600)
+            write(pki / f"qemu/{role}-key.pem", key, mode=0o400, owner=QEMU_ACCOUNT)
         write(pki / "qemu/ca-cert.pem", ca)
         (pki / "libvirt/private").chmod(0o700)
     certificate, key = authority.issue(ENGINE_NAME, [], server=False)
