@@ -274,6 +274,8 @@ class Agent:
             "node_key": _describe(Path(config.node_key)),
             "known_hosts": _describe(Path(config.known_hosts)),
             "images": {path: os.access(path, os.R_OK) for path in config.images},
+            "writable_images": [path for path in config.images if os.access(path, os.W_OK)],
+            "hidden_vm_dir": _not_passed(config.vm_dir),
             "save_format": compression.configured_format("save"),
             "snapshot_format": compression.configured_format("snapshot"),
             "restorable_formats": compression.restorable_formats(),
@@ -302,6 +304,18 @@ def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = F
 def incoming_path(final: Path) -> Path:
     """Where a copy from another node is written: never over what libvirt writes on this one."""
     return final.with_name(f"{final.name}.incoming")
+
+
+def _not_passed(directory: Path) -> str:
+    """The first directory on the way to ``directory`` that not every account may pass; "" if all may."""
+    # The agent itself gives the directory its mode.
+    for each in reversed(directory.parents):
+        try:
+            if not each.stat().st_mode & 0o001:
+                return str(each)
+        except OSError:
+            break  # that it is not there is said otherwise
+    return ""
 
 
 def _require_digest(vm: VMName, path: Path, size: int, blake2b: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import re
 import subprocess
 import threading
@@ -439,6 +440,9 @@ def test_host_info_and_statistics(world: World) -> None:
     assert host.domain_type == "qemu"
     assert MACHINE in host.machines
     assert not {"q35", "pc"} & host.machines  # which are other machines in other releases of QEMU
+    if INSIDE:  # the minicluster's QEMU has Debian's account, and no AppArmor
+        assert host.qemu_uid == pwd.getpwnam("libvirt-qemu").pw_uid
+        assert host.confined_by == ""
     assert world.hypervisor.statistics(A) == {}
     boot(world)
     found = world.hypervisor.statistics(A)[VM]

@@ -12,6 +12,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -376,10 +377,23 @@ def test_check_describes_and_changes_nothing(tmp_path: Path) -> None:
     answer = node.call("check")
     assert answer["images"] == {str(kernel): True, "/nowhere/initrd": False}
     assert answer["store"] == {"path": str(node.store), "exists": False}
+    assert answer["writable_images"] == [str(kernel)]
     assert not node.store.exists()
     node.call(f"init-store {MARKER} -")
     assert node.call("check")["store"]["mode"] == "0700"
     assert answer["version"]
+
+
+@pytest.mark.parametrize(("mode", "passed"), [(0o755, True), (0o711, True), (0o750, False), (0o700, False)])
+def test_check_says_what_keeps_qemus_account_from_vms_files(mode: int, passed: bool) -> None:
+    # Not below tmp_path, which is for nobody else.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        node = Node(Path(directory) / "n1", stores=False)
+        node.vm_dir.mkdir(parents=True)
+        node.vm_dir.chmod(0o711)
+        node.vm_dir.parent.chmod(mode)
+        assert node.call("check")["hidden_vm_dir"] == ("" if passed else str(node.vm_dir.parent))
 
 
 # Stores.

@@ -110,6 +110,8 @@ class HostInfo:
     domain_type: str  # "kvm" or "qemu"
     machines: frozenset[str]  # machine types that VMs can have there, with their versions
     filters: frozenset[str] | str = frozenset()  # its network filters; a text says why it can have none
+    qemu_uid: int | None = None  # whom QEMU runs as; None: not known
+    confined_by: str | None = None  # what keeps QEMU to its files: "apparmor", "selinux", "" nothing; None: not known
 
 
 class Hypervisor(Protocol):

@@ -34,9 +34,11 @@ from rmsplugin.adapters.hypervisor.libvirt_link import start_event_loop
 from rmsplugin.adapters.hypervisor.libvirt_migration import Manner, Migrations
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.libvirt_values import (
+    confined_by,
     host_cpu,
     offered_domain_type,
     offered_machines,
+    qemu_uid,
     version,
 )
 from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
@@ -117,7 +119,17 @@ class LibvirtHypervisor:
 
         cpus, memory_mib, versions, capabilities, filters = self._nodes.query(node, "describing the host", ask)
         kind = self._chosen(offered_domain_type(capabilities))
-        return HostInfo(node, cpus, memory_mib, versions, kind, offered_machines(capabilities), filters)
+        return HostInfo(
+            node,
+            cpus,
+            memory_mib,
+            versions,
+            kind,
+            offered_machines(capabilities),
+            filters,
+            qemu_uid(capabilities),
+            confined_by(capabilities),
+        )
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Hypervisor``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,19 @@ def host_cpu(capabilities: str) -> str:
     """The node's CPU, as libvirt's capabilities describe it."""
     cpu = etree.fromstring(capabilities.encode()).find("host/cpu")
     return "" if cpu is None else etree.tostring(cpu, encoding="unicode")
+
+
+def qemu_uid(capabilities: str) -> int | None:
+    """Whom QEMU of this node runs as, by libvirt's capabilities; None if they do not tell."""
+    label = etree.fromstring(capabilities.encode()).findtext("host/secmodel[model='dac']/baselabel") or ""
+    found = re.match(r"\+?([0-9]+):", label)
+    return int(found[1]) if found else None
+
+
+def confined_by(capabilities: str) -> str:
+    """What keeps QEMU of this node to the files of its VM: a security model of libvirt's; "" if nothing does."""
+    models = {model.text for model in etree.fromstring(capabilities.encode()).findall("host/secmodel/model")}
+    return next((model for model in ("apparmor", "selinux") if model in models), "")
 
 
 def is_emulated(domain_xml: str) -> bool:

@@ -75,6 +75,8 @@ class NodeCheck:
     qemu_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
     filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
     ports_closed: bool | None = None  # our table closes its ports to VMs; None: an older release
+    writable_images: frozenset[str] = frozenset()  # image files that root there may write, and give to others
+    hidden_vm_dir: str = ""  # the first on the way to ``vm_dir`` that not every account may pass
 
 
 class TemplateUse(enum.StrEnum):

@@ -226,6 +226,8 @@ class NodeAgents:
             answer.get("qemu_hook"),
             tuple(answer.get("filter_tools", ())),
             answer.get("ports_closed"),
+            frozenset(answer.get("writable_images", ())),
+            answer.get("hidden_vm_dir", ""),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

@@ -18,6 +18,7 @@ _SKEW_WARNING_S = 2.0
 _SKEW_ERROR_S = 60.0
 #: Formats of saved states that keep pace with a disk, first the one that every libvirt knows; those that do nothing.
 _FAST_FORMATS = ("lzop", "zstd")
+_QEMU_ACCOUNT = "libvirt-qemu"
 _UNCOMPRESSED = frozenset({"raw", "sparse"})
 
 
@@ -83,6 +84,7 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
             "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
         )
     yield from _filter(settings.network.filter, subject, info.filters)
+    yield from _confinement(subject, info, facts.agent)
 
 
 def _filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterator[Finding]:
@@ -109,6 +111,41 @@ def _filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterator[Fi
         )
     else:
         yield ok(subject, f"VMs have the network filter {wanted}")
+
+
+def _confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterator[Finding]:
+    """Judge what whoever breaks out of a VM has there; nothing of a node that does not tell."""
+    if info.qemu_uid == 0:
+        yield warning(
+            subject,
+            "QEMU runs as root: whoever breaks out of a VM is root of this node",
+            f'set user = "{_QEMU_ACCOUNT}" and group = "{_QEMU_ACCOUNT}" in /etc/libvirt/qemu.conf (Debian has these), '
+            "restart libvirtd; VMs that run keep their account until they are suspended and resumed",
+        )
+    if info.confined_by == "":
+        yield warning(
+            subject,
+            "neither AppArmor nor SELinux confines QEMU: whoever breaks out of a VM has the files of all VMs there",
+            "boot a kernel with AppArmor, install Debian's package apparmor, leave security_driver of qemu.conf unset, "
+            "restart libvirtd (docs/operator-guide.md, section 3)",
+        )
+    if not info.qemu_uid:
+        return
+    if isinstance(agent, str):
+        return  # which is told already
+    if agent.hidden_vm_dir:
+        yield error(
+            subject,
+            f"QEMU runs with uid {info.qemu_uid}, which cannot pass {agent.hidden_vm_dir} to the files of its VM",
+            f"chmod o+x {agent.hidden_vm_dir} on this node",
+        )
+    if agent.writable_images and not info.confined_by:
+        yield warning(
+            subject,
+            f"libvirt gives {', '.join(sorted(agent.writable_images))} to QEMU's account (uid {info.qemu_uid}): "
+            "whoever breaks out of a VM can write what the next ones boot",
+            "mount the directory of the images read-only, if only over itself (mount --bind, then -o remount,bind,ro)",
+        )
 
 
 def _by_version(machine: str) -> list[int]:
