@@ -83,13 +83,16 @@ def _key_usage(*, ca: bool) -> x509.KeyUsage:
     )
 
 
-def write(path: Path, content: bytes, *, mode: int = 0o644, owner: str = "root") -> None:
-    """Write a file that never, not even for a moment, has more than its mode or another owner than root and owner."""
+def write(path: Path, content: bytes, *, mode: int = 0o644, owner: str = "root", group: str = "") -> None:
+    """Write a file that never, not even for a moment, has more than its mode or another owner than root and owner.
+
+    ``group``: the owner's, unless it is named.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    shutil.chown(path, owner, owner)
+    shutil.chown(path, owner, group or owner)
     path.chmod(mode)
 
 
@@ -106,7 +109,7 @@ def install_certificates(cluster: Cluster) -> None:
         write(pki / "libvirt/private/serverkey.pem", key, mode=0o600)
         for role in ("server", "client"):
             write(pki / f"qemu/{role}-cert.pem", certificate)
-            write(pki / f"qemu/{role}-key.pem", key, mode=0o400, owner=QEMU_ACCOUNT)
+            write(pki / f"qemu/{role}-key.pem", key, mode=0o640, group=QEMU_ACCOUNT)
         write(pki / "qemu/ca-cert.pem", ca)
         (pki / "libvirt/private").chmod(0o700)
     certificate, key = authority.issue(ENGINE_NAME, [], server=False)
