@@ -1299,6 +1299,22 @@ def test_nothing_secret_is_on_the_command_line(world: World) -> None:
     assert "key=value" not in listing
 
 
+@only_libvirt
+def test_qemu_has_no_rights_of_root_and_cannot_get_at_saved_states(world: World) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot_up(world, A, spec())
+    assert world.on(A, "pgrep", "-u", "libvirt-qemu", "-f", f"guest={VM}").returncode == 0
+    world.hypervisor.save(A, VM, world.state_path(VM), timeout_s=60)
+
+    def reads(path: str) -> bool:
+        command = ["setpriv", "--reuid=libvirt-qemu", "--regid=libvirt-qemu", "--init-groups", "test", "-r", path]
+        return world.on(A, *command).returncode == 0
+
+    assert reads("/etc/pki/qemu/server-key.pem")  # for migrations
+    for path in (world.state_path(VM), f"/var/lib/rmsplugin/vm/{VM}.console", "/etc/pki/libvirt/private/serverkey.pem"):
+        assert not reads(path), path
+
+
 # The node agents, which the states go through.
 
 
