@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minicluster_lib import control_groups, kernel
+from minicluster_lib import control_groups, kernel, kvm
 from minicluster_lib.layout import MEMBER_VARIABLE, SEARCH_PATH
 
 CONTROL_SOCKET = "control.sock"
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "kvm", "net/tun")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", kvm.DEVICE, "net/tun")
 CGROUP_NAMES = ("systemd", "freezer", "memory", "cpuset", "cpu", "cpuacct", "devices")
 
 
@@ -98,7 +98,7 @@ def mount_dev(dev: Path) -> None:
     kernel.mount("tmpfs", str(dev), "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     for name in DEVICES:
         source = Path("/dev") / name
-        if source.exists():
+        if source.exists() and (name != kvm.DEVICE or kvm.usable()):
             target = dev / name
             target.parent.mkdir(exist_ok=True)
             target.touch()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from minicluster_lib import kvm
 from minicluster_lib.cache import cache_directory, locked
 from minicluster_lib.layout import REPOSITORY, MiniclusterError
 
@@ -27,7 +28,7 @@ def provide(progress: Callable[[str], None]) -> Path:
 
 def domain_type(image_directory: Path, progress: Callable[[str], None]) -> str:
     """Return kvm when a guest really boots under it on this machine, else qemu; the answer is cached until reboot."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if not (os.access("/dev/kvm", os.R_OK | os.W_OK) and kvm.usable()):
         return "qemu"
     with locked("domain-type"):
         return _cached_domain_type(image_directory, progress)

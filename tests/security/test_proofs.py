@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from unit.served import Served, until
 
-from rmsplugin.engine import requests
+from rmsplugin.engine import orders
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root reports")
 
@@ -39,7 +39,7 @@ def test_an_epilog_is_heard_while_nodes_are_said_to_be_gone(
         hanging.append(arguments)
         over.wait(60)
 
-    monkeypatch.setattr(requests, "require_silent", hang)
+    monkeypatch.setattr(orders, "require_silent", hang)
     monkeypatch.setattr(served.world.cycle.fencing, "fence", lambda node, by: hang() or ([], []))
     with contextlib.ExitStack() as stack:
         stack.callback(served.close)

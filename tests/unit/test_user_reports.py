@@ -36,7 +36,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 class Site:
     """An engine that listens, and its ledger: jobs 1 and 3 are nobody's, 2 is bob's, in a partition of his own."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, operators: tuple[str, ...]) -> None:
         state = directory / "state"
         state.mkdir(mode=0o700)
         monkeypatch.setitem(UIDS, "nobody", NOBODY.pw_uid)
@@ -48,7 +48,7 @@ class Site:
         self.settings = directory / "rmsplugin.toml"
         write_settings(self.settings, state)
         self.settings.chmod(0o644)
-        self.served = Served(directory, state_dir=state)
+        self.served = Served(directory, state_dir=state, operators=operators)
 
     def report(self, *words: str) -> subprocess.CompletedProcess[str]:
         """What `rmsplugin report` says to nobody, who may read neither the ledger nor much else."""
@@ -72,11 +72,11 @@ class Site:
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     # Not in tmp_path: nobody has to reach the socket.
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        site = Site(Path(name), monkeypatch)
+        site = Site(Path(name), monkeypatch, getattr(request, "param", ()))
         yield site
         site.served.close()
 
@@ -117,9 +117,8 @@ def test_a_user_who_asks_for_more_is_refused_with_a_sentence(site: Site, words: 
 
 
 @as_root
+@pytest.mark.parametrize("site", [("nobody",)], indirect=True, ids=["operator"])
 def test_an_operator_is_told_of_all_jobs(site: Site) -> None:
-    engine = site.served.context.settings.engine
-    object.__setattr__(engine, "operators", ("nobody",))
     table = site.report("--noheader", "--format", "jobid")
     assert table.stdout.split() == ["1", "2", "3"], table
     assert site.report("--user", "bob", "--noheader", "--format", "jobid").stdout.split() == ["2"]
