@@ -9,6 +9,7 @@ from e2e.native import guide
 from e2e.native.case import Allowed, Case, CaseError, parse, read_cases
 from e2e.native.normal import names_of
 from e2e.native.outcome import compare, file_lines
+from e2e.native.running import accounted
 
 CASE = b"""#!/bin/bash
 #CASE title: two tasks
@@ -160,3 +161,16 @@ def reasons_of(case: Case) -> set[tuple[str, str]]:
 
 def test_the_reasons_in_the_user_guide_are_those_of_the_cases() -> None:
     assert set(guide.reasons()) == set().union(*map(reasons_of, read_cases()))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "compared"),
+    [
+        ("AllocTRES", "billing=1,cpu=1,mem=128M,node=1", "billing=1,cpu=1,mem=128M"),
+        ("AllocTRES", "billing=1,cpu=1,mem=128M", "billing=1,cpu=1,mem=128M"),
+        ("AllocTRES", "cpu=1,gres/node=2,node=12", "cpu=1,gres/node=2"),
+        ("ReqTRES", "cpu=1,node=1", "cpu=1,node=1"),
+    ],
+)
+def test_nodes_of_jobs_that_have_ended_are_compared_by_their_own_field(field: str, value: str, compared: str) -> None:
+    assert accounted(field, value) == compared

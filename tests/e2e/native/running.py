@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -136,8 +137,16 @@ def _outcome(cluster: Cluster, run: _Run, partition: str, rows: Iterable[Mapping
         plain.append("(jobs that did not end were cancelled)")
     parts = {"submission": tuple(map(names.plain, plain)), "jobs": (f"{len(own)} jobs",)}
     for name in SACCT:
-        parts[f"sacct {name}"] = tuple(names.plain(f"{row['JobID']} {row[name]}") for row in own)
+        parts[f"sacct {name}"] = tuple(names.plain(f"{row['JobID']} {accounted(name, row[name])}") for row in own)
     return parts | _files(cluster, run, names)
+
+
+def accounted(field: str, value: str) -> str:
+    """What is compared of a field: AllocTRES without its nodes, which AllocNodes tells.
+
+    slurmctld counts a job's TRES anew when slurmdbd sends it the list of them, and a job that has ended then has none.
+    """
+    return re.sub(r"(?:^|,)node=\d+", "", value) if field == "AllocTRES" else value
 
 
 def _printed(result: Result) -> list[str]:
