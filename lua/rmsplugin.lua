@@ -83,6 +83,8 @@ end
 -- How many VMs, and what each of them gets. `--nodes` counts VMs; without it there is one VM a task, or one for every
 -- `--ntasks-per-node` tasks. `--mem` is what a node gets, and a VM is a node to its job; only where the user named neither
 -- nodes nor tasks per node would Slurm give that memory to all tasks together, so there each VM gets its share.
+-- Where tasks do not divide evenly, the first VMs have one task more, and more CPUs: all together have those that native
+-- nodes would have. `--ntasks-per-node` with `--ntasks` makes Slurm take CPUs for so many tasks on every node.
 local function geometry_of(job_desc, config)
   local cpus_per_task = cpus_per_task_of(job_desc)
   local per_node = above16(job_desc.ntasks_per_node) and job_desc.ntasks_per_node or nil
@@ -113,24 +115,36 @@ local function geometry_of(job_desc, config)
       integer(ntasks), integer(vms))
   end
 
-  local cpus = tasks_per_vm * cpus_per_task
-  if given16(job_desc.pn_min_cpus) and job_desc.pn_min_cpus > cpus then
-    cpus = job_desc.pn_min_cpus
+  local least = given16(job_desc.pn_min_cpus) and job_desc.pn_min_cpus or 1
+  if per_node ~= nil and ntasks > 1 then
+    least = math.max(least, per_node * cpus_per_task)
+  end
+  local cpus = math.max(tasks_per_vm * cpus_per_task, least)
+  local large = ntasks % vms
+  local small_cpus = math.max(math.floor(ntasks / vms) * cpus_per_task, least)
+  if large == 0 or small_cpus == cpus then
+    large, small_cpus = vms, cpus
   end
 
-  local memory
+  local memory, small_memory
   -- pn_min_memory holds both kinds, but a double cannot hold its flag bit and its value at once.
   if given64(job_desc.min_mem_per_cpu) then
-    memory = job_desc.min_mem_per_cpu * cpus
+    memory, small_memory = job_desc.min_mem_per_cpu * cpus, job_desc.min_mem_per_cpu * small_cpus
   elseif given64(job_desc.min_mem_per_node) then
     memory = ceil_div(job_desc.min_mem_per_node, share)
+    small_memory = memory
   else
-    memory = config.default_memory_per_cpu_mib * cpus
+    memory, small_memory = config.default_memory_per_cpu_mib * cpus, config.default_memory_per_cpu_mib * small_cpus
   end
   if memory < 1 then
     refuse("--mem=0 asks for all memory of a node, and VMs share their nodes: say how much each VM needs, e.g. --mem=2G")
   end
-  return { vms = vms, cpus = cpus, memory = memory, ntasks = ntasks, cpus_per_task = cpus_per_task }
+  return {
+    vms = vms, cpus = cpus, memory = memory, ntasks = ntasks, cpus_per_task = cpus_per_task,
+    small = large < vms and { cpus = small_cpus, memory = small_memory } or nil,
+    total_cpus = large * cpus + (vms - large) * small_cpus,
+    total_memory = large * memory + (vms - large) * small_memory,
+  }
 end
 
 local function check_limits(geometry, image, config)
@@ -144,21 +158,23 @@ local function check_limits(geometry, image, config)
     refuse("no node can host a VM of %s CPUs (the most is %s): spread the tasks over more --nodes, or ask for fewer"
       .. " --cpus-per-task", integer(cpus), integer(config.max_vm_cpus))
   end
-  if memory < least then
-    refuse("a VM of %s MiB is too small for the image %s (the least is %s): ask for more --mem", integer(memory), image,
+  local least_memory = geometry.small and geometry.small.memory or memory
+  if least_memory < least then
+    refuse("a VM of %s MiB is too small for the image %s (the least is %s): ask for more --mem", integer(least_memory), image,
       integer(least))
   end
   if config.max_vm_memory_mib and memory > config.max_vm_memory_mib then
     refuse("no node can host a VM of %s MiB (the most is %s): ask for less --mem, or spread the tasks over more --nodes",
       integer(memory), integer(config.max_vm_memory_mib))
   end
-  if config.max_total_cpus and vms * cpus > config.max_total_cpus then
-    refuse("%s VMs of %s CPUs are more than the %s CPUs that there are: ask for fewer tasks or CPUs",
-      integer(vms), integer(cpus), integer(config.max_total_cpus))
+  local of = geometry.small and "of up to" or "of"
+  if config.max_total_cpus and geometry.total_cpus > config.max_total_cpus then
+    refuse("%s VMs %s %s CPUs are more than the %s CPUs that there are: ask for fewer tasks or CPUs",
+      integer(vms), of, integer(cpus), integer(config.max_total_cpus))
   end
-  if config.max_total_memory_mib and vms * memory > config.max_total_memory_mib then
-    refuse("%s VMs of %s MiB are more than the %s MiB that there are: ask for less memory or fewer VMs",
-      integer(vms), integer(memory), integer(config.max_total_memory_mib))
+  if config.max_total_memory_mib and geometry.total_memory > config.max_total_memory_mib then
+    refuse("%s VMs %s %s MiB are more than the %s MiB that there are: ask for less memory or fewer VMs",
+      integer(vms), of, integer(memory), integer(config.max_total_memory_mib))
   end
 end
 
@@ -181,6 +197,10 @@ local function wrapper_line(job_desc, geometry, image, config)
   local line = string.format("#!%s vms=%s,cpus=%s,memory=%s,ntasks=%s,cpus_per_task=%s,image=%s", config.wrapper,
     integer(geometry.vms), integer(geometry.cpus), integer(geometry.memory), integer(geometry.ntasks),
     integer(geometry.cpus_per_task), image)
+  if geometry.small then
+    line = string.format("%s,small_cpus=%s,small_memory=%s", line, integer(geometry.small.cpus),
+      integer(geometry.small.memory))
+  end
   if #line > MAX_WRAPPER_LINE then
     error("the path of the wrapper is too long: " .. config.wrapper)
   end
@@ -235,12 +255,12 @@ local function wrap(job_desc, geometry, image, config)
   job_desc.licenses = licenses
   job_desc.min_nodes = 1
   job_desc.max_nodes = 1
-  local cpus = geometry.vms * geometry.cpus
+  local cpus = geometry.total_cpus
   job_desc.min_cpus = cpus
   job_desc.max_cpus = slurm.NO_VAL
-  -- Slurm 24 gives a job the CPUs of the tasks that it counts, and none for what uneven tasks leave over of VMs of one size.
+  -- Slurm 24 gives a job the CPUs of the tasks that it counts, and none for what --mincpus asks for beside them.
   job_desc.num_tasks = geometry.ntasks * geometry.cpus_per_task == cpus and geometry.ntasks or slurm.NO_VAL
-  job_desc.min_mem_per_node = geometry.vms * geometry.memory
+  job_desc.min_mem_per_node = geometry.total_memory
   -- These were for each node, and all is on one node now.
   job_desc.ntasks_per_node = slurm.NO_VAL16
   job_desc.pn_min_cpus = slurm.NO_VAL16

@@ -103,7 +103,7 @@ def _state(usage: Mapping[str, Any]) -> str:
 def _cpu(usage: Mapping[str, Any]) -> list[str]:
     if usage["cpu_s"] is None:
         return ["CPU Utilized: not known"]
-    of = clock(usage["vms"] * usage["cpus"] * usage["elapsed_s"])
+    of = clock(usage["cpus_total"] * usage["elapsed_s"])
     return [
         f"CPU Utilized: {clock(usage['cpu_s'])}",
         f"CPU Efficiency: {percent(usage['cpu_efficiency'])} of {of} core-walltime",
@@ -113,7 +113,7 @@ def _cpu(usage: Mapping[str, Any]) -> list[str]:
 def _memory(usage: Mapping[str, Any]) -> list[str]:
     if usage["memory_used_mib"] is None:
         return ["Memory Utilized: not known"]
-    of, each = size(usage["vms"] * usage["memory_mib"]), size(usage["memory_mib"])
+    of, each = size(usage["memory_total_mib"]), size(usage["memory_mib"])
     most = f" (the most in one VM: {size(usage['memory_most_mib'])})" if usage["vms"] > 1 else ""
     return [
         f"Memory Utilized: {size(usage['memory_used_mib'])}{most}",

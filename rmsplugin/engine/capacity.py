@@ -37,9 +37,9 @@ class HostCapacity:
         return self.capacity - self.used
 
 
-def demand_of_new(context: Context, geometry: Geometry, observed_mib: int | None = None) -> Resources:
-    """What a VM that is booted now takes of its node: as observed, or else all of it; with the hypervisor's part."""
-    size = Resources(geometry.cpus, context.new_vm_mib(geometry))
+def demand_of_new(context: Context, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
+    """What this VM takes of its node if it is booted now: as observed, or all of it; with the hypervisor's part."""
+    size = Resources(geometry.cpus_of(index), context.new_vm_mib(geometry, index))
     return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
 
 
@@ -47,7 +47,7 @@ def demand(
     context: Context, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
     """What a VM takes of its node: as observed, or else all that it was booted with; with the hypervisor's overhead."""
-    size = Resources(vjob.geometry.cpus, vm.memory_mib)
+    size = Resources(vjob.geometry.cpus_of(vm.idx), vm.memory_mib)
     return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
@@ -59,7 +59,7 @@ def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
     if vjob.state is VJobState.RUNNING:
         return context.demands.cpus(vm.name)
     if vjob.state in _SAVED and vm.centi_cpus is not None:
-        return min(vm.centi_cpus / 100, float(vjob.geometry.cpus))
+        return min(vm.centi_cpus / 100, float(vjob.geometry.cpus_of(vm.idx)))
     return None
 
 

@@ -110,9 +110,9 @@ class Context:
         """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
         return not isinstance(self.settings.image[vjob.geometry.image], KernelImageSettings)
 
-    def new_vm_mib(self, geometry: Geometry) -> int:
-        """The memory with which a VM for this request is booted now; one that is there has ``VMRow.memory_mib``."""
-        return self.settings.image[geometry.image].vm_mib(geometry.memory_mib)
+    def new_vm_mib(self, geometry: Geometry, index: int) -> int:
+        """The memory with which VM number ``index`` is booted now; one that is there has ``VMRow.memory_mib``."""
+        return self.settings.image[geometry.image].vm_mib(geometry.memory_mib_of(index))
 
     def pinned(self, vjob: VJobRow) -> bool:
         """Whether the VMs of the vjob can only run where they were booted, for their disks are there."""
@@ -150,7 +150,7 @@ class Context:
         return VMSpec(
             name=vm.name,
             uuid=vm.uuid,
-            cpus=vjob.geometry.cpus,
+            cpus=vjob.geometry.cpus_of(vm.idx),
             memory_mib=vm.memory_mib,
             mac=vm.mac,
             bridge=self.settings.network.bridge,

@@ -112,7 +112,7 @@ class Demands:
         recorded = (vm.centi_cpus, vm.memory_demand_mib)
         if run is not None and (run.began, run.recorded) == (began, recorded):
             return run
-        cpu, memory = CpuDemand.requested(vjob.geometry.cpus), MemoryDemand.requested(vm.memory_mib)
+        cpu, memory = CpuDemand.requested(vjob.geometry.cpus_of(vm.idx)), MemoryDemand.requested(vm.memory_mib)
         if vm.centi_cpus is not None:
             cpu = replace(cpu, centi_cpus=min(vm.centi_cpus, cpu.centi_cpus))
         if vm.memory_demand_mib is not None:

@@ -14,7 +14,7 @@ from rmsplugin import __version__
 from rmsplugin.calibration.samples import MeasuredAction, MeasuredOperation
 from rmsplugin.engine.ledger_file import read_only, schema_steps
 from rmsplugin.errors import LedgerError
-from rmsplugin.model.vjob import Geometry
+from rmsplugin.model.vjob import Geometry, parse_vm_name
 
 _OPERATIONS = "select id, kind, created, ended from operations where state = 'done' and created >= ? order by id"
 _ACTIONS = """
@@ -73,11 +73,16 @@ def read_history(path: Path, since: float = 0.0) -> History:
 
 
 def _action(row: Any) -> MeasuredAction:
-    memory_mib = row["memory_mib"] or Geometry.parse(row["geometry"]).memory_mib
+    memory_mib = row["memory_mib"] or _requested_mib(row["vm"], row["geometry"])
     nodes = (row["source"], row["destination"])
     return MeasuredAction(
         row["vm"], row["kind"], nodes, memory_mib, row["created"], row["ended"], row["state"] == "done"
     )
+
+
+def _requested_mib(vm: str, geometry: str) -> int:
+    named = parse_vm_name(vm)
+    return Geometry.parse(geometry).memory_mib_of(named[1] if named else 0)
 
 
 def _require_schema(path: Path, connection: sqlite3.Connection) -> None:

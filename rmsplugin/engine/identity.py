@@ -49,8 +49,9 @@ def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, f
     return GuestConfig(
         job_id=vjob.job_id,
         index=vm.idx,
-        cpus=geometry.cpus,
-        memory_mib=geometry.memory_mib,
+        cpus=geometry.cpus_of(vm.idx),
+        all_cpus=tuple(map(geometry.cpus_of, range(geometry.vms))),
+        memory_mib=geometry.memory_mib_of(vm.idx),
         ntasks=geometry.ntasks,
         cpus_per_task=geometry.cpus_per_task,
         account=account,

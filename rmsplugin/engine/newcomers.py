@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import uuid
+from collections.abc import Callable
 
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.rms.base import RmsJob
@@ -66,14 +67,17 @@ def free_addresses(context: Context) -> int:
     return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
 
 
-def make_vms(context: Context, vjob: VJobRow, hosts: list[str], expected_mib: int | None = None) -> list[VMRow]:
+def make_vms(
+    context: Context, vjob: VJobRow, hosts: list[str], expected_mib: Callable[[int], int | None] = lambda index: None
+) -> list[VMRow]:
     """New VMs for a vjob: names, addresses, MAC addresses and host keys of their own.
 
     Args:
         context: with the addresses that are taken.
         vjob: whose VMs they are.
         hosts: a node for each.
-        expected_mib: what each is expected to need of its memory, where that is observed; None: where it is not.
+        expected_mib: what each, by its number, is expected to need of its memory, where that is observed; None: where
+            it is not.
 
     Raises:
         RefusedError: the address pool is used up.
@@ -81,7 +85,7 @@ def make_vms(context: Context, vjob: VJobRow, hosts: list[str], expected_mib: in
     taken = {vm.address for vm in context.ledger.vms()}
     rows = []
     for index, (host, address) in enumerate(zip(hosts, _free_addresses(context, taken, len(hosts)), strict=True)):
-        keys = generate_keypair()
+        keys, demand_mib = generate_keypair(), expected_mib(index)
         rows.append(
             VMRow(
                 name=vm_name(vjob.job_id, index),
@@ -93,9 +97,9 @@ def make_vms(context: Context, vjob: VJobRow, hosts: list[str], expected_mib: in
                 host=host,
                 host_key=keys.private_openssh,
                 host_key_public=keys.public,
-                memory_demand_mib=expected_mib,
-                observed=expected_mib is not None,
-                memory_mib=context.new_vm_mib(vjob.geometry),
+                memory_demand_mib=demand_mib,
+                observed=demand_mib is not None,
+                memory_mib=context.new_vm_mib(vjob.geometry, index),
             )
         )
     return rows

@@ -68,8 +68,10 @@ def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) ->
     return _with_headroom(context, seen, vjob.partition, vm.memory_demand_mib)
 
 
-def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:
-    """What each VM of a vjob that has none yet is expected to need; None where what was requested counts.
+def expected_mib(
+    context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
+) -> int | None:
+    """What a VM of a vjob that has none yet is expected to need; None where what was requested counts.
 
     Args:
         context: settings and ledger.
@@ -77,20 +79,23 @@ def expected_mib(context: Context, seen: Observation, job: _Job, name: str, geom
         job: its user and partition.
         name: of its job.
         geometry: what was requested.
+        index: number of the VM. All VMs of the vjob are expected to need the same, as far as they have it.
     """
     if not observes(context, seen, job.partition):
         return None
     key = (job.user, name, geometry.memory_mib, geometry.image)
     if key not in seen.expected:
         peaks = context.ledger.samples.peaks(*key)
-        unknown = math.ceil(context.new_vm_mib(geometry) * context.settings.memory.unknown)
+        unknown = math.ceil(context.new_vm_mib(geometry, 0) * context.settings.memory.unknown)
         seen.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
-    return min(seen.expected[key], context.new_vm_mib(geometry))
+    return min(seen.expected[key], context.new_vm_mib(geometry, index))
 
 
-def expected_booked_mib(context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry) -> int | None:
-    """What each VM of a vjob that has none yet will be booked with; arguments as of ``expected_mib``."""
-    needed_mib = expected_mib(context, seen, job, name, geometry)
+def expected_booked_mib(
+    context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
+) -> int | None:
+    """What a VM of a vjob that has none yet will be booked with; arguments as of ``expected_mib``."""
+    needed_mib = expected_mib(context, seen, job, name, geometry, index)
     return None if needed_mib is None else _with_headroom(context, seen, job.partition, needed_mib)
 
 

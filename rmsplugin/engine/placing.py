@@ -56,11 +56,12 @@ class Placing:
             if step.kind is OperationKind.START:
                 assert waiting is not None, "a start of a vjob that does not wait"
                 needs = ready_demands(self._context, seen, waiting, ready_vms(waiting, ()))
-                need_mib = max(need.memory_mib for need in needs.values())
-                self._require_room(seen, [(node, need_mib) for node in step.hosts.values()])
+                hosts = _by_number(step.hosts)
+                need_mib = [need.memory_mib for need in needs.values()]
+                self._require_room(seen, list(zip(hosts, need_mib, strict=True)))
                 if not observes(self._context, seen, waiting.job.partition):
-                    all_mib = demand_of_new(self._context, waiting.geometry).memory_mib
-                    self._make_room(seen, [(node, all_mib) for node in step.hosts.values()])
+                    sizes = (demand_of_new(self._context, waiting.geometry, index) for index in range(len(hosts)))
+                    self._make_room(seen, [(node, size.memory_mib) for node, size in zip(hosts, sizes, strict=True)])
                 self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
@@ -97,8 +98,8 @@ class Placing:
         keys = generate_keypair()
         vjob = ledger.vjob(job.job_id)
         self._require(vjob, VJobState.WAITING)
-        hosts = [step.hosts[name] for name in sorted(step.hosts, key=lambda name: int(name.rpartition("-")[2]))]
-        vms = make_vms(context, vjob, hosts, expected_mib(context, seen, vjob, vjob.job_name, vjob.geometry))
+        expected = partial(expected_mib, context, seen, vjob, vjob.job_name, vjob.geometry)
+        vms = make_vms(context, vjob, _by_number(step.hosts), expected)
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
             ledger.usage.forget([job.job_id])
@@ -141,9 +142,10 @@ class Placing:
         overhead_mib = self._context.settings.nodes.memory_overhead_mib
         if step.kind is OperationKind.START and waiting is not None:
             job = waiting.job
-            expected = expected_mib(self._context, seen, job, job.name, waiting.geometry)
-            for node in step.hosts.values() if expected is not None else ():
-                needed[node] += (expected or 0) + overhead_mib
+            for index, node in enumerate(_by_number(step.hosts)):
+                expected = expected_mib(self._context, seen, job, job.name, waiting.geometry, index)
+                if expected is not None:
+                    needed[node] += expected + overhead_mib
         elif step.kind is OperationKind.RESUME and vjob is not None:
             for vm in self._context.ledger.vms(vjob.job_id):
                 if vm.observed and vm.name in step.hosts:
@@ -368,3 +370,8 @@ def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: 
 def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:
     left = "; ".join(f"{name} has {room}" for name, room in free.items()) or "no node takes VMs now"
     return f"no room for {what}{' on ' + to if to else ''}: a VM needs {vm.demand}, and free are: {left}"
+
+
+def _by_number(hosts: Mapping[str, str]) -> list[str]:
+    """The nodes of VMs in the order of their numbers: their names may change before they are made."""
+    return [hosts[name] for name in sorted(hosts, key=lambda name: int(name.rpartition("-")[2]))]

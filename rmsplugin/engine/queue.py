@@ -95,14 +95,18 @@ def ready_demands(
     context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
 ) -> dict[str, Resources]:
     """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
-    job = waiting.job
-    asked_for = demand_of_new(
-        context, waiting.geometry, expected_booked_mib(context, seen, job, job.name, waiting.geometry)
-    )
-    row = waiting.sleeping
-    return {
-        name: asked_for if vm is None or row is None else booked(context, seen, row, vm) for name, vm in vms.items()
-    }
+    row, geometry = waiting.sleeping, waiting.geometry
+    if row is not None:
+        return {name: booked(context, seen, row, vm) for name, vm in vms.items() if vm is not None}
+    large, small = (_asked_for(context, seen, waiting, index) for index in (0, geometry.vms - 1))
+    return {name: large if index < geometry.large else small for index, name in enumerate(vms)}
+
+
+def _asked_for(context: Context, seen: Observation, waiting: Waiting, index: int) -> Resources:
+    """What a VM of who waits will demand that is to be made."""
+    job, geometry = waiting.job, waiting.geometry
+    expected = expected_booked_mib(context, seen, job, job.name, geometry, index)
+    return demand_of_new(context, geometry, index, expected)
 
 
 def ready_hosts(

@@ -47,11 +47,12 @@ def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S
         return
     first = not any(known.idx == vm.idx for known in context.ledger.usage.of_vjob(vjob.job_id))
     context.ledger.usage.record(vjob.job_id, vm.idx, used)
-    if first and 0 < used.available_kib < vjob.geometry.memory_mib * 1024:
+    requested_mib = vjob.geometry.memory_mib_of(vm.idx)
+    if first and 0 < used.available_kib < requested_mib * 1024:
         available_mib, image = used.available_kib // 1024, vjob.geometry.image
-        lacks_mib = vjob.geometry.memory_mib - available_mib
+        lacks_mib = requested_mib - available_mib
         words = (
-            f"its script had {available_mib} MiB of the {vjob.geometry.memory_mib} that were asked for: "
+            f"its script had {available_mib} MiB of the {requested_mib} that were asked for: "
             f"overhead_mib in [image.{image}] has to be larger by {lacks_mib}"
         )
         context.ledger.event(_SHORT, words, vjob=vjob.display_id, vm=vm.name)
@@ -64,7 +65,7 @@ def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
     used = [each.used for each in known]
     cpu_s = sum(each.cpu_us for each in used) / 1e6 if used else None
     memory_mib = sum(each.memory_bytes for each in used) / 2**20 if used else None
-    booked_s, requested_mib = geometry.vms * geometry.cpus * elapsed_s, geometry.vms * geometry.memory_mib
+    booked_s, requested_mib = geometry.total_cpus * elapsed_s, geometry.total_memory_mib
     return {
         "job_id": vjob.job_id,
         "display_id": vjob.display_id,
@@ -76,6 +77,8 @@ def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
         "vms": geometry.vms,
         "cpus": geometry.cpus,
         "memory_mib": geometry.memory_mib,
+        "cpus_total": geometry.total_cpus,
+        "memory_total_mib": geometry.total_memory_mib,
         "elapsed_s": round(elapsed_s, 1),
         "counted": max((each.time for each in known), default=None),
         "cpu_s": _rounded(cpu_s, 2),

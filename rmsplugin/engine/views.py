@@ -146,7 +146,7 @@ def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
             "address": vm.address,
             "image_node": vm.image_node,
             "image_bytes": vm.image_bytes,
-            "cpus": vjobs[vm.job_id].geometry.cpus,
+            "cpus": vjobs[vm.job_id].geometry.cpus_of(vm.idx),
             "memory_mib": vm.memory_mib,
             "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
             "memory_demand_mib": vm.memory_demand_mib,

@@ -94,8 +94,14 @@ _KEYS = {
     "cpus_per_task": ("cpus_per_task", re.compile(r"[0-9]{1,6}")),
     "image": ("image", _IMAGE),
 }
+#: Those of the VMs that have one task less than the others, where tasks do not divide evenly: two more whole numbers.
+_SMALL_KEYS = {
+    "small_cpus": ("small_cpus", re.compile(r"[0-9]{1,6}")),
+    "small_memory": ("small_memory_mib", re.compile(r"[0-9]{1,9}")),
+}
 #: Keys of what the user said about nodes, which are there when they did; `;` stands for a comma in their values.
 _CONSTRAINTS = ("features", "nodes", "exclude")
+_VALUES = {**_KEYS, **_SMALL_KEYS}
 #: Keys that a release which does not know them ignores begin so.
 _OPTIONAL = "x_"
 _PAIR = re.compile(r"([a-z][a-z0-9_]*)=([^,=\s]*)")
@@ -120,7 +126,13 @@ def _pairs(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How many VMs a vjob has, what each of them demands, and where they may be, as fixed at submission."""
+    """How many VMs a vjob has, what each of them demands, and where they may be, as fixed at submission.
+
+    Attributes:
+        vms: how many; ``cpus`` and ``memory_mib`` of each, or of the larger ones.
+        small_cpus: of each VM that has one task less than the first ones; 0: all are of one size. So is
+            ``small_memory_mib`` then.
+    """
 
     vms: int
     cpus: int
@@ -129,16 +141,50 @@ class Geometry:
     cpus_per_task: int = 1
     image: str = "default"
     constraints: Constraints = field(default_factory=Constraints)
+    small_cpus: int = 0
+    small_memory_mib: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no VM can be.
 
         Raises:
-            ValueError: a count below one.
+            ValueError: a count below one, or smaller VMs where all have as many tasks, or that are not smaller.
         """
         for name in ("vms", "cpus", "memory_mib", "ntasks", "cpus_per_task"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if (self.small_cpus, self.small_memory_mib) == (0, 0):
+            return
+        if not (0 < self.small_cpus < self.cpus and 0 < self.small_memory_mib <= self.memory_mib):
+            raise ValueError(
+                f"small_cpus={self.small_cpus} and small_memory={self.small_memory_mib} are no smaller VM than"
+                f" cpus={self.cpus} and memory={self.memory_mib}"
+            )
+        if self.ntasks % self.vms == 0:
+            raise ValueError(f"small_cpus={self.small_cpus}: {self.ntasks} tasks are as many in each of {self.vms} VMs")
+
+    @property
+    def large(self) -> int:
+        """How many VMs, the first ones, have ``cpus`` and ``memory_mib``; the others are smaller."""
+        return self.ntasks % self.vms if self.small_cpus else self.vms
+
+    def cpus_of(self, index: int) -> int:
+        """The CPUs of VM number ``index`` (from 0)."""
+        return self.cpus if index < self.large else self.small_cpus
+
+    def memory_mib_of(self, index: int) -> int:
+        """The memory that was asked for in VM number ``index`` (from 0)."""
+        return self.memory_mib if index < self.large else self.small_memory_mib
+
+    @property
+    def total_cpus(self) -> int:
+        """The CPUs of all VMs together."""
+        return self.large * self.cpus + (self.vms - self.large) * self.small_cpus
+
+    @property
+    def total_memory_mib(self) -> int:
+        """The memory that was asked for in all VMs together."""
+        return self.large * self.memory_mib + (self.vms - self.large) * self.small_memory_mib
 
     @classmethod
     def parse(cls, text: str) -> Geometry:
@@ -154,8 +200,8 @@ class Geometry:
         given = _pairs(text)
         values: dict[str, object] = {}
         for key, value in given.items():
-            if key in _KEYS:
-                field, pattern = _KEYS[key]
+            if key in _VALUES:
+                field, pattern = _VALUES[key]
                 if not pattern.fullmatch(value):
                     raise ValueError(f"not a vjob geometry: {text!r}: {key} cannot be {value!r}")
                 values[field] = int(value) if pattern is not _IMAGE else value
@@ -173,6 +219,8 @@ class Geometry:
             f"vms={self.vms},cpus={self.cpus},memory={self.memory_mib},ntasks={self.ntasks},"
             f"cpus_per_task={self.cpus_per_task},image={self.image}"
         )
+        if self.small_cpus:
+            text += f",small_cpus={self.small_cpus},small_memory={self.small_memory_mib}"
         lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
         said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
         return text + "".join(said)

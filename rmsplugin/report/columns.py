@@ -56,6 +56,7 @@ class Jobs:
         names: what users call those whose name is not their job id, by row.
         user, partition: codes of ``users`` and ``partitions``.
         vms: how many VMs; ``cpus`` and ``memory_mib`` of each, as requested.
+        large: how many of them, the first ones, have so much; the others have ``small_cpus`` and ``small_memory_mib``.
         image: codes of ``images``, from which their VMs are booted.
         terminated: whether it has ended; stopping: whether it is being cleaned up; since: of its present state.
         sleeps: whether it sleeps now, or is about to.
@@ -71,6 +72,9 @@ class Jobs:
     vms: Ints
     cpus: Ints
     memory_mib: Ints
+    large: Ints
+    small_cpus: Ints
+    small_memory_mib: Ints
     image: Ints
     images: Words
     submit: Floats
@@ -90,7 +94,7 @@ class Jobs:
     @property
     def booked(self) -> Ints:
         """CPUs that each job requested."""
-        return self.vms * self.cpus
+        return self.large * self.cpus + (self.vms - self.large) * self.small_cpus
 
     def begins(self, until: float) -> float:
         """When the first of them was submitted; ``until`` if there is none."""

@@ -95,7 +95,7 @@ class Job(NamedTuple):
         id: as its user calls it, ``12`` or ``12_3``.
         account: empty where accounting does not know the job.
         state: ended; never-ran (ended before it started); running, sleeping or waiting at ``until``.
-        vms: how many; ``cpus`` and ``memory_mib`` are of each.
+        vms: how many; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
         submit: first submission.
         start: of its first run; null if it never ran.
         end: null if it has not ended.

@@ -98,11 +98,12 @@ class LedgerReader:
         numbers = arrays(self._connection.execute(_JOBS, span), ("i", users, partitions, geometries, *"ffcccc"))
         job_id, user, partition, geometry, submit, state_since, *flags = numbers
         images = Words()
-        shapes = np.array([_shape(word, images) for word in geometries.words], dtype=np.int64).reshape(-1, 4)
-        vms, cpus, memory_mib, image = shapes[geometry].T
+        shapes = np.array([_shape(word, images) for word in geometries.words], dtype=np.int64).reshape(-1, 7)
+        vms, cpus, memory_mib, large, small_cpus, small_memory_mib, image = shapes[geometry].T
         terminated, stopping, sleeps, repeated = (each.astype(bool) for each in flags)
         jobs = Jobs(
-            *(job_id, {}, user, partition, users, partitions, vms, cpus, memory_mib, image, images),
+            *(job_id, {}, user, partition, users, partitions, vms, cpus, memory_mib, large, small_cpus),
+            *(small_memory_mib, image, images),
             *(submit, terminated, stopping, state_since, sleeps, repeated),
         )
         names = list(self._connection.execute(_NAMES, span))
@@ -227,10 +228,12 @@ def _vm(name: str) -> tuple[int, int]:
     return int(job_id), int(index)
 
 
-def _shape(geometry: str, images: Words) -> tuple[int, int, int, int]:
-    """VMs, CPUs and MiB of each, and the code of their image. Raises ReportError."""
+def _shape(geometry: str, images: Words) -> tuple[int, ...]:
+    """VMs, CPUs and MiB of each, how many have so much, those of the others, the image's code. Raises ReportError."""
     try:
         read = Geometry.parse(geometry)
     except ValueError as error:
         raise ReportError(f"the ledger has a job that this release cannot read: {error}") from None
-    return read.vms, read.cpus, read.memory_mib, images.code(read.image)
+    last = read.vms - 1
+    sizes = (read.vms, read.cpus, read.memory_mib, read.large, read.cpus_of(last), read.memory_mib_of(last))
+    return (*sizes, images.code(read.image))

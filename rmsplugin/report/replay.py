@@ -57,7 +57,7 @@ def replay(
         work_s: how long each has to run; 0 for one that is left out.
         limits_s: time limits of their users; NaN where they are not known: the run time then stands for the limit.
         nodes: what VMs may take of each; none: nothing is replayed.
-        taken_mib: what a VM of each takes of its node.
+        taken_mib: what a VM of each takes of its node; one of the larger ones, where they differ.
         tell: called now and then with what is being done, and the part of it that is, from 0 to 1.
     """
     processors = sum(node.cpus for node in nodes)
@@ -93,5 +93,8 @@ def _sizes(jobs: Jobs, nodes: Sequence[Node], taken_mib: Ints) -> tuple[Ints, Fl
     share_mib = sum(node.memory_mib for node in nodes) / max(1, sum(node.cpus for node in nodes))
     if not share_mib:
         return jobs.booked, np.zeros(len(jobs), dtype=bool)
-    for_memory = np.ceil(taken_mib / share_mib).astype(np.int64)
-    return jobs.vms * np.maximum(jobs.cpus, for_memory), for_memory > jobs.cpus
+    large = np.maximum(jobs.cpus, np.ceil(taken_mib / share_mib).astype(np.int64))
+    small_mib = taken_mib - jobs.memory_mib + jobs.small_memory_mib
+    small = np.maximum(jobs.small_cpus, np.ceil(small_mib / share_mib).astype(np.int64))
+    sizes = jobs.large * large + (jobs.vms - jobs.large) * small
+    return sizes, sizes > jobs.booked

@@ -18,16 +18,20 @@ class VMs:
     Attributes:
         first: the number of each job's first VM, by row; at the end that of all VMs.
         row: the row of each VM's job.
+        cpus: those that each VM requested.
     """
 
     first: Ints
     row: Codes
+    cpus: Ints
 
     @staticmethod
     def of(jobs: Jobs) -> VMs:
         """The VMs of these jobs."""
         first = np.append(0, np.cumsum(jobs.vms))
-        return VMs(first, np.repeat(np.arange(len(jobs), dtype=np.int32), jobs.vms))
+        row = np.repeat(np.arange(len(jobs), dtype=np.int32), jobs.vms)
+        is_large = np.arange(len(row)) - first[row] < jobs.large[row]
+        return VMs(first, row, np.where(is_large, jobs.cpus[row], jobs.small_cpus[row]))
 
     def __len__(self) -> int:
         return len(self.row)

@@ -84,7 +84,7 @@ def slowed_s(
     runs = _runs(lives, len(jobs))
     if not cpus.any() or not len(runs.row):
         return np.zeros(len(jobs))
-    booked = 100 * jobs.cpus
+    booked = 100 * vms.cpus
     begins = _begins(runs, vms, arrivals, booked)
     moves = _moves(runs, vms, arrivals)
     of_vm = np.zeros(len(vms))
@@ -96,7 +96,7 @@ def slowed_s(
         changes = _joined(going_on, *parts)
         lost_s = _lost(changes, runs, cpus, until)
         kept = runs.counts[changes.run]
-        lost_s *= changes.centi_cpus / booked[runs.row[changes.run]]
+        lost_s *= changes.centi_cpus / booked[changes.vm]
         of_vm += np.bincount(changes.vm[kept], weights=lost_s[kept], minlength=len(vms))
         going_on = _going_on(changes, runs, until)
     return np.minimum(np.maximum.reduceat(of_vm, vms.first[:-1]), lives.work_s)
@@ -126,7 +126,7 @@ def _begins(runs: _Runs, vms: VMs, arrivals: Actions, booked: Ints) -> _Changes:
     row = runs.row[run]
     index = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
     vm, time = vms.first[row] + index, runs.begin[run]
-    return _Changes(vm, run, time, _where(vms, arrivals, vm, time), booked[row].astype(np.int32))
+    return _Changes(vm, run, time, _where(vms, arrivals, vm, time), booked[vm].astype(np.int32))
 
 
 def _where(vms: VMs, arrivals: Actions, vm: Ints, time: Floats) -> Codes:
@@ -163,7 +163,7 @@ def _demands(runs: _Runs, vms: VMs, samples: Samples, booked: Ints) -> _Changes:
     row, time = vms.row[samples.vm].astype(np.int64), samples.time.astype(np.float64)
     run, inside = runs.at(row, time)
     unchanged = np.full(len(row), _SAME, dtype=np.int32)
-    seen = np.minimum(samples.centi_cpus, booked[row]).astype(np.int32)
+    seen = np.minimum(samples.centi_cpus, booked[samples.vm]).astype(np.int32)
     return _Changes(samples.vm.astype(np.int64), run, time, unchanged, seen)[inside]
 
 

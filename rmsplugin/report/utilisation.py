@@ -87,7 +87,7 @@ def _corrections(edges: Floats, facts: Facts, vms: VMs, samples: Samples, counte
 
     A sample counts until the next one of its VM, or the end of the run: a VM that is resumed demands what it requested.
     """
-    jobs, lives = facts.jobs, facts.lives
+    lives = facts.lives
     found = np.zeros(len(edges) - 1)
     runs = np.flatnonzero(lives.span_state == RUNNING)
     if not len(runs):
@@ -103,6 +103,6 @@ def _corrections(edges: Floats, facts: Facts, vms: VMs, samples: Samples, counte
         begin = np.maximum(time, lives.begin[run])
         until = np.minimum(following, lives.until[run])
         kept = (place >= 0) & (lives.row[run] == row) & (until > begin) & counted[row]
-        less = part.centi_cpus / 100 - jobs.cpus[row]
+        less = part.centi_cpus / 100 - vms.cpus[part.vm]
         found += means(edges, begin[kept], until[kept], less[kept])
     return found

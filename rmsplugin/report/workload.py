@@ -115,7 +115,7 @@ def _job(jobs: Jobs, lives: Lives, row: int, begin: float, limit_s: float, preem
         job_id=int(jobs.job_id[row]),
         submit_s=round(float(jobs.submit[row]) - begin, 3),
         run_s=run_s,
-        processors=int(jobs.booked[row]),
+        processors=int(jobs.vms[row] * jobs.cpus[row]),  # a workload's VMs are of one size: that of the larger ones
         estimate_s=limit_s if 0 < limit_s < np.inf else run_s if limit_s != np.inf else UNLIMITED_S,
         memory_mib=int(jobs.memory_mib[row]),
         line=0,

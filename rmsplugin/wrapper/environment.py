@@ -76,8 +76,8 @@ def script_environment(
             "SLURM_NODELIST": node_list,
             "SLURM_JOB_NUM_NODES": str(count),
             "SLURM_NNODES": str(count),
-            "SLURM_TASKS_PER_NODE": tasks_per_node(geometry.ntasks, count),
-            "SLURM_JOB_CPUS_PER_NODE": repeated(geometry.cpus, count),
+            "SLURM_TASKS_PER_NODE": _tasks_per_node(environ, geometry, count),
+            "SLURM_JOB_CPUS_PER_NODE": cpus_per_node(geometry),
             "SLURM_CPUS_ON_NODE": str(geometry.cpus),
             "SLURMD_NODENAME": vm_names[0],
         }
@@ -93,10 +93,27 @@ def script_environment(
     return result
 
 
+def _tasks_per_node(environ: Mapping[str, str], geometry: Geometry, nodes: int) -> str:
+    """As Slurm says it of the job: with ``--ntasks-per-node`` so many of each node, even if there are fewer."""
+    word = environ.get("SLURM_NTASKS_PER_NODE", "")
+    per_node = int(word) if word.isascii() and word.isdigit() else 0
+    # The variable may be of the job that this one was submitted in: then VMs have other CPUs.
+    is_of_job = geometry.large == nodes and per_node == geometry.cpus // geometry.cpus_per_task
+    if is_of_job and geometry.ntasks < per_node * nodes:
+        return repeated(per_node, nodes)
+    return tasks_per_node(geometry.ntasks, nodes)
+
+
 def tasks_per_node(ntasks: int, nodes: int) -> str:
     """Spread tasks over nodes as Slurm does, and say so in its form: ``2(x3),1``."""
     each, more = divmod(ntasks, nodes)
     parts = [repeated(each + 1, more), repeated(each, nodes - more)]
+    return ",".join(part for part in parts if part)
+
+
+def cpus_per_node(geometry: Geometry) -> str:
+    """The CPUs of each VM, in Slurm's form: ``3(x2),2``."""
+    parts = [repeated(geometry.cpus, geometry.large), repeated(geometry.small_cpus, geometry.vms - geometry.large)]
     return ",".join(part for part in parts if part)
 
 

@@ -71,7 +71,7 @@ def start(cluster: Cluster, job: int) -> None:
     ("options", "memory", "tres", "tasks"),
     [
         (("-n", "3", "-c", "2", "--mem-per-cpu=256M"), "1.50G", "billing=6,cpu=6,mem=1.50G,node=1", ("3", "2")),
-        (("-N", "2", "-n", "3", "--mem=200"), "400M", "billing=4,cpu=4,mem=400M,node=1", ("1", "1")),
+        (("-N", "2", "-n", "3", "--mem=200"), "400M", "billing=3,cpu=3,mem=400M,node=1", ("3", "1")),
         (("-N", "2", "--ntasks-per-node=2", "--mem=150"), "300M", "billing=4,cpu=4,mem=300M,node=1", ("4", "1")),
         (("-n", "3", "--mem=400"), "402M", "billing=3,cpu=3,mem=402M,node=1", ("3", "1")),
     ],

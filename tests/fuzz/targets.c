@@ -22,7 +22,9 @@
 enum { VMS = 3, CPUS = 4 };
 
 static char *names[] = {"vjob12-0", "vjob12-1", "vjob12-2", NULL};
-static const struct vjob vjob = {.job_id = 12, .cpus = CPUS, .memory_mib = 96, .ntasks = 2, .count = VMS, .names = names};
+static uint32_t all_cpus[] = {CPUS, CPUS, CPUS - 1};
+static const struct vjob vjob = {
+    .job_id = 12, .cpus = CPUS, .all_cpus = all_cpus, .memory_mib = 96, .ntasks = 2, .count = VMS, .names = names};
 
 static char *text_of(const uint8_t *data, size_t size)
 {
@@ -93,7 +95,7 @@ static void parse_requests(const uint8_t *data, size_t size)
     const uint32_t used[VMS] = {size % 3, 0, size % 5};
     if (!requests_get(&reader, VMS, &requests))
         return;
-    if (layout_make(&requests, VMS, CPUS, used, &layout) == FITS) {
+    if (layout_make(&requests, VMS, all_cpus, used, &layout) == FITS) {
         check_layout(&requests, &layout);
         layout_free(&layout);
     }

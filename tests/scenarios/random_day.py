@@ -270,11 +270,13 @@ class Day:
     # -- users ---------------------------------------------------------------------------------------------------
 
     def _size(self, dice: tuple[int, int, int, int]) -> dict[str, object]:
-        vms = 1 + dice[0] % 3
+        vms, cpus, memory_mib = 1 + dice[0] % 3, 1 + dice[1] % 2, _MEMORY_MIB[dice[2] % len(_MEMORY_MIB)]
+        uneven = vms > 1 and cpus > 1 and dice[3] // 48 % 3 == 2
         return {
             "vms": vms,
-            "cpus": 1 + dice[1] % 2,
-            "memory_mib": _MEMORY_MIB[dice[2] % len(_MEMORY_MIB)],
+            "cpus": cpus,
+            "memory_mib": memory_mib,
+            "small": (1, memory_mib // 2) if uneven else (0, 0),
             "partition": "urgent" if dice[3] % 4 == 0 else "vjob",
             "time_limit_s": (3600.0, 86400.0, 86400.0, 7 * 86400.0)[dice[3] // 4 % 4],
             "priority": 1 + dice[3] // 16 % 3,
@@ -285,7 +287,8 @@ class Day:
         job = self.world.submit(**size)  # type: ignore[arg-type]
         if self._observed:
             for index in range(int(size["vms"])):  # type: ignore[call-overload]
-                self._need(vm_name(job, index), int(size["memory_mib"]), dice[index % 4])  # type: ignore[call-overload]
+                memory_mib = size["small"][1] if index > 0 else 0  # type: ignore[index]
+                self._need(vm_name(job, index), memory_mib or int(size["memory_mib"]), dice[index % 4])  # type: ignore[call-overload]
         return f"{job} {size}"
 
     def _grow(self, dice: tuple[int, int, int, int]) -> str | None:
@@ -293,7 +296,7 @@ class Day:
         if not vms:
             return None
         vm = vms[dice[0] % len(vms)]
-        return self._need(vm.name, self.world.context.ledger.vjob(vm.job_id).geometry.memory_mib, dice[1])
+        return self._need(vm.name, self.world.context.ledger.vjob(vm.job_id).geometry.memory_mib_of(vm.idx), dice[1])
 
     def _need(self, vm: str, size_mib: int, dice: int) -> str:
         """From now on a VM needs some eighths of its memory."""
@@ -302,7 +305,13 @@ class Day:
         return f"{vm} needs {needs_mib} of {size_mib} MiB"
 
     def _array(self, dice: tuple[int, int, int, int]) -> str:
-        size = {**self._size(dice), "vms": 1, "array": range(2 + dice[0] % 3), "array_limit": dice[1] % 3}
+        size = {
+            **self._size(dice),
+            "vms": 1,
+            "small": (0, 0),
+            "array": range(2 + dice[0] % 3),
+            "array_limit": dice[1] % 3,
+        }
         return f"{self.world.submit(**size)} {size}"  # type: ignore[arg-type]
 
     def _cancel(self, dice: tuple[int, int, int, int]) -> str | None:

@@ -517,3 +517,13 @@ def test_on_three_nodes_migrations_relieve_a_gang_where_nothing_is_reserved(make
     assert at(world, f"vjob{gang}-0") != host(world, others[0])
     assert running(world, [gang, *others]) == [gang, *others]
     assert not events(world, "node-reserved") and not events(world, "vjob-suspending")
+
+
+def test_a_smaller_vm_is_not_expected_to_need_more_than_it_has(make: Make) -> None:
+    world = make(unknown=1.0)
+    job = world.submit(vms=2, cpus=2, memory_mib=1024, computing=False, name="job", small=(1, 256))
+    needs(world, job, 1024, 0)
+    needs(world, job, 256, 1)
+    world.until(job, S.RUNNING)
+    vms = world.context.ledger.vms(job)
+    assert [(vm.memory_mib, vm.memory_demand_mib) for vm in vms] == [(1024, 1024), (256, 256)]

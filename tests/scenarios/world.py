@@ -399,15 +399,21 @@ class World:
         memory_mib: int = 256,
         constraints: dict[str, str] | None = None,
         computing: bool = True,
+        small: tuple[int, int] = (0, 0),
         **options: Any,
     ) -> int:
-        """A wrapped job, as lua/rmsplugin.lua leaves it; its VMs want all their CPUs if it is ``computing``."""
-        geometry = Geometry(vms, cpus, memory_mib, constraints=Constraints.parse(**(constraints or {})))
+        """A wrapped job, as lua/rmsplugin.lua leaves it; its VMs want all their CPUs if it is ``computing``.
+
+        ``small``: CPUs and MiB of all VMs but the first one, where they have one task less.
+        """
+        said = Constraints.parse(**(constraints or {}))
+        ntasks = vms + 1 if any(small) else 1
+        geometry = Geometry(vms, cpus, memory_mib, ntasks, 1, "default", said, *small)
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
-        size = {"cpus": vms * cpus, "memory_mib": vms * memory_mib}
+        size = {"cpus": geometry.total_cpus, "memory_mib": geometry.total_memory_mib}
         job = self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})
         for index in range(vms):
-            self.hypervisor.set_demand(vm_name(job, index), cpus if computing else 0.0)
+            self.hypervisor.set_demand(vm_name(job, index), geometry.cpus_of(index) if computing else 0.0)
         return job
 
     def state(self, job: int) -> VJobState:

@@ -178,12 +178,14 @@ class Guestbox:
         """The engine's adapter; call it inside ``entered``."""
         return self._ssh
 
-    def configure(self) -> None:
-        """Do with all guests what the engine does after boot."""
+    def configure(self, *all_cpus: int) -> None:
+        """Do with all guests what the engine does after boot; ``all_cpus``: of each, if not two."""
+        cpus = all_cpus or (2,) * len(self.guests)
         with self.entered():
             for index, guest in enumerate(self.guests):
+                config = self.config(index, cpus=cpus[index], all_cpus=all_cpus, ntasks=sum(all_cpus) or len(cpus))
                 self.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
-                self.ssh().configure(guest.vm.address, guest.vm.host_key, self.config(index), timeout_s=20)
+                self.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=20)
 
 
 @contextlib.contextmanager
@@ -199,11 +201,11 @@ def opened() -> Iterator[Guestbox]:
 
 
 @contextlib.contextmanager
-def ready(flavour: str, number: int) -> Iterator[Guestbox]:
-    """A box with so many guests that are configured."""
+def ready(flavour: str, number: int, *all_cpus: int) -> Iterator[Guestbox]:
+    """A box with so many guests that are configured, of two CPUs each, or of so many."""
     with opened() as box:
         box.boot(flavour, number)
-        box.configure()
+        box.configure(*all_cpus)
         yield box
 
 

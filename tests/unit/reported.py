@@ -60,9 +60,10 @@ class Told:
         return self
 
     def submit(self, job_id: int, *, user: str = "alice", partition: str = "vjob", vms: int = 1, cpus: int = 1,
-               memory_mib: int = 512, name: str = "") -> int:  # fmt: skip
-        """A job is submitted now, and seen at once."""
-        geometry = Geometry(vms, cpus, memory_mib)
+               memory_mib: int = 512, name: str = "", small: tuple[int, int] = (0, 0)) -> int:  # fmt: skip
+        """A job is submitted now, and seen at once; ``small``: CPUs and MiB of all its VMs but the first one."""
+        ntasks = vms + 1 if any(small) else 1
+        geometry = Geometry(vms, cpus, memory_mib, ntasks, small_cpus=small[0], small_memory_mib=small[1])
         self.ledger.add_vjob(
             VJobRow(
                 *(job_id, name or str(job_id), user, UIDS.get(user, 2099), partition, geometry, S.WAITING, "new"),
@@ -70,7 +71,16 @@ class Told:
             )
         )
         rows = [
-            VMRow(vm_name(job_id, index), job_id, index, f"u{index}", "m", "a", "", memory_mib=memory_mib)
+            VMRow(
+                vm_name(job_id, index),
+                job_id,
+                index,
+                f"u{index}",
+                "m",
+                "a",
+                "",
+                memory_mib=geometry.memory_mib_of(index),
+            )
             for index in range(vms)
         ]
         self.ledger.set_vms(job_id, rows)

@@ -43,7 +43,6 @@ GEOMETRIES: list[tuple[dict[str, Any], str]] = [
     ({"min_nodes": 2, "max_nodes": 2}, "vms=2,cpus=1,memory=256,ntasks=2,cpus_per_task=1"),
     ({"min_nodes": 2, "max_nodes": 4}, "vms=2,cpus=1,memory=256,ntasks=2,cpus_per_task=1"),
     ({"min_nodes": 2, "num_tasks": 4}, "vms=2,cpus=2,memory=512,ntasks=4,cpus_per_task=1"),
-    ({"min_nodes": 2, "num_tasks": 3}, "vms=2,cpus=2,memory=512,ntasks=3,cpus_per_task=1"),
     ({"min_nodes": 1, "num_tasks": 4}, "vms=1,cpus=4,memory=1024,ntasks=4,cpus_per_task=1"),
     ({"min_nodes": 2, "ntasks_per_node": 2}, "vms=2,cpus=2,memory=512,ntasks=4,cpus_per_task=1"),
     ({"min_nodes": 2, "cpus_per_task": 2}, "vms=2,cpus=2,memory=512,ntasks=2,cpus_per_task=2"),
@@ -63,6 +62,32 @@ GEOMETRIES: list[tuple[dict[str, Any], str]] = [
     # --mem-per-cpu
     ({"cpus_per_task": 2, "min_mem_per_cpu": 100}, "vms=1,cpus=2,memory=200,ntasks=1,cpus_per_task=2"),
     ({"min_nodes": 2, "num_tasks": 4, "min_mem_per_cpu": 100}, "vms=2,cpus=2,memory=200,ntasks=4,cpus_per_task=1"),
+    # tasks that do not divide evenly: the first VMs have one more
+    (
+        {"min_nodes": 2, "num_tasks": 3},
+        "vms=2,cpus=2,memory=512,ntasks=3,cpus_per_task=1,image=default,small_cpus=1,small_memory=256",
+    ),
+    (
+        {"min_nodes": 5, "num_tasks": 6, "cpus_per_task": 2, "min_mem_per_cpu": 50},
+        "vms=5,cpus=4,memory=200,ntasks=6,cpus_per_task=2,image=default,small_cpus=2,small_memory=100",
+    ),
+    (
+        {"min_nodes": 2, "num_tasks": 5, "min_mem_per_node": 1000},
+        "vms=2,cpus=3,memory=1000,ntasks=5,cpus_per_task=1,image=default,small_cpus=2,small_memory=1000",
+    ),
+    (
+        {"min_nodes": 2, "num_tasks": 5, "pn_min_cpus": 3},
+        "vms=2,cpus=3,memory=768,ntasks=5,cpus_per_task=1",
+    ),
+    (
+        {"min_nodes": 2, "num_tasks": 7, "pn_min_cpus": 3, "cpus_per_task": 1},
+        "vms=2,cpus=4,memory=1024,ntasks=7,cpus_per_task=1,image=default,small_cpus=3,small_memory=768",
+    ),
+    # Slurm takes the CPUs of --ntasks-per-node tasks on each node, whether there are so many or not
+    (
+        {"min_nodes": 2, "num_tasks": 5, "ntasks_per_node": 4},
+        "vms=2,cpus=4,memory=1024,ntasks=5,cpus_per_task=1",
+    ),
     # numbers that mean "unset" in a field of another width
     ({"min_mem_per_node": 254}, "vms=1,cpus=1,memory=254,ntasks=1,cpus_per_task=1"),
 ]
@@ -73,7 +98,7 @@ def test_geometry(lua: Runner, job: dict[str, Any], expected: str) -> None:
     if "min_mem_per_cpu" in job:
         job = {**job, "pn_min_memory": MEM_PER_CPU}
     outcome = lua.submit(**job)
-    assert str(outcome.geometry) == f"{expected},image=default"
+    assert str(outcome.geometry) == (expected if "image" in expected else f"{expected},image=default")
     line = outcome.written["script"].split("\\n")[0]
     assert ("x_memory=per_cpu" in line, "x_ntasks=default" in line) == (
         "min_mem_per_cpu" in job,
@@ -132,7 +157,10 @@ def test_slurm_side_of_memory_for_each_cpu(lua: Runner) -> None:
     ("job", "cpus", "tasks"),
     [
         ({"min_nodes": 2, "ntasks_per_node": 2}, "4", "4"),
-        ({"min_nodes": 2, "num_tasks": 3}, "4", str(NO_VAL)),
+        ({"min_nodes": 2, "num_tasks": 3}, "3", "3"),
+        ({"min_nodes": 7, "num_tasks": 8}, "8", "8"),
+        ({"min_nodes": 3, "num_tasks": 5, "cpus_per_task": 2}, "10", "5"),
+        ({"ntasks_per_node": 2, "num_tasks": 5}, "6", str(NO_VAL)),
         ({"num_tasks": 2, "pn_min_cpus": 2}, "4", str(NO_VAL)),
     ],
 )
@@ -142,6 +170,34 @@ def test_slurm_counts_no_tasks_that_leave_cpus_of_vms_over(
     """Slurm 24 gives a job the CPUs of its tasks, whatever it asked for."""
     written = lua.submit(**job).written
     assert (written["min_cpus"], written["num_tasks"]) == (cpus, tasks)
+
+
+@pytest.mark.parametrize(
+    ("job", "memory_mib"),
+    [
+        ({"min_nodes": 2, "num_tasks": 3}, "768"),
+        ({"min_nodes": 2, "num_tasks": 3, "min_mem_per_cpu": 100, "pn_min_memory": MEM_PER_CPU}, "300"),
+        ({"min_nodes": 2, "num_tasks": 3, "min_mem_per_node": 500}, "1000"),
+    ],
+)
+def test_slurm_counts_the_memory_of_uneven_vms(lua: Runner, job: dict[str, int], memory_mib: str) -> None:
+    assert lua.submit(**job).written["min_mem_per_node"] == memory_mib
+
+
+@pytest.mark.parametrize(
+    ("site", "refusal"),
+    [
+        ({"max_vm_cpus": 1}, "no node can host a VM of 2 CPUs"),
+        ({"max_vm_memory_mib": 511}, "no node can host a VM of 512 MiB"),
+        ({"max_total_cpus": 4}, "4 VMs of up to 2 CPUs are more than the 4 CPUs"),
+        ({"max_total_memory_mib": 1279}, "4 VMs of up to 512 MiB are more than the 1279 MiB"),
+        ({"image_memory_mib": {"default": 257}}, "a VM of 256 MiB is too small"),
+    ],
+)
+def test_limits_of_uneven_vms(lua: Runner, site: dict[str, Any], refusal: str) -> None:
+    job = {"min_nodes": 4, "num_tasks": 5}
+    assert lua.submit(site={"max_total_cpus": 5, "max_total_memory_mib": 1280}, **job).geometry.vms == 4
+    assert refusal in lua.submit(site=site, **job).refusal
 
 
 def test_what_is_slurms_own_stays_as_the_user_said(lua: Runner) -> None:
@@ -174,6 +230,7 @@ SCRIPT = "#!/bin/sh\nsleep 30\n"
 LINES = [
     f"#!{SITE['wrapper']} vms=1,cpus=99,memory=99999,ntasks=1,cpus_per_task=1,image=default\n",
     "#!/where/it/lay/once vms=2,cpus=1,memory=128,ntasks=2,cpus_per_task=1,image=debian-12,nodes=n[1-2];n4\n",
+    "#!/a vms=2,cpus=2,memory=128,ntasks=3,cpus_per_task=1,image=default,small_cpus=1,small_memory=64,nodes=n1\n",
 ]
 
 

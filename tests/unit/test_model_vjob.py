@@ -17,6 +17,42 @@ def test_what_is_written_is_read_again() -> None:
     assert Geometry.parse(f" {GEOMETRY}\n") == GEOMETRY
 
 
+UNEVEN = Geometry(3, 3, 768, ntasks=8, small_cpus=2, small_memory_mib=512)
+
+
+def test_of_uneven_tasks_the_first_vms_have_more() -> None:
+    assert [UNEVEN.cpus_of(index) for index in range(3)] == [3, 3, 2]
+    assert [UNEVEN.memory_mib_of(index) for index in range(3)] == [768, 768, 512]
+    assert (UNEVEN.total_cpus, UNEVEN.total_memory_mib) == (8, 2048)
+    assert Geometry.parse(str(UNEVEN)) == UNEVEN
+    assert str(UNEVEN).endswith(",image=default,small_cpus=2,small_memory=512")
+
+
+def test_vms_of_a_line_of_an_older_release_are_of_one_size_whatever_its_tasks() -> None:
+    """They run, or sleep, with that size."""
+    old = Geometry.parse("vms=3,cpus=3,memory=768,ntasks=8,cpus_per_task=1,image=default")
+    assert ([old.cpus_of(index) for index in range(3)], old.total_cpus, old.total_memory_mib) == ([3, 3, 3], 9, 2304)
+    assert "small" not in str(old)
+
+
+@pytest.mark.parametrize(
+    ("vms", "small"),
+    [
+        (3, "small_cpus=3,small_memory=512"),
+        (3, "small_cpus=4,small_memory=512"),
+        (3, "small_cpus=2,small_memory=769"),
+        (3, "small_cpus=2,small_memory=0"),
+        (3, "small_cpus=2"),
+        (3, "small_memory=512"),
+        (3, "small_cpus=2.5,small_memory=512"),
+        (4, "small_cpus=2,small_memory=512"),
+    ],
+)
+def test_smaller_vms_that_cannot_be(vms: int, small: str) -> None:
+    with pytest.raises(ValueError, match="small_"):
+        Geometry.parse(f"vms={vms},cpus=3,memory=768,ntasks=8,cpus_per_task=1,image=default,{small}")
+
+
 def test_the_keys_come_in_any_order() -> None:
     for keys in itertools.permutations(KEYS):
         assert Geometry.parse(",".join(keys)) == GEOMETRY

@@ -577,6 +577,30 @@ def test_what_vms_were_seen_to_demand_is_used_until_they_sleep(told: Told) -> No
     assert [point.cpu_demanded for point in points] == [4, 4, 4, 4, 4, 4, 4, 4, 0, 0]
 
 
+def test_vms_of_uneven_tasks_book_and_use_each_what_it_has(told: Told) -> None:
+    job = told.at(0).submit(1, vms=3, cpus=2, memory_mib=2048, small=(1, 1024))
+    told.at(0).start(job, "n1", "n2", "n2", seconds=0.0)
+    told.at(120).demand(job, 0, 150)
+    told.at(120).demand(job, 1, 50)
+    told.at(240).end(job)
+    made = report(told, 360)
+    points = made.head.utilisation
+    assert [point.cpu_booked for point in points] == [4, 4, 4, 4, 0, 0]
+    assert [point.cpu_used for point in points] == [4, 4, 3, 3, 0, 0]
+    [shown] = made.jobs()
+    assert (shown.vms, shown.cpus, shown.memory_mib) == (3, 2, 2048)
+    # Four CPUs hold all of it; six, as VMs of one size would have, they do not.
+    assert shown.without["fcfs"] is not None and counts(made)["replayed"] == 1
+
+
+def test_vms_of_uneven_tasks_slow_each_other_by_what_each_has(told: Told) -> None:
+    job = told.at(0).submit(1, vms=2, cpus=2, small=(1, 256))
+    told.at(0).start(job, "n1", "n1", seconds=0.0)
+    told.at(300).end(job)
+    made = report(told, HOUR, host_cpus={"n1": 2})
+    assert jobs_of(made)["1"].slowed_s == pytest.approx(100, abs=0.1)
+
+
 def test_switches_and_what_their_actions_cost_are_told(told: Told) -> None:
     for job in (1, 2):
         told.at(0).start(told.submit(job), "n1")

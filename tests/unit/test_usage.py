@@ -127,7 +127,8 @@ def test_usage_is_forgotten_with_its_vjob(served: Served) -> None:
 def test_lines_are_those_of_seff() -> None:
     usage = {
         "display_id": "12_3", "user": "alice", "group": "users", "state": "FAILED", "exit_code": 3, "signal": 0,
-        "vms": 2, "cpus": 4, "memory_mib": 256, "elapsed_s": 100.0, "cpu_s": 90.0, "cpu_efficiency": 0.1125,
+        "vms": 2, "cpus": 4, "memory_mib": 256, "cpus_total": 8, "memory_total_mib": 512,
+        "elapsed_s": 100.0, "cpu_s": 90.0, "cpu_efficiency": 0.1125,
         "memory_used_mib": 150.0, "memory_most_mib": 80.0, "memory_efficiency": 0.293, "read_mib": 2048.0,
         "written_mib": 0.5,
     }  # fmt: skip

@@ -18,6 +18,41 @@ from rmsplugin.wrapper.signals import Fate
 GEOMETRY = Geometry(vms=2, cpus=4, memory_mib=512, ntasks=3, cpus_per_task=2)
 
 
+@pytest.mark.parametrize(
+    ("geometry", "cpus", "tasks"),
+    [
+        (Geometry(2, 3, 768, 5, small_cpus=2, small_memory_mib=512), "3,2", "3,2"),
+        (Geometry(3, 6, 768, 8, 2, small_cpus=4, small_memory_mib=512), "6(x2),4", "3(x2),2"),
+        (Geometry(4, 2, 512, 5, small_cpus=1, small_memory_mib=256), "2,1(x3)", "2,1(x3)"),
+    ],
+)
+def test_each_node_has_the_cpus_of_its_tasks(geometry: Geometry, cpus: str, tasks: str) -> None:
+    names = [f"vjob12-{index}" for index in range(geometry.vms)]
+    result = environment.script_environment({}, geometry, names, user="alice", home="/", hints={"x_memory=per_cpu"})
+    assert (result["SLURM_JOB_CPUS_PER_NODE"], result["SLURM_TASKS_PER_NODE"]) == (cpus, tasks)
+    assert result["SLURM_CPUS_ON_NODE"] == str(geometry.cpus)
+    assert result["SLURM_MEM_PER_CPU"] == str(geometry.memory_mib // geometry.cpus)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "per_node", "tasks"),
+    [
+        (Geometry(2, 2, 256, 3), "2", "2(x2)"),  # natively: measured
+        (Geometry(2, 2, 256, 4), "2", "2(x2)"),
+        (Geometry(2, 2, 256, 3), "", "2,1"),
+        (Geometry(2, 2, 256, 3, small_cpus=1, small_memory_mib=128), "2", "2,1"),  # of another job
+        (Geometry(2, 2, 256, 3), "3", "2,1"),
+        (Geometry(2, 2, 256, 3), "many", "2,1"),
+    ],
+)
+def test_tasks_per_node_that_were_asked_for_are_told_where_there_are_fewer(
+    geometry: Geometry, per_node: str, tasks: str
+) -> None:
+    environ = {"SLURM_NTASKS_PER_NODE": per_node}
+    result = environment.script_environment(environ, geometry, ["vjob12-0", "vjob12-1"], user="alice", home="/")
+    assert result["SLURM_TASKS_PER_NODE"] == tasks
+
+
 def test_the_nodes_of_the_job_are_its_vms() -> None:
     environ = {
         "PATH": "/usr/bin",

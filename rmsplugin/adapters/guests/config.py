@@ -83,6 +83,7 @@ class GuestConfig:
     """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
 
     ``commands``: Slurm's clients work in it, through the wrapper. ``front``: where Slurm runs the job.
+    ``all_cpus``: of each of ``vms``; empty: all have ``cpus``.
     ``has_native``: it has the native tools of this release already.
     """
 
@@ -101,6 +102,7 @@ class GuestConfig:
     slurm: SlurmFacts = field(default_factory=SlurmFacts)
     front: str = ""
     has_native: bool = False
+    all_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what would not survive the files below, or must not be.
@@ -139,6 +141,7 @@ class GuestConfig:
             "index": self.index,
             "vms": len(self.vms),
             "cpus": self.cpus,
+            "all_cpus": ",".join(map(str, self.all_cpus or [self.cpus] * len(self.vms))),
             "memory_mib": self.memory_mib,
             "ntasks": self.ntasks,
             "cpus_per_task": self.cpus_per_task,

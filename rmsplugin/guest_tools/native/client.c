@@ -281,6 +281,7 @@ static void start_node(struct client *client, struct plan *plan, uint32_t number
     struct node *node = &client->nodes[number];
     plan->node = number;
     plan->name = client->vjob.names[node->vm];
+    plan->cpus = client->vjob.all_cpus[node->vm] == client->vjob.all_cpus[0] ? 0 : client->vjob.all_cpus[node->vm];
     plan->local = node->count;
     plan->tasks = node->tasks;
     plan->command_of = allocate(node->count, sizeof *plan->command_of);
@@ -321,15 +322,12 @@ static void start_component(struct client *client, struct component *component)
 /* As Slurm says of the job where `-v` asks for more words. */
 static void say_nodes(const struct client *client)
 {
-    uint32_t all = (uint32_t)client->vjob.count, *vms = allocate(all, sizeof *vms), *cpus = allocate(all, sizeof *cpus);
-    for (uint32_t i = 0; i < all; i++) {
+    uint32_t all = (uint32_t)client->vjob.count, *vms = allocate(all, sizeof *vms);
+    for (uint32_t i = 0; i < all; i++)
         vms[i] = i;
-        cpus[i] = client->vjob.cpus;
-    }
-    char *names = host_list(&client->vjob, vms, all), *counts = counts_list(cpus, all);
+    char *names = host_list(&client->vjob, vms, all), *counts = counts_list(client->vjob.all_cpus, all);
     message("jobid %u: nodes(%u):`%s', cpu counts: %s", client->vjob.job_id, all, names, counts);
     free(vms);
-    free(cpus);
     free(names);
     free(counts);
 }

@@ -122,7 +122,7 @@ static uint32_t next_number(void)
 static void occupy(const struct step *step, uint32_t node, int sign)
 {
     const struct request *request = &step->requests.each[step->layout.component[node]];
-    uint32_t cpus = layout_cpus(request, step->layout.counts[node], vjob.cpus);
+    uint32_t cpus = layout_cpus(request, step->layout.counts[node], vjob.all_cpus[step->layout.vms[node]]);
     used[step->layout.vms[node]] += sign > 0 ? cpus : -cpus;
 }
 
@@ -157,7 +157,7 @@ static void try_grant(struct step *step)
         tell(step, REFUSED, "Job/step already completing or completed");
         return;
     }
-    switch (layout_make(&step->requests, (uint32_t)vjob.count, vjob.cpus, used, &step->layout)) {
+    switch (layout_make(&step->requests, (uint32_t)vjob.count, vjob.all_cpus, used, &step->layout)) {
     case FITS: grant(step); break;
     case NEVER: tell(step, REFUSED, "More processors requested than permitted"); break;
     case BUSY:

@@ -43,11 +43,9 @@ static void set_number(const char *name, uint32_t number)
 /* What this VM knows itself: the script runs in another one, or has not begun. */
 static void set_as_known(const struct vjob *vjob)
 {
-    uint32_t *vms = allocate(vjob->count, sizeof *vms), *cpus = allocate(vjob->count, sizeof *cpus);
-    for (uint32_t vm = 0; vm < vjob->count; vm++) {
+    uint32_t *vms = allocate(vjob->count, sizeof *vms);
+    for (uint32_t vm = 0; vm < vjob->count; vm++)
         vms[vm] = vm;
-        cpus[vm] = vjob->cpus;
-    }
     const char *names = host_list(vjob, vms, vjob->count);
     set_number("SLURM_JOB_ID", vjob->job_id);
     set_number("SLURM_JOBID", vjob->job_id);
@@ -57,7 +55,7 @@ static void set_as_known(const struct vjob *vjob)
     set_number("SLURM_MEM_PER_NODE", vjob->memory_mib);
     setenv("SLURM_JOB_NODELIST", names, 1);
     setenv("SLURM_NODELIST", names, 1);
-    setenv("SLURM_JOB_CPUS_PER_NODE", counts_list(cpus, vjob->count), 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE", counts_list(vjob->all_cpus, vjob->count), 1);
 }
 
 void set_job_environment(const char *vjob)

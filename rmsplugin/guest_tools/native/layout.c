@@ -38,7 +38,7 @@ static void add_vm(const struct request *request, struct choice *choice, uint32_
 
 /* Take VMs in their order, those that have to be, and others until there is room for all tasks; none with room for less
  * than `least`. */
-static bool take(const struct request *request, uint32_t cpus, const uint32_t *used, struct choice *choice,
+static bool take(const struct request *request, const uint32_t *cpus, const uint32_t *used, struct choice *choice,
                  uint32_t least)
 {
     uint64_t places = 0;
@@ -48,7 +48,7 @@ static bool take(const struct request *request, uint32_t cpus, const uint32_t *u
         bool enough = wanted > 0 ? choice->count == wanted : places >= request->ntasks;
         if (enough && i >= request->must)
             break;
-        uint32_t vm = request->vms[i], free_cpus = used[vm] < cpus ? cpus - used[vm] : 0;
+        uint32_t vm = request->vms[i], free_cpus = used[vm] < cpus[vm] ? cpus[vm] - used[vm] : 0;
         uint32_t here = request->overcommit && used[vm] != UINT32_MAX ? request->ntasks : tasks_for(request, free_cpus);
         if (here < least || choice->count == request->ntasks) {
             if (i < request->must)
@@ -62,12 +62,12 @@ static bool take(const struct request *request, uint32_t cpus, const uint32_t *u
 }
 
 /* A list says where each task goes: --distribution=arbitrary. */
-static bool take_listed(const struct request *request, uint32_t cpus, const uint32_t *used, uint32_t vms,
+static bool take_listed(const struct request *request, const uint32_t *cpus, const uint32_t *used, uint32_t vms,
                         struct choice *choice)
 {
     choice->count = 0;
     for (uint32_t vm = 0; vm < vms; vm++) {
-        uint32_t here = 0, free_cpus = used[vm] < cpus ? cpus - used[vm] : 0;
+        uint32_t here = 0, free_cpus = used[vm] < cpus[vm] ? cpus[vm] - used[vm] : 0;
         for (uint32_t task = 0; task < request->place_count; task++)
             here += request->places[task] == vm;
         if (here == 0)
@@ -79,7 +79,7 @@ static bool take_listed(const struct request *request, uint32_t cpus, const uint
     return choice->count > 0;
 }
 
-static bool choose(const struct request *request, uint32_t cpus, const uint32_t *used, uint32_t vms,
+static bool choose(const struct request *request, const uint32_t *cpus, const uint32_t *used, uint32_t vms,
                    struct choice *choice)
 {
     if (request->distribution == ARBITRARY)
@@ -207,7 +207,7 @@ static void layout_room(struct layout *layout, uint32_t ntasks, uint32_t vm_coun
 }
 
 /* Lay all components out; busy[vm] are the CPUs that are taken, UINT32_MAX: the VM is another component's. */
-static bool make(const struct requests *requests, uint32_t vms, uint32_t cpus, uint32_t *busy, struct choice *choice,
+static bool make(const struct requests *requests, uint32_t vms, const uint32_t *cpus, uint32_t *busy, struct choice *choice,
                  struct layout *layout)
 {
     uint32_t task = 0;
@@ -235,7 +235,7 @@ static bool counts_used(const struct requests *requests)
     return false;
 }
 
-enum fit layout_make(const struct requests *requests, uint32_t vms, uint32_t cpus, const uint32_t *used,
+enum fit layout_make(const struct requests *requests, uint32_t vms, const uint32_t *cpus, const uint32_t *used,
                      struct layout *layout)
 {
     uint32_t *busy = allocate(vms, sizeof *busy), *room = allocate(3 * (size_t)vms, sizeof *room);

@@ -47,9 +47,9 @@ bool requests_get(struct reader *reader, uint32_t vms, struct requests *requests
 void requests_free(struct requests *requests);
 uint32_t requests_tasks(const struct requests *requests);
 
-/* Lay a step out on VMs with `cpus` CPUs each of which used[vm] are taken. layout is made only when it FITS. No two
+/* Lay a step out on VMs that have cpus[vm] CPUs, of which used[vm] are taken. layout is made only when it FITS. No two
  * components share a VM, as in Slurm. */
-enum fit layout_make(const struct requests *requests, uint32_t vms, uint32_t cpus, const uint32_t *used,
+enum fit layout_make(const struct requests *requests, uint32_t vms, const uint32_t *cpus, const uint32_t *used,
                      struct layout *layout);
 /* CPUs that so many of the component's tasks take in a VM. */
 uint32_t layout_cpus(const struct request *request, uint32_t tasks, uint32_t cpus);

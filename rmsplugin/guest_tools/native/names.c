@@ -18,7 +18,20 @@ static char *line_of(FILE *file, size_t *size, char **line)
     return *line;
 }
 
-static void read_facts(struct vjob *vjob)
+/* `3,3,2` of the VMs; those that are not told have as many as this one. */
+static void read_all_cpus(struct vjob *vjob, const char *text)
+{
+    vjob->all_cpus = allocate(vjob->count, sizeof *vjob->all_cpus);
+    for (size_t i = 0; i < vjob->count; i++) {
+        char *end = NULL;
+        unsigned long cpus = text != NULL ? strtoul(text, &end, 10) : 0;
+        vjob->all_cpus[i] = cpus > 0 && cpus <= UINT16_MAX ? (uint32_t)cpus : vjob->cpus;
+        text = end != NULL && *end == ',' ? end + 1 : NULL;
+    }
+}
+
+/* What stands there of all VMs' CPUs; NULL: nothing. */
+static char *read_facts(struct vjob *vjob)
 {
     const struct {
         const char *key;
@@ -32,12 +45,14 @@ static void read_facts(struct vjob *vjob)
     if (file == NULL)
         missing(VJOB_ETC "/vjob");
     snprintf(vjob->slurm_version, sizeof vjob->slurm_version, "?");
-    char *line = NULL;
+    char *line = NULL, *all_cpus = NULL;
     size_t size = 0;
     while (line_of(file, &size, &line) != NULL) {
         char *value = strchr(line, '=');
         if (strncmp(line, "slurm_release=", 14) == 0)
             snprintf(vjob->slurm_version, sizeof vjob->slurm_version, "%s", value + 1);
+        else if (strncmp(line, "all_cpus=", 9) == 0 && all_cpus == NULL)
+            all_cpus = copied(value + 1);
         for (size_t i = 0; value != NULL && i < sizeof facts / sizeof *facts; i++)
             if (strlen(facts[i].key) == (size_t)(value - line) &&
                 strncmp(line, facts[i].key, (size_t)(value - line)) == 0)
@@ -45,12 +60,13 @@ static void read_facts(struct vjob *vjob)
     }
     free(line);
     fclose(file);
+    return all_cpus;
 }
 
 struct vjob vjob_read(void)
 {
     struct vjob vjob = {.kill_wait = 30}; /* Slurm's default, where the VM is not told */
-    read_facts(&vjob);
+    char *all_cpus = read_facts(&vjob);
     FILE *file = fopen(VJOB_ETC "/hostfile", "re");
     if (file == NULL)
         missing(VJOB_ETC "/hostfile");
@@ -64,6 +80,8 @@ struct vjob vjob_read(void)
     fclose(file);
     if (vjob.count == 0 || vjob.count > UINT16_MAX || vjob.index >= vjob.count)
         missing("its list of VMs");
+    read_all_cpus(&vjob, all_cpus);
+    free(all_cpus);
     return vjob;
 }
 

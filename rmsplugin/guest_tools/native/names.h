@@ -17,6 +17,7 @@ struct vjob {
     uint32_t slurm_release; /* of the site's Slurm: the year, as 22 of 22.05.8; 0: not known */
     char slurm_version[32];
     uint32_t kill_wait;     /* the site's KillWait: seconds from SIGTERM to SIGKILL */
+    uint32_t *all_cpus;     /* count: CPUs of each VM */
     size_t count;
     char **names; /* of its VMs */
 };

@@ -122,12 +122,12 @@ static void choose_vms(struct options *options, struct lists *lists, const struc
 /* VMs that so many tasks need. */
 static uint32_t nodes_for(const struct request *request, const struct vjob *vjob)
 {
-    uint32_t here = vjob->cpus / request->cpus_per_task;
-    if (request->per_node > 0 && here > request->per_node)
-        here = request->per_node;
-    uint32_t all = (uint32_t)vjob->count;
-    uint32_t nodes = here > 0 ? (request->ntasks + here - 1) / here : all;
-    return nodes < all ? nodes : all;
+    uint32_t all = (uint32_t)vjob->count, nodes = 0;
+    for (uint64_t places = 0; nodes < all && places < request->ntasks; nodes++) {
+        uint32_t here = vjob->all_cpus[nodes] / request->cpus_per_task;
+        places += request->per_node > 0 && here > request->per_node ? request->per_node : here;
+    }
+    return nodes;
 }
 
 static void count_nodes(const struct lists *lists, struct request *request, const struct vjob *vjob)

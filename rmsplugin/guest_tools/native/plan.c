@@ -23,7 +23,8 @@ static bool get_command(struct reader *reader, struct command *command)
 void plan_put(struct buffer *buffer, const struct plan *plan)
 {
     const uint32_t numbers[] = {plan->job_id, plan->step,       plan->ntasks, plan->node,  plan->nodes,
-                                plan->mask,   plan->unbuffered, plan->append, plan->first_node, plan->local};
+                                plan->mask,   plan->unbuffered, plan->append, plan->first_node, plan->cpus,
+                                plan->local};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put_number(buffer, numbers[i]);
     for (uint32_t i = 0; i < plan->local; i++) {
@@ -68,7 +69,8 @@ bool plan_get(struct reader *reader, struct plan *plan)
 {
     memset(plan, 0, sizeof *plan);
     uint32_t *numbers[] = {&plan->job_id, &plan->step,       &plan->ntasks, &plan->node, &plan->nodes,
-                           &plan->mask,   &plan->unbuffered, &plan->append, &plan->first_node};
+                           &plan->mask,   &plan->unbuffered, &plan->append, &plan->first_node,
+                           &plan->cpus};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = get_number(reader);
     if (!get_tasks(reader, plan))

@@ -29,6 +29,7 @@ struct command {
 struct plan {
     uint32_t job_id, step, ntasks, node, nodes, mask, unbuffered, append;
     uint32_t first_node; /* of the component: its nodes are counted from there in names of files */
+    uint32_t cpus;   /* of this VM; 0: as many as the script's */
     uint32_t local;  /* tasks in this VM */
     uint32_t *tasks; /* local: their numbers */
     uint32_t *command_of; /* local: index in commands */

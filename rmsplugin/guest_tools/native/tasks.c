@@ -50,6 +50,8 @@ void task_environment_of(const struct plan *plan, uint32_t local)
     set_number("SLURM_LOCALID", local);
     set_number("SLURM_NODEID", plan->node);
     setenv("SLURMD_NODENAME", plan->name, 1);
+    if (plan->cpus > 0)
+        set_number("SLURM_CPUS_ON_NODE", plan->cpus);
 }
 
 static void set_environment(const struct plan *plan, uint32_t local)
