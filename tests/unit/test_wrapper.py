@@ -762,6 +762,13 @@ def test_a_cancelled_job_ends_with_all_its_processes(small: Bench) -> None:
     assert small.out.read_text() == "ready\nchild\n"
 
 
+def _takes(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether a process has blocked a signal, to wait for it: until then the signal ends it."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    blocked = next(line for line in status.splitlines() if line.startswith("SigBlk:"))
+    return bool(int(blocked.split()[1], 16) >> (number - 1) & 1)
+
+
 def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
     process = _ready(small, TRAPS)
@@ -770,7 +777,7 @@ def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
     assert ("requeued", {"by": "others", "restarts": 0}) in small.engine.requests
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1")
     again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
-    time.sleep(0.6)
+    guestbox.wait_until(lambda: _takes(again, signal.SIGTERM), what="the wrapper takes signals itself")
     again.send_signal(signal.SIGTERM)
     assert again.wait(PATIENCE_S) == 9
     assert small.out.read_text() == "ready\nterm\n"
