@@ -23,13 +23,17 @@ _HEADER = struct.Struct("=16s I 2I I")
 
 def configured_format(what: str, qemu_conf: Path = QEMU_CONF) -> str:
     """How libvirt is told to compress what it writes here: of a ``save``, or of a ``snapshot``, as a checkpoint is."""
+    return configured(f"{what}_image_format", qemu_conf) or RAW
+
+
+def configured(wanted: str, qemu_conf: Path = QEMU_CONF) -> str:
+    """What libvirt's settings of QEMU say for this key; "" if they say nothing."""
     try:
         lines = qemu_conf.read_text(errors="replace").splitlines()
     except OSError:
-        return RAW
-    wanted = f"{what}_image_format"
+        return ""
     values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == wanted]
-    return values[0].partition("#")[0].strip().strip("\"'") if values else RAW  # libvirt too takes the first
+    return values[0].partition("#")[0].strip().strip("\"'") if values else ""  # libvirt too takes the first
 
 
 def restorable_formats() -> list[str]:

@@ -261,7 +261,11 @@ class Agent:
 
     def check(self) -> Reply:
         """Describe the node without changing it."""
-        from rmsplugin.node_agent import guards, templates  # here: it needs this module; other verbs start faster
+        from rmsplugin.node_agent import (
+            guards,
+            qemu_account,
+            templates,
+        )  # here: it needs this module; other verbs start faster
 
         config = self._config
         return {
@@ -275,12 +279,12 @@ class Agent:
             "known_hosts": _describe(Path(config.known_hosts)),
             "images": {path: os.access(path, os.R_OK) for path in config.images},
             "writable_images": [path for path in config.images if os.access(path, os.W_OK)],
-            "hidden_vm_dir": _not_passed(config.vm_dir),
             "save_format": compression.configured_format("save"),
             "snapshot_format": compression.configured_format("snapshot"),
             "restorable_formats": compression.restorable_formats(),
             "templates": templates.stored(config),
             **guards.seen(),
+            **qemu_account.seen(config.vm_dir),
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:
@@ -304,18 +308,6 @@ def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = F
 def incoming_path(final: Path) -> Path:
     """Where a copy from another node is written: never over what libvirt writes on this one."""
     return final.with_name(f"{final.name}.incoming")
-
-
-def _not_passed(directory: Path) -> str:
-    """The first directory on the way to ``directory`` that not every account may pass; "" if all may."""
-    # The agent itself gives the directory its mode.
-    for each in reversed(directory.parents):
-        try:
-            if not each.stat().st_mode & 0o001:
-                return str(each)
-        except OSError:
-            break  # that it is not there is said otherwise
-    return ""
 
 
 def _require_digest(vm: VMName, path: Path, size: int, blake2b: str) -> None:

@@ -50,6 +50,16 @@ def test_a_directory_that_qemu_cannot_pass_is_an_error() -> None:
     assert len(judged(0, "apparmor", hidden_vm_dir="/var/lib/rmsplugin")) == 1  # root passes
 
 
+@pytest.mark.parametrize("closed", [True, False, None])
+def test_a_device_of_kvm_that_qemu_may_not_open_is_told(closed: bool | None) -> None:
+    found = judged(UID, "apparmor", kvm_closed=closed)
+    if closed:
+        assert "usermod -a -G kvm" in fault(found, Level.WARNING, "cannot open /dev/kvm").remedy
+    else:
+        assert found == []
+    assert len(judged(0, "apparmor", kvm_closed=closed)) == 1  # root may
+
+
 def test_images_that_one_vm_may_write_and_the_next_one_boots_are_told() -> None:
     found = judged(UID, "", writable_images=frozenset({"/k", "/i"}))
     assert "libvirt gives /i, /k to QEMU's account" in found[-1].what

@@ -76,7 +76,8 @@ class NodeCheck:
     filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
     ports_closed: bool | None = None  # our table closes its ports to VMs; None: an older release
     writable_images: frozenset[str] = frozenset()  # image files that root there may write, and give to others
-    hidden_vm_dir: str = ""  # the first on the way to ``vm_dir`` that not every account may pass
+    hidden_vm_dir: str = ""  # the first on the way to ``vm_dir`` that QEMU's account may not pass
+    kvm_closed: bool | None = None  # /dev/kvm is there, and QEMU's account may not open it; None: not known
 
 
 class TemplateUse(enum.StrEnum):

@@ -228,6 +228,7 @@ class NodeAgents:
             answer.get("ports_closed"),
             frozenset(answer.get("writable_images", ())),
             answer.get("hidden_vm_dir", ""),
+            answer.get("kvm_closed"),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

@@ -139,6 +139,13 @@ def _confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterat
             f"QEMU runs with uid {info.qemu_uid}, which cannot pass {agent.hidden_vm_dir} to the files of its VM",
             f"chmod o+x {agent.hidden_vm_dir} on this node",
         )
+    if agent.kvm_closed:
+        yield warning(
+            subject,
+            f"QEMU runs with uid {info.qemu_uid}, which cannot open /dev/kvm: VMs are emulated, and libvirt starts a "
+            "QEMU to ask what it can do each time that it looks",
+            "give that account the group of /dev/kvm (Debian: usermod -a -G kvm libvirt-qemu) and restart libvirtd",
+        )
     if agent.writable_images and not info.confined_by:
         yield warning(
             subject,

@@ -1,0 +1,106 @@
+"""The account that libvirt runs QEMU as on this node, and what it may do. Looked at for `rmsplugin check`."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmsplugin.node_agent.compression import QEMU_CONF, configured
+
+KVM = Path("/dev/kvm")
+
+#: Those of Debian's packages, and of others'; a libvirt that was built without one runs QEMU as root.
+_USUAL = ("libvirt-qemu", "qemu")
+_TIMEOUT_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QEMUAccount:
+    """Whom QEMU runs as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+    def may(self, how: str, path: Path) -> bool:
+        """Ask the kernel as that account does: modes, groups and access lists count. ``how``: options of test(1)."""
+        words = [word for each in how for word in (f"-{each}", str(path), "-a")][:-1]
+        asked = subprocess.run(
+            ["/usr/bin/test", *words],
+            user=self.uid,
+            group=self.gid,
+            extra_groups=self.groups,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+        )
+        return asked.returncode == 0
+
+
+def seen(vm_dir: Path) -> dict[str, object]:
+    """What the node says of it."""
+    account = configured_account()
+    return {"hidden_vm_dir": not_passed(vm_dir, account), "kvm_closed": is_closed(KVM, account)}
+
+
+def configured_account(qemu_conf: Path = QEMU_CONF) -> QEMUAccount | None:
+    """Whom libvirt is told to run QEMU as; None: it cannot be known, or nobody but root may take on an account."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        user = _user(configured("user", qemu_conf))
+        if user is None:
+            return None
+        group = configured("group", qemu_conf)
+        gid = _number(group, lambda name: grp.getgrnam(name).gr_gid) if group else user.pw_gid
+    except KeyError:
+        return None
+    return QEMUAccount(user.pw_uid, gid, tuple(os.getgrouplist(user.pw_name, gid)))
+
+
+def not_passed(directory: Path, account: QEMUAccount | None) -> str:
+    """The first directory on the way to ``directory`` that the account may not pass; "" if it may pass all.
+
+    Of an account that is not known: that not every account may pass.
+    """
+    # The agent itself gives the directory its mode.
+    for each in reversed(directory.parents):
+        try:
+            mode = each.stat().st_mode
+        except OSError:
+            break  # that it is not there is said otherwise
+        if not (mode & 0o001 or (account and account.may("x", each))):
+            return str(each)
+    return ""
+
+
+def is_closed(device: Path, account: QEMUAccount | None) -> bool | None:
+    """Whether the device is there and the account may not open it; None: the account is not known."""
+    if account is None:
+        return None
+    return device.exists() and not account.may("rw", device)
+
+
+def _user(name: str) -> pwd.struct_passwd | None:
+    if name:
+        return pwd.getpwuid(_number(name, lambda given: pwd.getpwnam(given).pw_uid))
+    known = {each.pw_name: each for each in pwd.getpwall() if each.pw_name in _USUAL}
+    return next((known[usual] for usual in _USUAL if usual in known), None)
+
+
+def _number(name: str, find: Callable[[str], int]) -> int:
+    """Of an account or a group, which libvirt takes by name first, and by number; ``+`` before it: by number alone."""
+    try:
+        return find(name)
+    except KeyError:
+        digits = name.removeprefix("+")
+        if not digits.isdecimal():
+            raise
+        return int(digits)
