@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.cycles import cycle_sentence
-from rmsplugin.cli.pages import read_pages, rows_of
+from rmsplugin.cli.pages import read_older, read_pages, rows_of
 from rmsplugin.cli.pausing import pause_sentence
 from rmsplugin.cli.table import (
     Field,
@@ -273,8 +273,10 @@ def _vjobs(arguments: argparse.Namespace) -> int:
     if not arguments.jobs or arguments.user:
         path = f"/v1/vjobs?ended=1&limit={arguments.limit}" if arguments.all else "/v1/vjobs"
         rows, answer = read_pages(client, path, "vjobs")
+        older, more = read_older(client, answer, arguments.limit)
+        rows += older
         rows.sort(key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0))
-        if answer.get("more") and arguments.all:
+        if more and arguments.all:
             print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
     unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
     if arguments.jobs:
@@ -312,8 +314,9 @@ def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, An
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
         path = f"/v1/vjobs?ended=1&vjob={urllib.parse.quote(wanted, safe='')}"
-        rows = rows_of(client.request("GET", path), "vjobs")
+        rows, _ = read_pages(client, path, "vjobs")
         own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
+        own.sort(key=lambda row: int(str(row.get("display_id")).partition("_")[2] or 0))
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
             found += own or [client.request("GET", options.job_path(wanted))["vjob"]]

@@ -32,3 +32,17 @@ def read_pages(client: EngineClient, path: str, key: str) -> tuple[list[dict[str
         answer = client.request("GET", f"{path}{'&' if '?' in path else '?'}after={following}")
         rows += rows_of(answer, key)
     return rows, first
+
+
+def read_older(client: EngineClient, first: dict[str, Any], most: int) -> tuple[list[dict[str, Any]], bool]:
+    """The vjobs that have ended and are older than those of a first page, until ``most`` are told; are there more?"""
+    rows: list[dict[str, Any]] = []
+    told, answer = int(first.get("ended") or 0), first
+    while (before := answer.get("older")) and told < most:
+        answer = client.request("GET", f"/v1/vjobs?ended=1&before={before}&limit={most - told}")
+        page = rows_of(answer, "vjobs")
+        if not page:
+            break  # or it might have no end
+        rows += page
+        told += len(page)
+    return rows, bool(answer.get("more"))

@@ -7,6 +7,7 @@ import json
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.pages import read_pages
 from rmsplugin.cli.table import (
     Field,
     add_table_options,
@@ -79,7 +80,8 @@ def _states(arguments: argparse.Namespace) -> int:
         answer = client.request("POST", f"/v1/states/{arguments.drop}/drop")
         print(json.dumps(answer) if arguments.json else f"dropped {arguments.drop}")
         return 0
-    print_rows(arguments, columns, "states", client.request("GET", "/v1/states").get("states", []))
+    rows, _ = read_pages(client, "/v1/states", "states")
+    print_rows(arguments, columns, "states", rows)
     return 0
 
 

@@ -57,6 +57,11 @@ class Asides(Chapter):
         sql = "select * from asides where job_id = ? order by id"
         return [records.read_aside(row) for row in self._rows(sql, [job_id])]
 
+    def after(self, number: int, limit: int, uid: int | None = None) -> list[Aside]:
+        """The first ``limit`` that were put aside after this number, oldest first: of this user, or of all."""
+        sql = "select * from asides where id > ? and (? is null or uid = ?) order by id limit ?"
+        return [records.read_aside(row) for row in self._rows(sql, [number, uid, uid, limit])]
+
     def all(self) -> list[Aside]:
         """All saved states that were put aside, oldest first."""
         return [records.read_aside(row) for row in self._rows("select * from asides order by id")]

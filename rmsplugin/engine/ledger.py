@@ -189,10 +189,15 @@ class Ledger:
         current = self._current_vjobs()
         return [current[each] for each in heapq.nsmallest(limit, (each for each in current if each > job_id))]
 
-    def newest_ended(self, limit: int) -> list[VJobRow]:
-        """The ``limit`` terminated vjobs that were submitted last, in order of first submission."""
-        sql = f"{_SELECT} where state = 'terminated' order by submitted desc, job_id desc limit ?"
-        return [records.read_vjob(row) for row in reversed(self._rows(sql, [limit]))]
+    def newest_ended(self, limit: int, before: int = 0) -> list[VJobRow]:
+        """The ``limit`` terminated vjobs that were submitted last, in order of first submission.
+
+        ``before``: of those that come before this job id in that order; none if it is not known any more.
+        """
+        older = "and (submitted, job_id) < (select submitted, job_id from vjobs where job_id = ?)" if before else ""
+        sql = f"{_SELECT} where state = 'terminated' {older} order by submitted desc, job_id desc limit ?"
+        parameters = [before, limit] if before else [limit]
+        return [records.read_vjob(row) for row in reversed(self._rows(sql, parameters))]
 
     def _current_vjobs(self) -> dict[int, VJobRow]:
         """The vjobs that have not ended, by job id; read anew only when one has changed."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmsplugin.engine import views
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.operations.aside import drop_aside, require_whole
 from rmsplugin.engine.rights import Rights, user_name
 from rmsplugin.engine.rows import Aside, Operation, OperationKind
-from rmsplugin.engine.views import aside_view
 from rmsplugin.errors import ForbiddenError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
@@ -22,10 +22,15 @@ class PutAside:
         self._executor = executor
         self._rights = rights
 
-    def all(self, uid: int) -> list[dict[str, Any]]:
-        """The saved states that were put aside: one's own, or, for operators, all."""
-        everybody = self._rights.is_operator(uid)
-        return [aside_view(aside) for aside in self._context.ledger.asides.all() if everybody or aside.uid == uid]
+    def page(self, uid: int, after: int = 0) -> dict[str, Any]:
+        """A page of the saved states that were put aside, by number: of one's own, or, for operators, of all.
+
+        ``next``: the page behind it is of those ``after`` this number; None: there is none.
+        """
+        of = None if self._rights.is_operator(uid) else uid
+        found = self._context.ledger.asides.after(after, views.MOST_AT_ONCE + 1, of)
+        page = found[: views.MOST_AT_ONCE]
+        return {"states": [views.aside_view(each) for each in page], "next": page[-1].id if page != found else None}
 
     def take_back(self, uid: int, number: int) -> Operation:
         """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""

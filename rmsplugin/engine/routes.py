@@ -66,7 +66,7 @@ class Routes:
             Route("POST", job + "/suspend", self._suspend, Door.LOGIN),
             Route("POST", job + "/resume", self._resume, Door.LOGIN, body=frozenset({"to"})),
             Route("POST", job + "/migrate", self._migrate, Door.TRUSTED, body=frozenset({"vm", "to"})),
-            Route("GET", "/v1/states", self._states, Door.LOGIN, long=True),
+            Route("GET", "/v1/states", self._states, Door.LOGIN, query=frozenset({"after"}), long=True),
             Route("POST", "/v1/states/{number}/take-back", self._take_back, Door.LOGIN),
             Route("POST", "/v1/states/{number}/drop", self._drop_states, Door.LOGIN),
             Route("POST", "/v1/new-store", self._new_store, Door.TRUSTED, body=frozenset({"store"})),
@@ -259,7 +259,8 @@ class Routes:
         return begun.view if isinstance(begun, Several) else {"operation": begun.id}
 
     async def _states(self, asked: Asked) -> Reply:
-        return {"states": await self._do(asked, lambda: self._for(asked).put_aside.all(asked.uid))}
+        after = asked.query.number("after", 0)
+        return await self._do(asked, lambda: self._for(asked).put_aside.page(asked.uid, after))
 
     async def _take_back(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
@@ -373,10 +374,13 @@ class Routes:
 
     async def _vjobs(self, asked: Asked) -> Reply:
         ended = asked.query.flag("ended")
-        limit = asked.query.number("limit", views.MOST_ENDED, parsing.MAX_EVENTS)
+        limit = asked.query.number("limit", views.MOST_AT_ONCE, parsing.MAX_EVENTS)
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
+        before = asked.query.number("before", 0)
         if name:
-            return await self._do(asked, lambda: views.named_vjob_views(self._context, name))
+            return await self._do(asked, lambda: views.named_vjob_views(self._context, name, after=after))
+        if before:
+            return await self._do(asked, lambda: views.ended_vjob_views(self._context, limit=limit, before=before))
         return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit, after=after))
 
     async def _vjob(self, asked: Asked) -> Reply:
@@ -422,7 +426,7 @@ class Routes:
 
 #: What ``rmsplugin.accounts.Account.facts`` has.
 _ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
-_VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after"})
+_VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
 _ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.decision.reservation import Reservation
-from rmsplugin.engine import parsing
 from rmsplugin.engine.brake import Held
 from rmsplugin.engine.capacity import HostCapacity, host_capacities
 from rmsplugin.engine.checkpoints import Checkpoint
@@ -20,10 +19,7 @@ from rmsplugin.engine.rows import Aside, Operation, Outcome, VJobRow, VMRow
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
 
-#: So many vjobs that have ended are told of, unless more are asked for.
-MOST_ENDED = 1000
-
-#: So many vjobs that have not ended, or their VMs, are told of at a time.
+#: So many vjobs that have ended, or that have not, or VMs, or saved states are told of at a time.
 MOST_AT_ONCE = 1000
 
 
@@ -82,25 +78,44 @@ def _ran_s(context: Context, vjob: VJobRow) -> float:
     return vjob.ran_s + running
 
 
-def vjob_views(context: Context, *, ended: bool, limit: int = MOST_ENDED, after: int = 0) -> dict[str, Any]:
-    """A page of the vjobs that have not ended; with the first, if wanted, the newest ``limit`` that have.
+def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
+    """A page of the vjobs that have not ended; with the first, if wanted, a page of the newest that have.
 
     The page has the next vjobs by job id, in order of first submission. ``next``: the page behind it is of the vjobs
-    ``after`` this job id; None: there is none. ``more``: there are older ones that have ended.
+    ``after`` this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
     """
     ledger = context.ledger
-    old = ledger.newest_ended(limit + 1) if ended and not after else []
+    old, told = _ended(context, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
     page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
-    rows = [*(old[-limit:] if limit else ()), *page[:MOST_AT_ONCE]]
+    rows = [*old, *page[:MOST_AT_ONCE]]
     rows.sort(key=lambda row: (row.submitted, row.job_id))
-    return {"vjobs": _views(context, rows), "more": len(old) > limit, "next": following}
+    return {"vjobs": _views(context, rows), **told, "next": following}
 
 
-def named_vjob_views(context: Context, name: str) -> dict[str, Any]:
-    """The vjobs that are called so, ended or not: one, or elements of an array. None is no error."""
-    rows = context.ledger.named(parse(name))
-    return {"vjobs": _views(context, rows[-parsing.MAX_EVENTS :]), "more": len(rows) > parsing.MAX_EVENTS}
+def ended_vjob_views(context: Context, *, limit: int, before: int) -> dict[str, Any]:
+    """A page of at most ``limit`` vjobs that have ended and that were submitted before that one.
+
+    ``ended``: so many of them are told; ``more``: there are older ones, which are ``before`` the one called ``older``.
+    """
+    rows, told = _ended(context, limit, before)
+    return {"vjobs": _views(context, rows), **told, "next": None}
+
+
+def _ended(context: Context, limit: int, before: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
+    most = min(limit, MOST_AT_ONCE)
+    found = context.ledger.newest_ended(most + 1, before)
+    rows = found[-most:] if most else []
+    more = len(found) > most
+    return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}
+
+
+def named_vjob_views(context: Context, name: str, *, after: int = 0) -> dict[str, Any]:
+    """A page of the vjobs that are called so, ended or not: one, or elements of an array. None is no error."""
+    rows = sorted(context.ledger.named(parse(name)), key=lambda row: row.job_id)
+    page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
+    following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
+    return {"vjobs": _views(context, page[:MOST_AT_ONCE]), "more": False, "next": following}
 
 
 def _views(context: Context, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:

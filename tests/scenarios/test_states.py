@@ -275,10 +275,10 @@ def test_a_restart_puts_saved_states_aside(world: World) -> None:
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
     assert "is not what was saved" in aside.reason
     assert "2 saved states were put aside" in events(world, "put-aside")[0]
-    [shown] = service(world).put_aside.all(OWNER)
+    [shown] = service(world).put_aside.page(OWNER)["states"]
     assert (shown["states"], shown["vms"], shown["bytes"]) == (2, 2, 512 << 20)
-    assert service(world).put_aside.all(STRANGER) == []
-    assert len(service(world).put_aside.all(ROOT)) == 1
+    assert service(world).put_aside.page(STRANGER)["states"] == []
+    assert len(service(world).put_aside.page(ROOT)["states"]) == 1
 
 
 def test_states_that_are_not_whole_are_not_taken_back(world: World) -> None:

@@ -20,6 +20,7 @@ from unit.served import ME, PATIENCE_S, Served
 from rmsplugin.adapters.guests import ssh as guests
 from rmsplugin.adapters.nodes import ssh as agents
 from rmsplugin.adapters.nodes.ssh_link import Patience
+from rmsplugin.cli.pages import read_older
 from rmsplugin.engine import requests, views
 from rmsplugin.engine.rare_log import PERIOD_S, RareLog
 from rmsplugin.errors import OperationFailedError
@@ -68,7 +69,7 @@ def test_ended_vjobs_are_told_by_the_newest_and_only_these_are_read(
 ) -> None:
     served.add_vjob(5, ME, submitted=5.0)
     most = 100
-    monkeypatch.setattr(views, "MOST_ENDED", most)
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
     with served.ledger.transaction():
         for job_id in range(10, 10 + 10 * most):
             served.add_vjob(job_id, ME, VJobState.TERMINATED, submitted=float(job_id))
@@ -88,15 +89,69 @@ def test_ended_vjobs_are_told_by_the_newest_and_only_these_are_read(
     assert sum(read) < 3 * most
     answer = served.ask("GET", "/v1/vjobs?ended=1&limit=2")[1]
     assert [row["job_id"] for row in answer["vjobs"]] == [5, last - 2, last - 1]
-    living = {"vjobs": answer["vjobs"][:1], "more": False, "next": None}
+    living = {"vjobs": answer["vjobs"][:1], "ended": 0, "older": None, "more": False, "next": None}
     assert served.ask("GET", "/v1/vjobs") == (200, living)
     answer = served.ask("GET", "/v1/vjobs?ended=1&vjob=10")[1]
     assert ([row["job_id"] for row in answer["vjobs"]], answer["more"]) == ([10], False)
     assert served.ask("GET", "/v1/vjobs?ended=1&limit=10001")[0] == 400
-    (_, _, _, plan) = served.ledger._db.execute(
-        "explain query plan select * from vjobs where state = 'terminated' order by submitted desc, job_id desc limit 9"
-    ).fetchone()
-    assert "using index vjobs_state_submitted" in plan.lower()
+    for older in ("", "and (submitted, job_id) < (select submitted, job_id from vjobs where job_id = 12)"):
+        sql = f"select * from vjobs where state = 'terminated' {older} order by submitted desc, job_id desc limit 9"
+        plan = served.ledger._db.execute(f"explain query plan {sql}").fetchone()[3]
+        assert "using index vjobs_state_submitted" in plan.lower()
+
+
+def test_ended_vjobs_are_told_page_by_page_however_many_are_asked_for(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 50
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
+    with served.ledger.transaction():
+        served.add_vjob(5, ME, submitted=5.0)
+        for number in range(10 * most):  # two of them each were submitted at the same time
+            served.add_vjob(10 + number, ME, VJobState.TERMINATED, submitted=float(number // 2))
+    asked = []
+
+    class Asker:
+        def request(self, method: str, path: str) -> dict[str, Any]:
+            asked.append(path)
+            status, answer = served.ask(method, path)
+            assert status == 200 and len(answer["vjobs"]) <= most + 1
+            return answer
+
+    def told(limit: int) -> tuple[list[int], bool]:
+        first = Asker().request("GET", f"/v1/vjobs?ended=1&limit={limit}")
+        older, more = read_older(Asker(), first, limit)  # type: ignore[arg-type]
+        return sorted(row["job_id"] for row in [*first["vjobs"], *older]), more
+
+    last = 10 + 10 * most
+    assert told(10_000) == ([5, *range(10, last)], False)
+    assert len(asked) == 10
+    for limit in (0, 1, most, most + 1, 2 * most, 10 * most - 1):
+        assert told(limit) == ([5, *range(last - limit, last)], True)
+    assert served.ask("GET", "/v1/vjobs?ended=1&before=9")[1]["vjobs"] == [], "that one is not known any more"
+
+
+def test_elements_of_an_array_are_told_page_by_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
+    with served.ledger.transaction():
+        for number in range(10 * most):
+            served.add_vjob(100 + number, ME, VJobState.TERMINATED, display_id=f"100_{number}")
+    told = pages(served, "/v1/vjobs?ended=1&vjob=100&", "vjobs")
+    assert [len(page) for page in told] == [most] * 10
+    assert [row["job_id"] for page in told for row in page] == [*range(100, 100 + 10 * most)]
+
+
+def test_states_that_were_put_aside_are_told_page_by_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(views, "MOST_AT_ONCE", most)
+    with served.ledger.transaction():
+        for number in range(10 * most):
+            served.add_vjob(10 + number, ME, VJobState.TERMINATED)
+            served.ledger.asides.open(served.ledger.vjob(10 + number), [], "lost")
+    told = pages(served, "/v1/states?", "states")
+    assert [len(page) for page in told] == [most] * 10
+    assert [row["vjob"] for page in told for row in page] == [str(10 + number) for number in range(10 * most)]
 
 
 def pages(served: Served, path: str, key: str) -> list[list[dict[str, Any]]]:
