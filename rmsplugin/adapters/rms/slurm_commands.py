@@ -10,7 +10,7 @@ from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, Rmsplu
 
 # Times as seconds since the epoch, and begin times understood as UTC, whatever this host's time zone; lists of array
 # elements at full length; and no variable may change what the commands do or print.
-_VARIABLES = ("TZ=UTC", "SLURM_TIME_FORMAT=%s", "LC_ALL=C", "SLURM_BITSTR_LEN=0")
+_VARIABLES = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 _UNWANTED_VARIABLES = ("SBATCH_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
 
 # Slurm's words, in any case, and what they mean to us; the first that fits counts.
@@ -55,9 +55,14 @@ class SlurmCommands:
         """
         path = os.path.join(self._bin_dir, program)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
+        command = [path, *arguments]
+        if self._prefix:  # which may have an environment of its own
+            command = [*self._prefix, "env", *(f"{name}={value}" for name, value in _VARIABLES.items()), *command]
+        else:
+            environment |= _VARIABLES
         try:
             done = subprocess.run(
-                [*self._prefix, "env", *_VARIABLES, path, *arguments],
+                command,
                 input=text.encode(),
                 capture_output=True,
                 timeout=self._timeout_s,
@@ -67,14 +72,20 @@ class SlurmCommands:
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not self._prefix:
+                raise _missing(path, str(error.strerror)) from None
             raise UnavailableError(f"{error.filename or path} cannot be run: {error.strerror}") from None
         message = " ".join(done.stderr.decode("utf-8", "replace").split())
         if done.returncode == 127:
-            raise UnavailableError(f"{path} is not there: install Slurm's commands, or set slurm.bin_dir ({message})")
+            raise _missing(path, message)
         # `scontrol write batch_script` of an unknown job ends with status 0.
         if done.returncode != 0 or (message and not done.stdout):
             raise meaning(message or f"{program} ended with status {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
+
+
+def _missing(path: str, why: str) -> UnavailableError:
+    return UnavailableError(f"{path} is not there: install Slurm's commands, or set slurm.bin_dir ({why})")
 
 
 def meaning(message: str) -> RmspluginError:

@@ -1,0 +1,46 @@
+"""How Slurm's commands are run: in an environment that decides nothing, and with errors that say what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
+from rmsplugin.errors import UnavailableError
+
+PREFIXES = [(), ("env", "TZ=Asia/Tokyo", "SQUEUE_FORMAT=%i")]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES, ids=["here", "elsewhere"])
+def test_no_variable_changes_what_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: tuple[str, ...]
+) -> None:
+    for name, value in {"TZ": "America/Lima", "SQUEUE_USERS": "x", "SLURM_CLUSTERS": "y", "KEPT": "z"}.items():
+        monkeypatch.setenv(name, value)
+    program = tmp_path / "squeue"
+    program.write_text(
+        '#!/bin/sh\necho "$TZ $SLURM_TIME_FORMAT $LC_ALL $SLURM_BITSTR_LEN" "$SQUEUE_USERS$SLURM_CLUSTERS$KEPT" "$*"\n'
+    )
+    program.chmod(0o755)
+    assert SlurmCommands(str(tmp_path), 10, prefix).run("squeue", "-a") == "UTC %s C 0 z -a\n"
+
+
+@pytest.mark.parametrize("prefix", PREFIXES, ids=["here", "elsewhere"])
+def test_a_command_that_is_not_there_is_told_with_what_to_set(tmp_path: Path, prefix: tuple[str, ...]) -> None:
+    with pytest.raises(UnavailableError, match=f"^{tmp_path}/squeue is not there: .* slurm.bin_dir .*No such file"):
+        SlurmCommands(str(tmp_path), 10, prefix).run("squeue")
+
+
+def test_a_prefix_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"^/nowhere/prefix cannot be run"):
+        SlurmCommands(str(tmp_path), 10, ["/nowhere/prefix"]).run("squeue")
+
+
+def test_without_a_directory_commands_are_found_as_the_shell_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho found\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert SlurmCommands("", 10, ()).run("squeue") == "found\n"
