@@ -136,6 +136,8 @@ class VJobFacts:
         time_limit_s: as its user asked; None: no limit.
         ran_s: how much of the limit is used up, suspends left out.
         state_s: how long it has been in its state; None: for ever.
+        waited_s: how long it has not run since it was submitted, sleeps included.
+        weight: what the site says of it beyond its age, see ``rmsplugin.decision.expansion``.
     """
 
     name: str
@@ -147,6 +149,8 @@ class VJobFacts:
     time_limit_s: float | None = None
     ran_s: float = 0.0
     state_s: float | None = None
+    waited_s: float = 0.0
+    weight: float = 1.0
 
 
 def vm_demand(

@@ -281,6 +281,8 @@ def _vjob(vjob: VJobFacts) -> VJob:
         time_limit_s=vjob.time_limit_s,
         ran_s=vjob.ran_s,
         state_s=vjob.state_s,
+        waited_s=vjob.waited_s,
+        weight=vjob.weight,
     )
 
 

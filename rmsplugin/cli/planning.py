@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from rmsplugin.packing.search import Search
 
 #: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
-POLICIES = ("rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration")
+POLICIES = (
+    "rjsp",
+    "rjsp-exact",
+    "fcfs",
+    "easy",
+    "easy-preempt",
+    "mixed",
+    "slowdown",
+    "load-sharing",
+    "v-reconfiguration",
+)
 
 _TIME_LIMIT_S = 5.0
 _MOST_WORKERS = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import VJob
@@ -53,6 +54,38 @@ class SwitchDurations:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowdownParameters:
+    """Tunables of the policy ``slowdown``; docs/decisions/0080 has what each was worth on the traces.
+
+    Attributes:
+        factor: one that runs makes way only for one whose expansion is at least so many times its own.
+        switches: and not before it has run, since it was started or resumed, for so many times what a suspend and a
+            resume of it take: so nobody loses more than a part of his time to switches.
+        max_delay: a vjob that has waited for longer than this part of its time limit is overdue, and protected,
+        max_delay_s: if it has waited for at least so long.
+        slurm_priority: what Slurm's priorities say within a tier: ``ties`` between equals only, ``weight`` through the
+            weights of vjobs, ``order`` that nobody makes way for one behind it in the queue.
+
+    Raises:
+        ValueError: a number that cannot be meant.
+    """
+
+    factor: float = 3.0
+    switches: float = 10.0
+    max_delay: float = 0.4
+    max_delay_s: float = 86400.0
+    slurm_priority: Literal["ties", "weight", "order"] = "weight"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not self.factor > 1:
+            raise ValueError(f"factor must be above 1, not {self.factor}")
+        for name in ("switches", "max_delay", "max_delay_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
 class Parameters:
     """Tunables of all policies; the papers' policies use only ``search``.
 
@@ -67,6 +100,8 @@ class Parameters:
     patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
     horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
+    exempt_switches: float = 0.0  # and for so many times what a suspend and a resume of it take
+    slowdown: SlowdownParameters = field(default_factory=SlowdownParameters)
     #: So many VMs are placed on trial, in search of who else can start; about 10 s on one core. Only clusters of
     #: thousands of VMs that are turned upside down reach it; what is left to start then starts in the next cycles.
     packed_vms: int = 1_000_000
@@ -74,7 +109,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        for name in ("exempt_s", "patience_s"):
+        for name in ("exempt_s", "patience_s", "exempt_switches"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
         if not (self.horizon_s > 0 and math.isfinite(self.horizon_s)):

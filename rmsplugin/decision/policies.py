@@ -12,15 +12,16 @@ from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.rjsp import rjsp, rjsp_exact
 from rmsplugin.decision.sharing_policies import load_sharing, v_reconfiguration
+from rmsplugin.decision.slowdown import slowdown
 from rmsplugin.model.configuration import Configuration
 
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
-RESERVES = frozenset({"mixed", "v-reconfiguration"})
+RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
 
 #: Of these, the policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
-COMPARES = frozenset({"mixed"})
+COMPARES = frozenset({"mixed", "slowdown"})
 
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
@@ -31,6 +32,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "easy": easy,
         "easy-preempt": easy_preempt,
         "mixed": mixed,
+        "slowdown": slowdown,
         "load-sharing": load_sharing,
         "v-reconfiguration": v_reconfiguration,
     }

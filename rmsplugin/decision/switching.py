@@ -26,7 +26,13 @@ from rmsplugin.model.vjob import VJobState
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
     """How much longer a running vjob is exempt from suspension, in seconds; 0 if it is not."""
-    return 0.0 if vjob.state_s is None else max(0.0, parameters.exempt_s - vjob.state_s)
+    if vjob.state_s is None:
+        return 0.0
+    exempt_s = parameters.exempt_s
+    if parameters.exempt_switches:
+        switch_s = parameters.durations.suspend.of(vjob) + parameters.durations.resume.of(vjob)
+        exempt_s = max(exempt_s, parameters.exempt_switches * switch_s)
+    return max(0.0, exempt_s - vjob.state_s)
 
 
 def patient_for_s(vjob: VJob, parameters: Parameters) -> float:

@@ -27,6 +27,7 @@ from rmsplugin.engine.queue import Waiting, allowed_hosts, objection, queue_key,
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.strays import stray_nodes
+from rmsplugin.engine.weights import accrues_from, beyond_age, normalised
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
@@ -110,7 +111,7 @@ class _Assessor:
                 priority = priority_of(seen, vjob, job)
                 found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
         found.sort(key=lambda each: each[0])
-        return Assessment(settled(list(self._nodes()), [facts for _, facts in found]), refused)
+        return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -157,6 +158,8 @@ class _Assessor:
             time_limit_s=_finite(job.time_limit_s),
             ran_s=row.ran_s if row is not None else 0.0,
             state_s=max(0.0, self._seen.taken - waiting.since),
+            waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
+            weight=beyond_age(self._seen, waiting.priority, accrues_from(job, row)),
         )
 
     def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
@@ -166,6 +169,7 @@ class _Assessor:
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
         # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
+        ran_s = self._ran_s(vjob, job)
         return VJobFacts(
             name=vjob.display_id,
             vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
@@ -174,8 +178,10 @@ class _Assessor:
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
             priority=self._tier(vjob.partition),
             time_limit_s=_finite(job.time_limit_s) if job else None,
-            ran_s=self._ran_s(vjob, job),
+            ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - vjob.state_since),
+            waited_s=self._waited_s(job, vjob, ran_s),
+            weight=beyond_age(self._seen, priority_of(self._seen, vjob, job), accrues_from(job, vjob)),
         )
 
     def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
@@ -218,6 +224,9 @@ class _Assessor:
             return f"leaves {', '.join(leaves)}"
         missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
         return f"{missing[0]} is not seen on its node" if missing else ""
+
+    def _waited_s(self, job: RmsJob | None, row: VJobRow | None, ran_s: float) -> float:
+        return max(0.0, self._seen.taken - accrues_from(job, row) - ran_s)
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
         failed = self._failures.get((vjob.job_id, kind))

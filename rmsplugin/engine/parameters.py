@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
-from rmsplugin.decision.parameters import Parameters, SwitchDurations
+from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposer.process import Limits
@@ -31,6 +31,11 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
             patience_s=settings.decision.patience_s,
             horizon_s=settings.decision.horizon_s,
             durations=SwitchDurations.from_values(durations),
+            slowdown=SlowdownParameters(
+                max_delay=settings.decision.max_delay,
+                max_delay_s=settings.decision.max_delay_s,
+                slurm_priority=settings.decision.slurm_priority,
+            ),
         ),
         objective=settings.planning.objective,
         search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),

@@ -157,6 +157,8 @@ def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
         time_limit_s=data.get("time_limit_s"),
         ran_s=data.get("ran_s", 0.0),
         state_s=data.get("state_s"),
+        waited_s=data.get("waited_s", 0.0),
+        weight=data.get("weight", 1.0),
         lost=lost,
     )
 

@@ -16,6 +16,7 @@ from rmsplugin.model.validation import Place, Problem
 
 #: More than any machine has, and little enough that sums over a cluster stay exact in a solver's 64 bits.
 MAX_CPU, MAX_MEMORY_MIB, MAX_SECONDS, MAX_PRIORITY = 1_000_000, 2**30, 10**10, 2**31 - 1
+MAX_WEIGHT = 1_000_000
 
 _Cpu = Annotated[float, Field(ge=0, le=MAX_CPU, allow_inf_nan=False)]
 _Memory = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
@@ -66,6 +67,8 @@ class VJobShape(TypedDict):
     time_limit_s: NotRequired[Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)] | None]
     ran_s: NotRequired[_Seconds]
     state_s: NotRequired[_Seconds | None]
+    waited_s: NotRequired[_Seconds]
+    weight: NotRequired[Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]]
 
 
 @_closed
@@ -111,6 +114,8 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("vjobs", "time_limit_s"): "a number of seconds above 0",
     ("vjobs", "ran_s"): "a number of seconds, 0 or more",
     ("vjobs", "state_s"): "a number of seconds, 0 or more",
+    ("vjobs", "waited_s"): "a number of seconds, 0 or more",
+    ("vjobs", "weight"): "a number above 0",
     ("vjobs", "vms"): "a list of VMs",
     ("vjobs", "vms", 0): "an object that describes a VM",
     ("vjobs", "vms", "host"): "the name of a node",
@@ -126,6 +131,8 @@ _BOUNDS = {
     "time_limit_s": MAX_SECONDS,
     "ran_s": MAX_SECONDS,
     "state_s": MAX_SECONDS,
+    "waited_s": MAX_SECONDS,
+    "weight": MAX_WEIGHT,
 }
 
 #: Put where something else stood, so that the rest of a file can be looked at; all other keys may be left out.

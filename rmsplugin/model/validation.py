@@ -138,9 +138,11 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
             sound.add((key, names))
     if vjob.time_limit_s is not None and not (math.isfinite(vjob.time_limit_s) and vjob.time_limit_s > 0):
         yield Problem((*place, "time_limit_s"), f"must be a number of seconds above 0, not {vjob.time_limit_s}")
-    for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s)):
+    for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s), ("waited_s", vjob.waited_s)):
         if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
             yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
+    if not (math.isfinite(vjob.weight) and vjob.weight > 0):
+        yield Problem((*place, "weight"), f"must be a number above 0, not {vjob.weight}")
 
 
 def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], there: Container[str]) -> bool:

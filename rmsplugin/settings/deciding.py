@@ -17,13 +17,25 @@ class Decision(Section):
     """How the engine decides which vjobs run."""
 
     policy: Literal[
-        "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "load-sharing", "v-reconfiguration"
+        "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "slowdown", "load-sharing", "v-reconfiguration"
     ] = Field("mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline")
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
         3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
     )
     horizon_s: Seconds = Field(
         3600.0, description="mixed: no context switch is taken to be worth it for longer than this"
+    )
+    slurm_priority: Literal["ties", "weight", "order"] = Field(
+        "weight",
+        description="slowdown: within a tier, Slurm's priority decides between equals only (`ties`), multiplies the "
+        "expansion by what it says beyond the age of the job (`weight`), or is the order in which vjobs make way "
+        "(`order`)",
+    )
+    max_delay: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0.4, description="slowdown: a vjob that has waited for longer than this part of its time limit is overdue, ..."
+    )
+    max_delay_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
+        86400.0, description="... if it has waited at least so long: it goes first, and makes way for nobody"
     )
     demand_window_s: Seconds = Field(
         60.0, description="the demand of a VM falls when nothing more was seen for so long"

@@ -60,6 +60,7 @@ class Assessor:
         nodes = self._names
         if runs and (vjob.rests(OperationKind.MIGRATE, now) or not vjob.job.preemptible):
             nodes = frozenset(vjob.hosts.values())
+        ran_s = vjob.run_s + (now - vjob.since_s if runs else 0.0)
         return VJobFacts(
             name=vjob.name,
             vms=self._vms_of(vjob, promise),
@@ -67,8 +68,9 @@ class Assessor:
             unsettled=_unsettled(vjob, promise, now),
             preemptible=vjob.job.preemptible and not (runs and vjob.rests(OperationKind.SUSPEND, now)),
             time_limit_s=vjob.job.estimate_s,
-            ran_s=vjob.run_s + (now - vjob.since_s if runs else 0.0),
+            ran_s=ran_s,
             state_s=now - vjob.since_s,
+            waited_s=max(0.0, now - vjob.job.submit_s - ran_s),
         )
 
     def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> Members:

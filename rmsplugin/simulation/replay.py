@@ -47,6 +47,9 @@ _READY = (VJobState.WAITING, VJobState.SLEEPING)
 #: Policies by which whoever finds room beside those ahead of it runs, so that nobody else need be asked.
 _GREEDY = frozenset({"rjsp", "rjsp-exact"})
 
+#: Policies by which the order changes with time alone, as long as anybody waits.
+_RANKED = frozenset({"slowdown"})
+
 #: Policies by which nobody is suspended who was started or resumed a moment ago, and who has waited long goes first.
 _TIMED = frozenset({"easy-preempt", "mixed", "load-sharing", "v-reconfiguration"})
 
@@ -108,6 +111,7 @@ class _Replay:
         self._assessor = Assessor([NodeFacts(name, size, RoomUse.HELD) for name in names])
         self._deciding = Deciding(parameters.proposal)
         self._static = parameters.proposal.policy in STATIC
+        self._ranked = parameters.proposal.policy in _RANKED
         self._timed = parameters.proposal.policy in _TIMED
         self._places = self._places_of_a_node()
         self._due = False  # something happened that a decision may depend on
@@ -163,6 +167,8 @@ class _Replay:
         self._due, self._decided_s, self._called_s = False, now, None
         if self._all_stays:
             return
+        if self._ranked and any(vjob.state in _READY for vjob in self._live.values()):
+            self._events.at(now + self._parameters.cycle_s, self._wake)
         steps = list(self._switches.open_steps())
         queue = self._reached(steps)
         prepared = None

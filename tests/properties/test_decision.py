@@ -11,7 +11,7 @@ from properties.generators import configurations
 from unit.queues import Queue, nodes
 
 from rmsplugin.decision.admission import staying
-from rmsplugin.decision.mixed import applied
+from rmsplugin.decision.rounds import applied
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode

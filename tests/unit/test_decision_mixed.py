@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from unit.queues import Queue, nodes, running, states
 
-from rmsplugin.decision.mixed import applied
+from rmsplugin.decision.rounds import applied
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, ReasonCode

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Those that switch nothing, and those that do.
 COUNTING = ("fcfs", "easy")
-SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "load-sharing", "v-reconfiguration")
+SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown", "load-sharing", "v-reconfiguration")
 POLICIES = COUNTING + SWITCHING
 
 #: The limit of each search for a plan, in the solver's unit, about a second of one core; decisions get half of it.

@@ -1,0 +1,254 @@
+"""Slowdown: whoever has waited longest for what it still needs goes first (docs/decisions/0080).
+
+- Vjobs are ranked by ``rmsplugin.decision.expansion``. PriorityTier comes first, always.
+- A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, the last of the ranking
+  first. What the switch loses to all of them counts as if whom it is made for had to do that work itself: for one of
+  30 s nobody is suspended whose memory takes an hour to save.
+- Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
+- An overdue vjob goes first, and makes way for nobody. Of those only a small part of the cluster is protected at a
+  time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and the order of
+  submission would be back.
+
+No reservation is needed: the expansion of whoever waits grows, and that of whoever runs for long does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rmsplugin.decision.admission import Draft
+from rmsplugin.decision.awaiting import keep_or_await
+from rmsplugin.decision.expansion import expansion, lost_s, overdue, part_of, still_expected_s
+from rmsplugin.decision.near import loose, near, price_mib
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.reasons import fits, names, no_room, seconds
+from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
+from rmsplugin.decision.room import Effort, NodeRoom
+from rmsplugin.decision.rounds import in_rounds, nobody_starts
+from rmsplugin.decision.switching import KEPT
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import NodeState, VJob
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
+
+#: So much of a cluster those have at most that are protected because they are overdue; one always may be.
+DUE_PART = 0.05
+
+
+def slowdown(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Decide, round after round until nothing changes."""
+    ranks = Ranks.of(configuration, parameters)
+    parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
+    ranked = Configuration(configuration.nodes, ranks.order, configuration.locations, checked=True)
+    found = in_rounds(ranked, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start))
+    if isinstance(found, Infeasible):
+        return found
+    queue = [vjob.name for vjob in configuration.vjobs]
+    states = {name: found.states[name] for name in queue}
+    return replace(found, states=states, reasons={name: found.reasons[name] for name in queue})
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Who goes first, as of the beginning of a decision.
+
+    Attributes:
+        order: all vjobs, whoever goes first first.
+        expansions: of those that are decided about, by name.
+        due: the names of those that are protected, for they are overdue.
+        capacity: of all nodes that are up.
+    """
+
+    order: tuple[VJob, ...]
+    expansions: Mapping[str, float]
+    due: frozenset[str]
+    capacity: Resources
+
+    @classmethod
+    def of(cls, configuration: Configuration, parameters: Parameters) -> Ranks:
+        """Rank the vjobs of a configuration."""
+        capacity = sum((node.capacity for node in configuration.nodes if node.state is NodeState.UP), NOTHING)
+        due = frozenset(_due(configuration, capacity, parameters))
+        expansions = {vjob.name: _expansion(vjob, parameters) for vjob in configuration.vjobs}
+        by_queue = parameters.slowdown.slurm_priority == "order"
+
+        def rank(vjob: VJob) -> tuple[int, bool, float]:
+            return -vjob.priority, vjob.name not in due, 0.0 if by_queue else -expansions[vjob.name]
+
+        return cls(tuple(sorted(configuration.vjobs, key=rank)), expansions, due, capacity)
+
+    def why_protected(self, vjob: VJob) -> Reason | None:
+        """Why a vjob makes way for nobody; None if it is not protected."""
+        if vjob.name not in self.due:
+            return None
+        words = f"has waited {seconds(vjob.waited_s)} in all, longer than its bound, and runs until it ends"
+        return Reason(ReasonCode.OVERDUE, words, {"waited_s": vjob.waited_s})
+
+
+def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0) -> float:
+    weighted = vjob if parameters.slowdown.slurm_priority == "weight" else replace(vjob, weight=1.0)
+    return expansion(weighted, lost_s)
+
+
+def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> Iterable[str]:
+    """Who is protected: those that run first, then those that are overdue by most, as far as their part goes."""
+    found: list[tuple[bool, float, VJob]] = []
+    for vjob in configuration.vjobs:
+        state = configuration.state(vjob)
+        if not vjob.in_transit and state is not VJobState.TERMINATED and (times := overdue(vjob, parameters)) > 1:
+            found.append((state is not VJobState.RUNNING, -times, vjob))
+    least, held = math.sqrt(len(found)), 0.0
+    for _, times, vjob in sorted(found, key=lambda each: each[:2]):
+        if -times < least:
+            continue
+        held += part_of(vjob, capacity)
+        if held > DUE_PART and held > part_of(vjob, capacity):
+            return
+        yield vjob.name
+
+
+def _once(
+    configuration: Configuration, parameters: Parameters, ranks: Ranks, effort: Effort, start: bool
+) -> Decision | Infeasible:
+    """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
+    draft, kept = keep_or_await(configuration, parameters, effort, stays=ranks.why_protected)
+    if isinstance(kept, Infeasible):
+        return kept
+    room = kept.near or kept.room
+    running = room.names
+    for vjob in draft.others:
+        if vjob.name in running:
+            draft.runs(vjob, KEPT)
+    if not start:
+        nobody_starts(draft, running, parameters)
+        return draft.decision("slowdown", room.placement)
+    walk = _Walk(draft, room, parameters, ranks, kept.moved_mib)
+    walk.walk(running)
+    return draft.decision("slowdown", walk.room.placement)
+
+
+@dataclass
+class _Walk:
+    """One walk over the ready vjobs; ``room`` holds those that run after it."""
+
+    draft: Draft
+    room: NodeRoom
+    parameters: Parameters
+    ranks: Ranks
+    worth_mib: int  # so much memory may move for those that run and start so far
+    candidates: dict[str, VJob] = field(init=False)  # who runs, and may have to make way
+
+    def __post_init__(self) -> None:
+        """Those that run now, and that nothing protects."""
+        running = self.room.names
+        self.candidates = {v.name: v for v in self.draft.others if v.name in running and v.preemptible}
+
+    def walk(self, running: set[str]) -> None:
+        """Decide every vjob that was left to the policy and does not run, whoever goes first first."""
+        effort = self.room.site.effort
+        for vjob in self.draft.others:
+            if vjob.name in running or vjob.name in self.draft.reasons:
+                continue
+            if effort.is_spent:
+                words = "is not considered in this cycle, which has tried as many packings as it may"
+                self.draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
+            else:
+                self._consider(vjob)
+
+    def _consider(self, vjob: VJob) -> None:
+        if self.room.add(vjob):
+            self.worth_mib += price_mib([vjob])
+            self.draft.runs(vjob, fits(vjob, how="which are free"))
+        elif self._fits_after_migrations(vjob):
+            self.draft.runs(vjob, fits(vjob, how="which are free after few migrations"))
+        else:
+            self._preempt(vjob)
+
+    def _fits_after_migrations(self, vjob: VJob) -> bool:
+        """Start one beside all that run where the room is there in pieces, if few migrations join them."""
+        if not self.room.free_for(vjob).holds(vjob.demand):
+            return False
+        worth_mib = self.worth_mib + price_mib([vjob])
+        found = near(loose(self.room.site), [*self.room.members, vjob])
+        if found is None or found.moved_mib > worth_mib:
+            return False
+        self.room, self.worth_mib = found.room, worth_mib
+        return True
+
+    def _preempt(self, vjob: VJob) -> None:
+        """Start one at the expense of those that have waited less for what they need, if that pays."""
+        yielding = [each for each in self.candidates.values() if self._yields(each, vjob)]
+        free = sum((each.demand for each in yielding), self.room.free_for(vjob))
+        found = self.room.insert(vjob, {each.name for each in yielding}) if free.holds(vjob.demand) else None
+        if found is None:
+            self.draft.stays_out(vjob, self._refusal(vjob, yielding))
+            return
+        room, victims = found
+        refusal = self._does_not_pay(vjob, victims)
+        if refusal is not None:
+            self.draft.stays_out(vjob, refusal)
+            return
+        self.room = room
+        self.worth_mib += price_mib([vjob])
+        for victim in victims:
+            del self.candidates[victim.name]
+            words = f"makes way for {vjob.name}: {self._against(vjob, victim)}"
+            numbers: Numbers = {"by": vjob.name, "expansion": round(self.ranks.expansions[victim.name], 2)}
+            self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, numbers))
+        if victims:
+            words = f"{self._said(vjob)}; {names(victims)} makes way"
+            self.draft.runs(vjob, Reason(ReasonCode.PREEMPTS, words, {"victims": names(victims)}))
+        else:
+            self.draft.runs(vjob, fits(vjob, how="which are free after some have moved"))
+
+    def _yields(self, member: VJob, vjob: VJob) -> bool:
+        """Whether one that runs makes way for another one, as far as what they have waited goes."""
+        if member.priority != vjob.priority:
+            return member.priority < vjob.priority
+        if vjob.name in self.ranks.due:
+            return True
+        position = self.room.site.position
+        if position[member.name] < position[vjob.name]:
+            return False
+        expansions = self.ranks.expansions
+        return expansions[vjob.name] >= self.parameters.slowdown.factor * expansions[member.name]
+
+    def _does_not_pay(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
+        """Why these do not make way: with what it loses to them, whom the switch is made for has not waited enough."""
+        equal = [each for each in victims if each.priority == vjob.priority]
+        if vjob.name in self.ranks.due or not equal:
+            return None
+        state = self.draft.configuration.state(vjob)
+        loss_s = lost_s(vjob, state, victims, self.ranks.capacity, self.parameters)
+        its = _expansion(vjob, self.parameters, loss_s)
+        most = max(self.ranks.expansions[each.name] for each in equal)
+        if its >= self.parameters.slowdown.factor * most:
+            return None
+        words = (
+            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs, with which it "
+            f"has {its:.1f}, and they {most:.1f}"
+        )
+        return Reason(ReasonCode.DOES_NOT_PAY, words, {"victims": names(victims), "lost_s": loss_s})
+
+    def _refusal(self, vjob: VJob, yielding: Sequence[VJob]) -> Reason:
+        where = "free, nobody has to make way for it" if not yielding else "free, and too few make way for it"
+        lack = no_room(vjob, self.room, where)
+        return Reason(lack.code, f"{lack.sentence}; {self._said(vjob)}", lack.numbers)
+
+    def _said(self, vjob: VJob) -> str:
+        if vjob.name in self.ranks.due:
+            return f"has waited {seconds(vjob.waited_s)} in all, longer than its bound, and goes first"
+        return (
+            f"is expected to need {seconds(still_expected_s(vjob))} more, has waited {seconds(vjob.waited_s)}: "
+            f"expansion {self.ranks.expansions[vjob.name]:.1f}"
+        )
+
+    def _against(self, vjob: VJob, victim: VJob) -> str:
+        if vjob.priority > victim.priority:
+            return "that is of a higher tier"
+        if vjob.name in self.ranks.due:
+            return self._said(vjob).replace("has waited", "that has waited", 1)
+        expansions = self.ranks.expansions
+        return f"that has an expansion of {expansions[vjob.name]:.1f}, and this of {expansions[victim.name]:.1f}"
