@@ -1,45 +1,49 @@
-"""Expansion: how long a vjob takes in all, its waits included, for each second that it is still expected to need.
+"""Expansion: how long a vjob takes in all, its waits included, for each second that it is still expected to need. Pure.
 
 The expansion factor of Kettimuthu, Subramani et al., "Selective preemption strategies for parallel job scheduling"
-(ICPP 2002, section 4), with what is left of a run in place of the whole. How much is left nobody knows: users ask for
-far too much, so that what has run is asked, too. Long runners run long.
+(ICPP 2002), with what is left of a run in place of the whole. How much is left nobody knows: users ask for far too
+much, so that what has run is asked, too. Long runners run long.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.worth import start_s
+from rmsplugin.decision.parameters import Parameters, SlowdownParameters
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.vjob import VJobState
+
+Item = TypeVar("Item")
 
 #: One that has run for a while is expected to need so many times that in all, and this more, if its limit allows it.
 _TIMES, _LEAST_S = 20.0, 60.0
 
-
-def expected_s(vjob: VJob) -> float:
-    """For how long a vjob is expected to run in all, in seconds: by its limit, and by how long it has run."""
-    limit_s = math.inf if vjob.time_limit_s is None else vjob.time_limit_s
-    return min(limit_s, _TIMES * vjob.ran_s + _LEAST_S)
+#: So much of a cluster those have at most that are protected because they are overdue; one always may be.
+DUE_PART = 0.05
 
 
-def still_expected_s(vjob: VJob) -> float:
+def expected_s(limit_s: float | None, ran_s: float) -> float:
+    """For how long one is expected to run in all, in seconds: by its time limit, and by how long it has run."""
+    long_s = _TIMES * ran_s + _LEAST_S
+    return long_s if limit_s is None else min(limit_s, long_s)
+
+
+def still_expected_s(limit_s: float | None, ran_s: float) -> float:
     """How much of that is left, in seconds; never nothing, however wrong the limit was."""
-    return max(expected_s(vjob) - vjob.ran_s, _LEAST_S)
+    return max(expected_s(limit_s, ran_s) - ran_s, _LEAST_S)
 
 
-def expansion(vjob: VJob, lost_s: float = 0.0) -> float:
-    """The expansion, multiplied by what the site says of the vjob.
+def expansion(waited_s: float, needed_s: float, weight: float = 1.0) -> float:
+    """The expansion.
 
     Args:
-        vjob: whose.
-        lost_s: seconds of its own CPUs that a switch loses; they count as if it had to do that work itself.
+        waited_s: how long one has not run since it was submitted.
+        needed_s: what it still needs, with what a switch for it loses.
+        weight: what the site says of it.
     """
-    needed_s = still_expected_s(vjob) + lost_s
-    return vjob.weight * (vjob.waited_s + needed_s) / needed_s
+    return weight * (waited_s + needed_s) / needed_s
 
 
 def switch_s(vjob: VJob, parameters: Parameters) -> float:
@@ -47,34 +51,51 @@ def switch_s(vjob: VJob, parameters: Parameters) -> float:
     return parameters.durations.suspend.of(vjob) + parameters.durations.resume.of(vjob)
 
 
-def lost_s(vjob: VJob, state: VJobState, victims: Iterable[VJob], capacity: Resources, parameters: Parameters) -> float:
-    """What a switch loses to everybody, in seconds of the CPUs (or the memory) of whom it is made for.
+def lost_s(begins_s: float, part: float, victims: Iterable[tuple[float, float]]) -> float:
+    """What a switch loses to everybody, in seconds of what he has whom it is made for.
 
     Args:
-        vjob: for whom.
-        state: in which it is.
-        victims: who makes way for it.
-        capacity: of all nodes: what each has of it is the larger part of its CPUs and of its memory.
-        parameters: how long operations take.
+        begins_s: how long it takes until that one computes.
+        part: of the cluster that it has.
+        victims: who makes way: the part that each has, and how long a suspend and a resume of it take.
     """
-    whole = sum(part_of(victim, capacity) * switch_s(victim, parameters) for victim in victims)
-    return start_s(vjob, state, parameters) + whole / part_of(vjob, capacity)
+    return begins_s + sum(each * switch_s for each, switch_s in victims) / part
 
 
-def part_of(vjob: VJob, capacity: Resources) -> float:
-    """The part of a cluster that a vjob has: of its CPUs or of its memory, whichever is more; above 0."""
-    demand = vjob.demand
+def part_of(demand: Resources, capacity: Resources) -> float:
+    """The part of a cluster that a demand is: of its CPUs or of its memory, whichever is more; above 0."""
     cpus = demand.cpus / capacity.cpus if capacity.cpus > 0 else 0.0
     memory = demand.memory_mib / capacity.memory_mib if capacity.memory_mib > 0 else 0.0
     return max(cpus, memory, 1e-9)
 
 
-def overdue(vjob: VJob, parameters: Parameters) -> float:
-    """How many times as long as its bound a vjob has waited in all; above 1 it is overdue.
+def overdue(waited_s: float, limit_s: float | None, ran_s: float, parameters: SlowdownParameters) -> float:
+    """How many times as long as its bound one has waited in all; above 1 it is overdue.
 
     The bound is ``max_delay`` of what it asked for, or of what it is expected to need if it asked for nothing, and
     ``max_delay_s`` at least.
     """
-    asked_s = expected_s(vjob) if vjob.time_limit_s is None else vjob.time_limit_s
-    bound_s = max(parameters.slowdown.max_delay_s, parameters.slowdown.max_delay * asked_s)
-    return vjob.waited_s / bound_s if bound_s > 0 else math.inf
+    asked_s = expected_s(limit_s, ran_s) if limit_s is None else limit_s
+    bound_s = max(parameters.max_delay_s, parameters.max_delay * asked_s)
+    return waited_s / bound_s if bound_s > 0 else math.inf
+
+
+def protected(overdue: Iterable[tuple[Item, bool, float, float]]) -> Iterator[Item]:
+    """Who of those that are overdue is protected: that part of the cluster that may be, whoever runs first.
+
+    Where many are overdue, who is so by much: N of them, and only the square root of N times the bound counts. In an
+    overloaded cluster all would be protected in time, and the order of submission would be back.
+
+    Args:
+        overdue: of each, whether it runs, how many times as long as its bound it has waited, and its part of the
+            cluster; among equals the first one is taken.
+    """
+    found = sorted(overdue, key=lambda each: (not each[1], -each[2]))
+    least, held = math.sqrt(len(found)), 0.0
+    for item, _, times, part in found:
+        if times < least:
+            continue
+        if held and held + part > DUE_PART:
+            return
+        held += part
+        yield item

@@ -14,13 +14,20 @@ No reservation is needed: the expansion of whoever waits grows, and that of whoe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.awaiting import keep_or_await
-from rmsplugin.decision.expansion import expansion, lost_s, overdue, part_of, still_expected_s
+from rmsplugin.decision.expansion import (
+    expansion,
+    lost_s,
+    overdue,
+    part_of,
+    protected,
+    still_expected_s,
+    switch_s,
+)
 from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
@@ -28,13 +35,11 @@ from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, Rea
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.rounds import in_rounds, nobody_starts
 from rmsplugin.decision.switching import KEPT
+from rmsplugin.decision.worth import start_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
-
-#: So much of a cluster those have at most that are protected because they are overdue; one always may be.
-DUE_PART = 0.05
 
 
 def slowdown(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -88,25 +93,20 @@ class Ranks:
 
 
 def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0) -> float:
-    weighted = vjob if parameters.slowdown.slurm_priority == "weight" else replace(vjob, weight=1.0)
-    return expansion(weighted, lost_s)
+    weight = vjob.weight if parameters.slowdown.slurm_priority == "weight" else 1.0
+    return expansion(vjob.waited_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
 
 
-def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> Iterable[str]:
-    """Who is protected: those that run first, then those that are overdue by most, as far as their part goes."""
-    found: list[tuple[bool, float, VJob]] = []
+def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> Iterator[str]:
+    """Who is protected, for it is overdue."""
+    found = []
     for vjob in configuration.vjobs:
         state = configuration.state(vjob)
-        if not vjob.in_transit and state is not VJobState.TERMINATED and (times := overdue(vjob, parameters)) > 1:
-            found.append((state is not VJobState.RUNNING, -times, vjob))
-    least, held = math.sqrt(len(found)), 0.0
-    for _, times, vjob in sorted(found, key=lambda each: each[:2]):
-        if -times < least:
-            continue
-        held += part_of(vjob, capacity)
-        if held > DUE_PART and held > part_of(vjob, capacity):
-            return
-        yield vjob.name
+        times = overdue(vjob.waited_s, vjob.time_limit_s, vjob.ran_s, parameters.slowdown)
+        if times > 1 and not vjob.in_transit and state is not VJobState.TERMINATED:
+            runs = state is VJobState.RUNNING
+            found.append((vjob.name, runs, times, part_of(vjob.demand, capacity)))
+    return protected(found)
 
 
 def _once(
@@ -220,8 +220,11 @@ class _Walk:
         equal = [each for each in victims if each.priority == vjob.priority]
         if vjob.name in self.ranks.due or not equal:
             return None
-        state = self.draft.configuration.state(vjob)
-        loss_s = lost_s(vjob, state, victims, self.ranks.capacity, self.parameters)
+        loss_s = lost_s(
+            start_s(vjob, self.draft.configuration.state(vjob), self.parameters),
+            part_of(vjob.demand, self.ranks.capacity),
+            [(part_of(each.demand, self.ranks.capacity), switch_s(each, self.parameters)) for each in victims],
+        )
         its = _expansion(vjob, self.parameters, loss_s)
         most = max(self.ranks.expansions[each.name] for each in equal)
         if its >= self.parameters.slowdown.factor * most:
@@ -240,10 +243,9 @@ class _Walk:
     def _said(self, vjob: VJob) -> str:
         if vjob.name in self.ranks.due:
             return f"has waited {seconds(vjob.waited_s)} in all, longer than its bound, and goes first"
-        return (
-            f"is expected to need {seconds(still_expected_s(vjob))} more, has waited {seconds(vjob.waited_s)}: "
-            f"expansion {self.ranks.expansions[vjob.name]:.1f}"
-        )
+        needed_s = still_expected_s(vjob.time_limit_s, vjob.ran_s)
+        said = f"is expected to need {seconds(needed_s)} more, has waited {seconds(vjob.waited_s)}"
+        return f"{said}: expansion {self.ranks.expansions[vjob.name]:.1f}"
 
     def _against(self, vjob: VJob, victim: VJob) -> str:
         if vjob.priority > victim.priority:

@@ -38,22 +38,30 @@ def places_left(nodes: int, places: int, transit: Iterable[VMFacts], settled: It
     Returns:
         None where that is no matter of counting: VMs that go share CPUs with those that have come already.
     """
-    stays: Counter[str] = Counter()
-    goes: Counter[str] = Counter()
-    comes: Counter[str] = Counter()
-    for vm in transit:
-        then = vm.holds if vm.will_hold is None else vm.will_hold
-        stays.update(then)
-        goes.update(vm.holds - then)
-        comes.update(then - vm.holds)
-    taken = stays + goes
-    for node, count in goes.items():
-        taken[node] -= min(count, comes[node])
+    taken, goes = taken_by(transit)
     if goes:
         here = Counter(node for vjob in settled for node in vjob.hosts.values() if node in goes)
         if any(taken[node] + here[node] > places for node in goes):
             return None
     return nodes * places - taken.total()
+
+
+def taken_by(transit: Iterable[VMFacts]) -> tuple[Counter[str], Counter[str]]:
+    """How many places VMs in transit hold on each node, and how many of these they give back there.
+
+    What is given back by one and promised to another is held once.
+    """
+    taken: Counter[str] = Counter()
+    goes: Counter[str] = Counter()
+    comes: Counter[str] = Counter()
+    for vm in transit:
+        then = vm.holds if vm.will_hold is None else vm.will_hold
+        taken.update(then)
+        goes.update(vm.holds - then)
+        comes.update(then - vm.holds)
+    for node, count in goes.items():
+        taken[node] += count - min(count, comes[node])
+    return taken, goes
 
 
 def reached(

@@ -18,6 +18,7 @@ from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.counted import places_left, places_of, reached
+from rmsplugin.simulation.counting import Counting, foreseen
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.feedback import Links, Submissions
@@ -28,7 +29,7 @@ from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.relief import Relief
-from rmsplugin.simulation.switches import Switches
+from rmsplugin.simulation.switches import Foreseen, Switches
 from rmsplugin.simulation.vjob import SimulatedVJob
 from rmsplugin.simulation.watching import Watching
 from rmsplugin.simulation.work import Work
@@ -114,6 +115,10 @@ class _Replay:
         self._ranked = parameters.proposal.policy in _RANKED
         self._timed = parameters.proposal.policy in _TIMED
         self._places = self._places_of_a_node()
+        self._counting: Counting | None = None
+        if self._ranked and self._places is not None:
+            capacity = Resources(cluster.cpus_per_node * cluster.nodes, planned_mib * cluster.nodes)
+            self._counting = Counting(names, self._places, capacity, parameters.proposal.decision)
         self._due = False  # something happened that a decision may depend on
         self._decided_s = -math.inf
         self._called_s: float | None = None  # when the next decision was called for
@@ -169,6 +174,8 @@ class _Replay:
             return
         if self._ranked and any(vjob.state in _READY for vjob in self._live.values()):
             self._events.at(now + self._parameters.cycle_s, self._wake)
+        if self._counting is not None and self._counted(self._counting, now):
+            return
         steps = list(self._switches.open_steps())
         queue = self._reached(steps)
         prepared = None
@@ -179,9 +186,35 @@ class _Replay:
             source = settled.configuration
             prepared = self._deciding.find(source if self._relief is None else self._relief.look(source, now))
         if prepared is not None and prepared.proposal is not None:
-            self._switches.add(prepared.proposal, prepared.steps, now)
-            self._due |= self._switches.advance(now)
-            self._work.set_rates(now)
+            self._switch(Foreseen.of(prepared.proposal), prepared.steps, now)
+
+    def _switch(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
+        self._switches.add(foreseen, steps, now)
+        self._due |= self._switches.advance(now)
+        self._work.set_rates(now)
+
+    def _counted(self, counting: Counting, now: float) -> bool:
+        """Decide by counting. Returns whether that could be done."""
+        promised = list(self._switches.open_steps())
+        transit = self._in_transit(promised)
+        members = list(self._assessor.members(transit, promised))
+        assert self._places is not None
+        live = self._live.values()
+        settled = [vjob for vjob in live if vjob not in transit and vjob.state is not VJobState.WAITING]
+        left = places_left(self._cluster.nodes, self._places, members, settled)
+        if left is None or sum(len(vjob.hosts) for vjob in settled) > left:
+            return False
+        self._deciding.decisions += 1
+        goes, starts = counting.find(live, transit, left, now)
+        if starts:
+            steps = counting.steps(goes, starts, settled, members)
+            self._switch(foreseen(steps, self._live, self._parameters.proposal.durations), steps, now)
+        return True
+
+    def _in_transit(self, steps: Sequence[PlannedStep]) -> set[SimulatedVJob]:
+        """About whom nothing is decided: something is under way on them, or planned."""
+        promised = {self._live[step.vjob] for step in steps if step.vjob in self._live}
+        return promised | self._operations.by_vjob.keys()
 
     @property
     def _all_stays(self) -> bool:
@@ -219,9 +252,9 @@ class _Replay:
     def _reached(self, steps: Sequence[PlannedStep]) -> Collection[SimulatedVJob] | None:
         """Who of the queue may be in another state after a decision; None if nobody is."""
         queue = self._live.values()
-        if self._places is None:
+        if self._places is None or self._ranked:
             return queue
-        transit = {self._live[step.vjob] for step in steps if step.vjob in self._live} | self._operations.by_vjob.keys()
+        transit = self._in_transit(steps)
         members = self._assessor.members(transit, steps)
         left = places_left(self._cluster.nodes, self._places, members, (v for v in queue if v not in transit))
         if left is None:

@@ -37,10 +37,28 @@ class _How(enum.Enum):
 _OPEN = (_How.PLANNED, _How.RUNNING)
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What is known of a context switch before it begins: its cost, how long it takes, its actions by kind."""
+
+    cost_mib: int
+    expected_s: float
+    actions: Mapping[str, int]
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> Foreseen:
+        """What a proposal foresees."""
+        actions = Counter(
+            "remote_resume" if action.kind is ActionKind.RESUME and not action.is_local else str(action.kind)
+            for action in proposal.plan.actions()
+        )
+        return cls(proposal.plan.cost, proposal.estimate.by_dependencies_s, dict(sorted(actions.items())))
+
+
 @dataclass
 class _Switch:
     begin_s: float
-    proposal: Proposal
+    foreseen: Foreseen
     steps: Sequence[PlannedStep]
     how: list[_How]
 
@@ -68,9 +86,9 @@ class Switches:
                 if how in _OPEN:
                     yield step
 
-    def add(self, proposal: Proposal, steps: Sequence[PlannedStep], now: float) -> None:
+    def add(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
         """A context switch begins; ``advance`` begins its steps."""
-        self._under_way.append(_Switch(now, proposal, steps, [_How.PLANNED] * len(steps)))
+        self._under_way.append(_Switch(now, foreseen, steps, [_How.PLANNED] * len(steps)))
 
     def ended(self, operation: Operation) -> None:
         """An operation has ended, which may have been a step."""
@@ -109,16 +127,12 @@ class Switches:
 
 
 def _told(switch: _Switch, now: float) -> SwitchRun:
-    kinds = Counter(
-        "remote_resume" if action.kind is ActionKind.RESUME and not action.is_local else str(action.kind)
-        for action in switch.proposal.plan.actions()
-    )
     return SwitchRun(
         begin_s=switch.begin_s,
         end_s=now,
-        cost_mib=switch.proposal.plan.cost,
-        expected_s=switch.proposal.estimate.by_dependencies_s,
-        actions=dict(sorted(kinds.items())),
+        cost_mib=switch.foreseen.cost_mib,
+        expected_s=switch.foreseen.expected_s,
+        actions=switch.foreseen.actions,
         steps=Counter(step.kind.value for step in switch.steps),
         failed=sum(how is _How.FAILED for how in switch.how),
     )

@@ -11,10 +11,10 @@ from properties.generators import configurations
 from unit.queues import Queue, nodes
 
 from rmsplugin.decision.admission import staying
-from rmsplugin.decision.rounds import applied
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
+from rmsplugin.decision.rounds import applied
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources

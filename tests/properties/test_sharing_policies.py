@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from properties.test_decision import SEARCH, queues
 from properties.test_nobody_needlessly_suspended import contended, grown, moved_mib
 
-from rmsplugin.decision.rounds import applied
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.rounds import applied
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from unit.queues import Queue, nodes, running, states
 
-from rmsplugin.decision.rounds import applied
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.rounds import applied
 
 #: Booting, suspending and resuming: 10 s each, whatever the memory.
 SLOW = SwitchDurations(*[ActionDuration(10.0)] * 3)

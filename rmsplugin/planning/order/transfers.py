@@ -24,6 +24,10 @@ class Duration:
     constant_s: float
     s_per_mib: float = 0.0
 
+    def seconds(self, memory_mib: int) -> float:
+        """Of a VM with so much memory."""
+        return self.constant_s + self.s_per_mib * memory_mib
+
 
 def _grows(values: Mapping[str, float], name: str) -> Duration:
     return Duration(values[f"{name}_s"], values[f"{name}_s_per_mib"])
