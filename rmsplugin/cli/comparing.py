@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input, Simulated
 
 #: rjsp-exact differs from rjsp only where packing is tight, and takes long.
-_DEFAULT = ("fcfs", "easy", "easy-preempt", "rjsp", "mixed")
+_DEFAULT = ("fcfs", "easy", "easy-preempt", "rjsp", "mixed", "slowdown")
 
 
 def _value(*keys: str, shown: Callable[[Any], str] = str) -> Callable[[Row], str]:

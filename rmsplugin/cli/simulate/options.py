@@ -97,7 +97,8 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         (
             "--exempt",
             300.0,
-            "easy-preempt, mixed, load-sharing, v-reconfiguration suspend nobody for so long after a start or resume",
+            "easy-preempt, mixed, slowdown, load-sharing, v-reconfiguration suspend nobody for so long after a start "
+            "or resume",
         ),
         (
             "--demand-window",
