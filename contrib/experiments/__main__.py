@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments import icdcs02, observed, rr6929, traces, vee09
+from experiments import icdcs02, observed, rr6929, slowdown, traces, vee09
 from rmsplugin.errors import RmspluginError
 
-_EXPERIMENTS = {"rr6929": rr6929, "vee09": vee09, "icdcs02": icdcs02, "traces": traces, "observed": observed}
+_EXPERIMENTS = {
+    "rr6929": rr6929,
+    "vee09": vee09,
+    "icdcs02": icdcs02,
+    "traces": traces,
+    "observed": observed,
+    "slowdown": slowdown,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -42,6 +42,14 @@ def mean_of(windows: Sequence[Sequence[float] | NDArray[np.float64]], seed: int 
     return Mean(float(np.concatenate(arrays).mean()), float(low), float(high))
 
 
+def ratio_of(ours: Sequence[float] | NDArray[np.float64], theirs: Sequence[float] | NDArray[np.float64]) -> Mean:
+    """The ratio of two means over the same consecutive jobs; the same blocks are drawn of both."""
+    one, other = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    drawn = _drawn_sums(one, np.random.default_rng(0)) / _drawn_sums(other, np.random.default_rng(0))
+    low, high = np.percentile(drawn, (2.5, 97.5))
+    return Mean(float(one.mean() / other.mean()), float(low), float(high))
+
+
 def _drawn_sums(values: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
     """The sums of as many values as there are, drawn in blocks."""
     block = min(BLOCK, len(values))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from rmsplugin.decision.parameters import Parameters, SwitchDurations
+from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.packing.search import Search
@@ -25,6 +25,15 @@ from rmsplugin.workload.jobs import Job
 LIMIT = 0.2
 
 
+#: No action on a VM takes any time.
+FREE = dict.fromkeys(DEFAULTS, 0.0)
+
+
+def switches_of(suspend_s: float, resume_s: float) -> dict[str, float]:
+    """Durations by which a suspend and a resume take so long, whatever the VM and wherever it is; all else no time."""
+    return FREE | {"suspend_s": suspend_s, "resume_s": resume_s, "remote_resume_s": resume_s}
+
+
 def simulated(
     jobs: Sequence[Job],
     cluster: Cluster,
@@ -35,21 +44,23 @@ def simulated(
     objective: Objective = "cost",
     heuristic: Literal["ffd"] | None = None,
     limit: float = LIMIT,
-    free: bool = False,
+    durations: Mapping[str, float] = DEFAULTS,
+    slowdown: SlowdownParameters | None = None,
     memory: MemoryParameters | None = None,
 ) -> Outcome:
     """Replay jobs on a cluster; the arguments are those of ``ReplayParameters`` and ``ProposalParameters``.
 
-    ``free``: no action on a VM takes any time.
-
     Raises:
         OperationFailedError: a decision or plan was rejected, so that what was simulated is not what was asked for.
     """
-    durations = dict.fromkeys(DEFAULTS, 0.0) if free else DEFAULTS
     search = Search(time_limit_s=math.inf, deterministic_limit=limit)
     proposal = ProposalParameters(
         policy,
-        decision=Parameters(search=search.part(0.5), durations=SwitchDurations.from_values(durations)),
+        decision=Parameters(
+            search=search.part(0.5),
+            durations=SwitchDurations.from_values(durations),
+            slowdown=slowdown or SlowdownParameters(),
+        ),
         objective=objective,
         heuristic=heuristic,
         search=search,

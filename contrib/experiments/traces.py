@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from experiments import timeline
 from experiments.bootstrap import Mean, mean_of
-from experiments.simulated import simulated
+from experiments.simulated import FREE, simulated
 from experiments.tables import table
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.errors import WorkloadError
+from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.simulation.capacity import Cluster, fitting
 from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S, Metrics, measure
 from rmsplugin.simulation.outcome import JobRun, Outcome
@@ -32,12 +33,12 @@ from rmsplugin.workload.jobs import Job, MemoryUnit
 #: Memory of a VM of one CPU, and of its share of a node, where the trace has none: it is never what is short.
 _MEMORY_MIB = 1024
 
-_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 #: Of each search for a plan: there are thousands.
 _LIMIT = 0.05
 
-POLICIES = ("fcfs", "easy", "easy, good limits", "easy-preempt", "rjsp", "rjsp-exact", "mixed")
+POLICIES = ("fcfs", "easy", "easy, good limits", "easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown")
 _BASE = "easy"
 
 
@@ -93,7 +94,7 @@ SITES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add them."""
-    parser.add_argument("--data", type=Path, default=_DATA, metavar="DIR", help="where the traces are, in swf/")
+    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="where the traces are, in swf/")
     parser.add_argument("--quick", action="store_true", help="one window of 60 jobs of each trace, and no whole traces")
     parser.add_argument("--jobs", type=int, default=200, metavar="N", help="jobs of a window (default: 200)")
     parser.add_argument("--windows", type=int, default=3, metavar="N", help="windows of each trace (default: 3)")
@@ -259,7 +260,7 @@ def _under(policy: str, window: Window, site: Site, free: bool) -> Outcome:
     jobs = [*window.before, *window.jobs]
     if limits:
         jobs = [job._replace(estimate_s=job.run_s) for job in jobs]
-    return simulated(jobs, site.cluster, name, limit=_LIMIT, free=free)
+    return simulated(jobs, site.cluster, name, limit=_LIMIT, durations=FREE if free else DEFAULTS)
 
 
 def _used_cpu_s(outcome: Outcome, window: Window) -> float:
