@@ -9,8 +9,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from experiments import observed, rr6929, timeline, traces, vee09
-from experiments.bootstrap import mean_of
+from experiments import observed, rr6929, slowdown, timeline, traces, vee09
+from experiments.bootstrap import mean_of, ratio_of
 from unit.replayed import DATA, needs_data
 
 from rmsplugin.model.vjob import VJobState
@@ -34,7 +34,7 @@ def cells(lines: list[str], name: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
-@pytest.mark.parametrize("name", ["rr6929", "vee09", "icdcs02", "traces"])
+@pytest.mark.parametrize("name", ["rr6929", "vee09", "icdcs02", "traces", "slowdown"])
 def test_each_experiment_says_what_it_does(name: str) -> None:
     done = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -146,3 +146,32 @@ def test_a_bootstrap_interval_is_around_the_mean_and_wider_where_neighbours_are_
     assert narrow.low < 3 < narrow.high
     assert narrow.high - narrow.low == pytest.approx(4 / 1000**0.5, rel=0.3)
     assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
+
+
+@needs_data
+def test_slowdown_has_jobs_end_sooner_than_under_easy() -> None:
+    lines = told(slowdown, "--data", str(DATA), "--sites", "SDSC SP2", "--jobs", "700", "--classes")
+    _, completion, _, bounded, _, easy, p99, _, suspends = cells(lines, "SDSC SP2, as it is")
+    assert float(completion) < 0.95
+    assert float(bounded) < 0.5
+    assert float(easy) > 5, "hardly anybody waits under EASY: nothing is compared"
+    assert float(p99) < 1.2
+    assert 0 < float(suspends) < 1
+    assert sum(int(cells(lines, f"SDSC SP2, {name}")[0]) for name in CLASSES) == 700
+
+
+CLASSES = ("short and narrow", "short and wide", "long and narrow", "long and wide")
+
+
+def test_what_is_asked_of_a_trace_is_what_a_case_says() -> None:
+    jobs = [Job(1, 100, 50, 1, 400, None, 1), Job(2, 200, 90000, 1, 90000, None, 2)]
+    good = slowdown.asked(jobs, slowdown.Case(limits="good", stretch=2.0))
+    assert [(job.submit_s, job.estimate_s) for job in good] == [(100, 50), (300, 90000)]
+    assert [job.estimate_s for job in slowdown.asked(jobs, slowdown.Case(limits="a day"))] == [86400, 90000]
+
+
+def test_a_ratio_of_means_draws_the_same_blocks_of_both() -> None:
+    theirs = np.random.default_rng(1).exponential(100, 500)
+    found = ratio_of(0.5 * theirs, theirs)
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert ratio_of(theirs[::-1], theirs).low < 0.97 < 1.03 < ratio_of(theirs[::-1], theirs).high
