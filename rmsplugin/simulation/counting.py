@@ -7,6 +7,7 @@ saved states if there is room, else anywhere. No VM ever has to move for another
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Counting:
         """Know the cluster: names of nodes, the places of each, and what all have together."""
         self._nodes, self._places, self._capacity = nodes, places, capacity
         self._parameters = parameters
+        self.quiet_s = 0.0  # after a decision by which nobody starts: for so long time alone lets nobody start
 
     def find(
         self, queue: Iterable[SimulatedVJob], transit: Collection[SimulatedVJob], left: int, now: float
@@ -76,10 +78,12 @@ class Counting:
         running = [vjob for vjob in settled if vjob.state is VJobState.RUNNING]
         free = left - sum(len(vjob.names) for vjob in running)
         smallest = min((len(vjob.names) for vjob in ready), default=0)
-        if not ready or (smallest > free and all(self._is_exempt(vjob, now) for vjob in running)):
+        exempt_s = [self._exempt_for_s(vjob, now) for vjob in running]
+        if not ready or (smallest > free and all(left_s > 0 for left_s in exempt_s)):
+            self.quiet_s = min(exempt_s, default=math.inf)
             return [], []
         stand = self._standings([*running, *ready], now)
-        may_yield = [stand[vjob] for vjob in running if not stand[vjob].due and not self._is_exempt(vjob, now)]
+        may_yield = [stand[vjob] for vjob in running if not stand[vjob].due and not self._exempt_for_s(vjob, now)]
         then = _Run(free, may_yield)
         waiting = sorted((stand[vjob] for vjob in ready), key=lambda each: each.rank)
         for _ in range(self._parameters.rounds):
@@ -91,14 +95,35 @@ class Counting:
             # Who makes way may find room all the same, now that wider ones have made way, too.
             waiting = [each for each in [*waiting, *then.goes] if each not in then.starts]
             waiting = sorted(dict.fromkeys(waiting), key=lambda each: each.rank)
+        self.quiet_s = 0.0 if then.starts else self._quiet_for_s(waiting, [stand[vjob] for vjob in running])
         return [each.vjob for each in then.goes], [each.vjob for each in then.starts]
 
     def _rests(self, vjob: SimulatedVJob, now: float) -> bool:
         return vjob.rests(OperationKind.START, now) or vjob.rests(OperationKind.RESUME, now)
 
-    def _is_exempt(self, vjob: SimulatedVJob, now: float) -> bool:
+    def _exempt_for_s(self, vjob: SimulatedVJob, now: float) -> float:
         exempt_s = max(self._parameters.exempt_s, self._parameters.slowdown.switches * self._switch_s(vjob))
-        return now - vjob.since_s < exempt_s
+        return max(0.0, exempt_s - (now - vjob.since_s))
+
+    def _quiet_for_s(self, waiting: Iterable[_Standing], running: Iterable[_Standing]) -> float:
+        """For how long time alone lets nobody start: until one can have enough of whoever has waited least, or is due.
+
+        What one that runs still needs is the most when it has run for a twentieth of its limit, if it has not yet.
+        """
+        least = min(
+            (1 + each.waited_s / max(each.needed_s, each.vjob.job.estimate_s) for each in running), default=math.inf
+        )
+        if math.isinf(least):
+            return math.inf
+        slowdown = self._parameters.slowdown
+        quiet_s = math.inf
+        for each in waiting:
+            if each.due:
+                return 0.0
+            bound_s = max(slowdown.max_delay_s, slowdown.max_delay * each.vjob.job.estimate_s)
+            enough_s = each.needed_s * (slowdown.factor * least - 1)
+            quiet_s = min(quiet_s, max(0.0, enough_s - each.waited_s), max(0.0, bound_s - each.waited_s))
+        return quiet_s
 
     def _switch_s(self, vjob: SimulatedVJob) -> float:
         durations = self._parameters.durations

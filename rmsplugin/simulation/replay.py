@@ -43,6 +43,8 @@ STATIC = frozenset({"fcfs", "easy"})
 #: So many instants are simulated between two words about the progress.
 _TOLD_EVERY = 256
 
+_YEAR_S = 366 * 86400.0
+
 _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 #: Policies by which whoever finds room beside those ahead of it runs, so that nobody else need be asked.
@@ -169,12 +171,16 @@ class _Replay:
             self._due = False
             self._events.at(next_s, self._wake)
             return
-        self._due, self._decided_s, self._called_s = False, now, None
+        self._due, self._called_s = False, None
+        if not self._ranked:  # looks at what time alone has changed delay nobody who arrives
+            self._decided_s = now
         if self._all_stays:
             return
+        quiet_s = self._counted(self._counting, now) if self._counting is not None else None
         if self._ranked and any(vjob.state in _READY for vjob in self._live.values()):
-            self._events.at(now + self._parameters.cycle_s, self._wake)
-        if self._counting is not None and self._counted(self._counting, now):
+            cycles = max(1, math.floor(min(quiet_s or 0.0, _YEAR_S) / self._parameters.cycle_s))
+            self._look_again(now + cycles * self._parameters.cycle_s)
+        if quiet_s is not None:
             return
         steps = list(self._switches.open_steps())
         queue = self._reached(steps)
@@ -189,12 +195,13 @@ class _Replay:
             self._switch(Foreseen.of(prepared.proposal), prepared.steps, now)
 
     def _switch(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
+        self._decided_s = now
         self._switches.add(foreseen, steps, now)
         self._due |= self._switches.advance(now)
         self._work.set_rates(now)
 
-    def _counted(self, counting: Counting, now: float) -> bool:
-        """Decide by counting. Returns whether that could be done."""
+    def _counted(self, counting: Counting, now: float) -> float | None:
+        """Decide by counting. Returns for how long time alone changes nothing; None if it is no matter of counting."""
         promised = list(self._switches.open_steps())
         transit = self._in_transit(promised)
         members = list(self._assessor.members(transit, promised))
@@ -203,13 +210,13 @@ class _Replay:
         settled = [vjob for vjob in live if vjob not in transit and vjob.state is not VJobState.WAITING]
         left = places_left(self._cluster.nodes, self._places, members, settled)
         if left is None or sum(len(vjob.hosts) for vjob in settled) > left:
-            return False
+            return None
         self._deciding.decisions += 1
         goes, starts = counting.find(live, transit, left, now)
         if starts:
             steps = counting.steps(goes, starts, settled, members)
             self._switch(foreseen(steps, self._live, self._parameters.proposal.durations), steps, now)
-        return True
+        return counting.quiet_s
 
     def _in_transit(self, steps: Sequence[PlannedStep]) -> set[SimulatedVJob]:
         """About whom nothing is decided: something is under way on them, or planned."""
@@ -263,6 +270,15 @@ class _Replay:
         if not starts:
             return None
         return found if self._parameters.proposal.policy in _GREEDY else queue
+
+    def _look_again(self, then_s: float) -> None:
+        """Decide then, unless it is decided before: then another time is said."""
+        decision = self._deciding.decisions
+
+        def look(now: float) -> None:
+            self._due |= self._deciding.decisions == decision
+
+        self._events.at(then_s, look)
 
     def _wake(self, now: float) -> None:
         self._due = True

@@ -91,10 +91,9 @@ def test_counting_decides_as_packing_does(
         counted.append({v.name: K.SUSPEND for v in goes} | begins)
         raise Packing
 
-    def packing(self: _Replay, by: Counting, now: float) -> bool:
+    def packing(self: _Replay, by: Counting, now: float) -> None:
         with contextlib.suppress(Packing):
             carry_out(self, by, now)
-        return False
 
     def recorded(self: Deciding, source: Configuration) -> Prepared | None:
         found = find(self, source)
@@ -110,6 +109,19 @@ def test_counting_decides_as_packing_does(
         replayed(seed, cluster, slurm_priority)
         assert counted == packed, f"seed {seed}"
     assert sum(K.SUSPEND in done.values() for done in packed) > 10, "nobody made way: nothing is compared"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda each: f"{each.nodes} nodes")
+def test_where_time_alone_changes_nothing_nothing_is_missed(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    fewer = 0
+    for seed in range(40):
+        skipping = replayed(seed, cluster, "weight")
+        with monkeypatch.context() as patch:
+            patch.setattr(Counting, "_quiet_for_s", lambda *_: 0.0)
+            looking = replayed(seed, cluster, "weight")
+        assert skipping.jobs == looking.jobs, f"seed {seed}"
+        fewer += looking.decisions - skipping.decisions
+    assert fewer > 100, "nothing is skipped"
 
 
 def test_counting_carries_out_what_packing_would(monkeypatch: pytest.MonkeyPatch) -> None:
