@@ -9,7 +9,6 @@ share the CPUs of their nodes until it is so. They share no memory: what runs ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from rmsplugin.decision.admission import Draft, settle, where_it_is
@@ -22,16 +21,9 @@ from rmsplugin.decision.switching import exempt_for_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 
-#: Why a running vjob may not be suspended, whatever the policy; None if it may.
-Stays = Callable[[VJob], Reason | None]
-
 
 def keep_or_await(
-    configuration: Configuration,
-    parameters: Parameters,
-    effort: Effort,
-    at_any_price: bool = False,
-    stays: Stays = lambda _: None,
+    configuration: Configuration, parameters: Parameters, effort: Effort, at_any_price: bool = False
 ) -> tuple[Draft, Kept | Infeasible]:
     """Keep what runs as far as there is room for it; and who makes room once it has arrived is awaited.
 
@@ -40,12 +32,11 @@ def keep_or_await(
         parameters: who is exempt from suspension.
         effort: how much may be tried.
         at_any_price: nobody is suspended whom migrations keep, however much they move.
-        stays: who stays besides those that may not be preempted, and those that are exempt.
 
     Returns:
         Who is left to the policy, and who of them goes on running.
     """
-    draft = _settled(configuration, parameters, effort, stays)
+    draft = _settled(configuration, parameters, effort)
     kept = keep_running(draft, parameters, at_any_price)
     if isinstance(kept, Infeasible):
         return draft, kept
@@ -54,14 +45,14 @@ def keep_or_await(
     going = _going(draft, kept)
     if not going or not (arriving or leaving):
         return draft, kept
-    then = _settled(_ended(configuration, arriving, leaving), parameters, effort, stays)
+    then = _settled(_ended(configuration, arriving, leaving), parameters, effort)
     kept_then = keep_running(then, parameters, at_any_price)
     if isinstance(kept_then, Infeasible):
         return draft, kept
     going_then = _going(then, kept_then)
     if going <= going_then:
         return draft, kept
-    draft = _settled(configuration, parameters, effort, stays)
+    draft = _settled(configuration, parameters, effort)
     reason = _awaits([*(vjob for vjob in arriving if vjob.name in going_then), *leaving])
     stay = [vjob for vjob in draft.others if draft.is_running(vjob) and vjob.name not in going_then]
     for vjob in stay:
@@ -78,8 +69,8 @@ def _awaits(awaited: list[VJob]) -> Reason:
     return Reason(ReasonCode.AWAITS, words, {"awaited": listed})
 
 
-def _settled(configuration: Configuration, parameters: Parameters, effort: Effort, stays: Stays) -> Draft:
-    return settle(configuration, lambda vjob: _stays(vjob, parameters) or stays(vjob), effort)
+def _settled(configuration: Configuration, parameters: Parameters, effort: Effort) -> Draft:
+    return settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
 
 
 def _where_all_are(draft: Draft) -> NodeRoom:

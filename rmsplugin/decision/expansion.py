@@ -80,17 +80,19 @@ def overdue(waited_s: float, limit_s: float | None, ran_s: float, parameters: Sl
     return waited_s / bound_s if bound_s > 0 else math.inf
 
 
-def protected(overdue: Iterable[tuple[Item, bool, float, float]]) -> Iterator[Item]:
-    """Who of those that are overdue is protected: that part of the cluster that may be, whoever runs first.
+def protected(overdue: Iterable[tuple[Item, float | None, float, float]]) -> Iterator[Item]:
+    """Who of those that are overdue is protected: that part of the cluster that may be, whoever runs longest first.
+
+    Whoever was protected before then is until it ends: nobody that is started comes before it.
 
     Where many are overdue, who is so by much: N of them, and only the square root of N times the bound counts. In an
     overloaded cluster all would be protected in time, and the order of submission would be back.
 
     Args:
-        overdue: of each, whether it runs, how many times as long as its bound it has waited, and its part of the
-            cluster; among equals the first one is taken.
+        overdue: of each, for how long it has run since it was started or resumed (None: it does not run), how many
+            times as long as its bound it has waited, and its part of the cluster; among equals the first one is taken.
     """
-    found = sorted(overdue, key=lambda each: (not each[1], -each[2]))
+    found = sorted(overdue, key=lambda each: (each[1] is None, -(each[1] or 0.0), -each[2]))
     least, held = math.sqrt(len(found)), 0.0
     for item, _, times, part in found:
         if times < least:

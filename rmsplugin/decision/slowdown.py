@@ -5,16 +5,17 @@
   first. What the switch loses to all of them counts as if whom it is made for had to do that work itself: for one of
   30 s nobody is suspended whose memory takes an hour to save.
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
-- An overdue vjob goes first, and makes way for nobody. Of those only a small part of the cluster is protected at a
-  time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and the order of
-  submission would be back.
+- An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
+  protected at a time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and
+  the order of submission would be back.
 
 No reservation is needed: the expansion of whoever waits grows, and that of whoever runs for long does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.admission import Draft
@@ -75,7 +76,7 @@ class Ranks:
     def of(cls, configuration: Configuration, parameters: Parameters) -> Ranks:
         """Rank the vjobs of a configuration."""
         capacity = sum((node.capacity for node in configuration.nodes if node.state is NodeState.UP), NOTHING)
-        due = frozenset(_due(configuration, capacity, parameters))
+        due = _due(configuration, capacity, parameters)
         expansions = {vjob.name: _expansion(vjob, parameters) for vjob in configuration.vjobs}
         by_queue = parameters.slowdown.slurm_priority == "order"
 
@@ -84,11 +85,12 @@ class Ranks:
 
         return cls(tuple(sorted(configuration.vjobs, key=rank)), expansions, due, capacity)
 
-    def why_protected(self, vjob: VJob) -> Reason | None:
-        """Why a vjob makes way for nobody; None if it is not protected."""
+    def why_kept(self, vjob: VJob) -> Reason:
+        """Why one that runs goes on running: nobody ahead of it may take its room, or nobody of its tier may."""
         if vjob.name not in self.due:
-            return None
-        words = f"has waited {seconds(vjob.waited_s)} in all, longer than its bound, and runs until it ends"
+            return KEPT
+        waited = f"has waited {seconds(vjob.waited_s)} in all, longer than its bound"
+        words = f"{waited}, and makes way for nobody of its tier"
         return Reason(ReasonCode.OVERDUE, words, {"waited_s": vjob.waited_s})
 
 
@@ -97,30 +99,32 @@ def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0) -> float
     return expansion(vjob.waited_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
 
 
-def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> Iterator[str]:
-    """Who is protected, for it is overdue."""
-    found = []
+def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> frozenset[str]:
+    """Who is protected, for it is overdue: in each tier by itself, for a lower one is in nobody's way."""
+    found: dict[int, list[tuple[str, float | None, float, float]]] = {}
     for vjob in configuration.vjobs:
         state = configuration.state(vjob)
         times = overdue(vjob.waited_s, vjob.time_limit_s, vjob.ran_s, parameters.slowdown)
         if times > 1 and not vjob.in_transit and state is not VJobState.TERMINATED:
-            runs = state is VJobState.RUNNING
-            found.append((vjob.name, runs, times, part_of(vjob.demand, capacity)))
-    return protected(found)
+            known_s = math.inf if vjob.state_s is None else vjob.state_s
+            runs_s = known_s if state is VJobState.RUNNING else None
+            of_tier = found.setdefault(vjob.priority, [])
+            of_tier.append((vjob.name, runs_s, times, part_of(vjob.demand, capacity)))
+    return frozenset(name for tier in found.values() for name in protected(tier))
 
 
 def _once(
     configuration: Configuration, parameters: Parameters, ranks: Ranks, effort: Effort, start: bool
 ) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
-    draft, kept = keep_or_await(configuration, parameters, effort, stays=ranks.why_protected)
+    draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
     room = kept.near or kept.room
     running = room.names
     for vjob in draft.others:
         if vjob.name in running:
-            draft.runs(vjob, KEPT)
+            draft.runs(vjob, ranks.why_kept(vjob))
     if not start:
         nobody_starts(draft, running, parameters)
         return draft.decision("slowdown", room.placement)
@@ -180,8 +184,7 @@ class _Walk:
     def _preempt(self, vjob: VJob) -> None:
         """Start one at the expense of those that have waited less for what they need, if that pays."""
         yielding = [each for each in self.candidates.values() if self._yields(each, vjob)]
-        free = sum((each.demand for each in yielding), self.room.free_for(vjob))
-        found = self.room.insert(vjob, {each.name for each in yielding}) if free.holds(vjob.demand) else None
+        found = self._make_room(vjob, yielding)
         if found is None:
             self.draft.stays_out(vjob, self._refusal(vjob, yielding))
             return
@@ -203,12 +206,29 @@ class _Walk:
         else:
             self.draft.runs(vjob, fits(vjob, how="which are free after some have moved"))
 
+    def _make_room(self, vjob: VJob, yielding: Sequence[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
+        """Find room for one, and who then finds none any more of these, the last ones of the ranking.
+
+        As few are moved as the sums ask for; twice as many, and so on, where their room is in pieces.
+        """
+        count, free = 0, self.room.free_for(vjob)
+        while not free.holds(vjob.demand):
+            if count == len(yielding):
+                return None
+            count += 1
+            free += yielding[-count].demand
+        while True:
+            found = self.room.insert(vjob, {each.name for each in yielding[len(yielding) - count :]})
+            if found is not None or count == len(yielding):
+                return found
+            count = min(max(1, 2 * count), len(yielding))
+
     def _yields(self, member: VJob, vjob: VJob) -> bool:
         """Whether one that runs makes way for another one, as far as what they have waited goes."""
         if member.priority != vjob.priority:
             return member.priority < vjob.priority
-        if vjob.name in self.ranks.due:
-            return True
+        if member.name in self.ranks.due or vjob.name in self.ranks.due:
+            return member.name not in self.ranks.due
         position = self.room.site.position
         if position[member.name] < position[vjob.name]:
             return False

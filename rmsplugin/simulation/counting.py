@@ -140,7 +140,7 @@ class Counting:
             found.append((vjob, waited_s, still_expected_s(limit_s, ran_s)))
             times = overdue(waited_s, limit_s, ran_s, slowdown)
             if times > 1:
-                late.append((vjob, runs, times, self._part(vjob)))
+                late.append((vjob, now - vjob.since_s if runs else None, times, self._part(vjob)))
         due = set(protected(sorted(late, key=lambda each: each[0].number))) if late else set()
         by_queue = slowdown.slurm_priority == "order"
         stand = {}

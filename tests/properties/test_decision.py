@@ -54,6 +54,8 @@ def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configu
                 time_limit_s=limit_s,
                 ran_s=draw(st.sampled_from([0.0, 30.0, 70.0])),
                 state_s=draw(st.sampled_from([None, 0.0, 50.0, 500.0])),
+                waited_s=draw(st.sampled_from([0.0, 40.0, 700.0, 90000.0])),
+                weight=draw(st.sampled_from([1.0, 1.0, 0.1])),
                 lost=draw(st.integers(0, 9)) == 9,
                 target=draw(st.sampled_from(sorted(legal))) if targets and draw(st.integers(0, 7)) == 7 else None,
             )
@@ -105,8 +107,9 @@ def test_decisions_are_sound(policy: str, configuration: Configuration, paramete
             assert after is vjob.target
         if before is VJobState.RUNNING and vjob.target is None and (not vjob.preemptible or policy in ("fcfs", "easy")):
             assert after is VJobState.RUNNING
-        if policy in ("fcfs", "easy", "mixed") and before is VJobState.RUNNING and after is VJobState.SLEEPING:
-            assert policy == "mixed" or vjob.target is VJobState.SLEEPING
+        sleeps = before is VJobState.RUNNING and after is VJobState.SLEEPING
+        if policy in ("fcfs", "easy", "mixed", "slowdown") and sleeps:
+            assert policy in ("mixed", "slowdown") or vjob.target is VJobState.SLEEPING
             exempt = vjob.state_s is not None and vjob.state_s < parameters.exempt_s
             assert not exempt or vjob.target is VJobState.SLEEPING
         assert {vm.name in decision.placement for vm in vjob.vms} == {after is VJobState.RUNNING}
@@ -204,16 +207,17 @@ def in_parts() -> Configuration:
     return Configuration(here, queue, {**locations, "vjob3-1": Location(VMState.WAITING)})
 
 
-@settings(max_examples=400)
-@given(queues(), tunables)
-@example(in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
-def test_mixed_decides_nothing_new_when_its_decision_was_applied(
-    configuration: Configuration, parameters: Parameters
+@settings(max_examples=600)
+@given(st.sampled_from(["mixed", "slowdown"]), queues(), tunables)
+@example("mixed", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
+@example("slowdown", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
+def test_what_was_decided_is_not_decided_otherwise_once_it_was_applied(
+    policy: str, configuration: Configuration, parameters: Parameters
 ) -> None:
-    decision = decided("mixed", configuration, parameters)
+    decision = decided(policy, configuration, parameters)
     if decision is None or any(reason.code is ReasonCode.LOST for reason in decision.reasons.values()):
         return  # what is lost begins anew in the next cycle: that is new
-    again = decided("mixed", applied(configuration, decision), parameters)
+    again = decided(policy, applied(configuration, decision), parameters)
     assert again is not None
     assert again.states == decision.states
     assert again.sentence.endswith(": nothing changes")

@@ -1,0 +1,279 @@
+"""Slowdown, decision by decision, against an oracle that was written from the documents and knows of no packing.
+
+Where it does not matter where a VM is (all VMs are alike, or there is one node), a vjob is what it takes of the sums.
+And what a decision must have wherever VMs are: applied, it decides nothing new, and nobody is switched to and fro.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+from unit.queues import Queue, nodes
+
+from rmsplugin.decision.parameters import ActionDuration, Parameters, SlowdownParameters, SwitchDurations
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.result import Decision
+from rmsplugin.decision.rounds import applied
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+
+RUNS, SLEEPS, WAITS = VJobState.RUNNING, VJobState.SLEEPING, VJobState.WAITING
+
+
+def parameters(random: Random) -> Parameters:
+    """Durations with and without what memory takes, and bounds that some reach."""
+    grows = random.choice((0.0, 0.02))
+    return Parameters(
+        search=Search(time_limit_s=math.inf, deterministic_limit=0.05),
+        exempt_s=random.choice((0.0, 300.0)),
+        durations=SwitchDurations(ActionDuration(10), ActionDuration(5, grows), ActionDuration(10, grows)),
+        slowdown=SlowdownParameters(
+            max_delay=random.choice((0.2, 0.4)),
+            max_delay_s=random.choice((1000.0, 6000.0, 86400.0)),
+            slurm_priority=random.choice(("ties", "weight", "order")),
+        ),
+    )
+
+
+def known(random: Random, priority: int) -> dict[str, object]:
+    """What is known of a vjob beyond its VMs."""
+    waited_s = random.choice((0.0, 10.0, 100.0, 1000.0, 5000.0, 30000.0)) * random.choice((1.0, 1.3, 2.1))
+    return {
+        "priority": priority,
+        "preemptible": random.random() < 0.85,
+        "time_limit_s": random.choice((None, 60.0, 600.0, 3600.0, 86400.0)),
+        "ran_s": random.choice((0.0, 5.0, 200.0, 3000.0)),
+        "waited_s": waited_s,
+        "weight": random.choice((1.0, 1.0, 0.2, 0.05)),
+        "state_s": random.choice((None, 20.0, 140.0, 290.0, 5000.0)),
+    }
+
+
+def alike(random: Random) -> Configuration:
+    """VMs of one CPU on nodes of one to three: full, half full, or more than full of what waits."""
+    places = random.randint(1, 3)
+    queue = Queue(*nodes(random.randint(2, 6), cpus=places))
+    slots = [node.name for node in queue.nodes for _ in range(places)]
+    random.shuffle(slots)
+    for number, priority in enumerate(sorted(random.choices((0, 0, 0, 1), k=random.randint(2, 12)), reverse=True)):
+        width = random.choice((1, 1, 2, 3, len(queue.nodes)))
+        if len(slots) >= width and random.random() < 0.7:
+            where = [slots.pop() for _ in range(width)]
+        else:
+            where = [f"zz:{random.choice(queue.nodes).name}"] * width if random.random() < 0.4 else []
+        queue.add(f"j{number}", *where, vms=width, memory_mib=64, **known(random, priority))
+    return queue.configuration
+
+
+def one_node(random: Random) -> Configuration:
+    """CPUs and memory on one node, of which now and then more is taken than there is."""
+    queue = Queue(*nodes(1, cpus=8, memory_mib=8192))
+    left = [8.0, 8192]
+    for number, priority in enumerate(sorted(random.choices((0, 0, 1), k=random.randint(2, 10)), reverse=True)):
+        width = random.choice((1, 1, 2, 3))
+        cpus, memory_mib = random.choice((0.5, 1.0, 2.0)), random.choice((256, 1024, 2048))
+        fits = left[0] >= cpus * width and left[1] >= memory_mib * width
+        where = ["n1"] * width if random.random() < 0.75 and fits else []
+        if where:
+            left = [left[0] - cpus * width, left[1] - memory_mib * width]
+        elif random.random() < 0.4:
+            where = ["zz:n1"] * width
+        queue.add(f"j{number}", *where, vms=width, cpus=cpus, memory_mib=memory_mib, **known(random, priority))
+    return queue.configuration
+
+
+# -- the oracle -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Oracle:
+    """Who runs, by the documents: policy.md, 0080, "How slowdown decides"."""
+
+    configuration: Configuration
+    parameters: Parameters
+
+    def __post_init__(self) -> None:
+        self.queue = list(self.configuration.vjobs)
+        self.all_cpus = sum(node.capacity.cpus for node in self.configuration.nodes)
+        self.all_mib = sum(node.capacity.memory_mib for node in self.configuration.nodes)
+        self.state = {vjob.name: self.configuration.state(vjob) for vjob in self.queue}
+        self.since_s = {vjob.name: vjob.state_s for vjob in self.queue}
+        self.due = {name for tier in {v.priority for v in self.queue} for name in self.overdue(tier)}
+        order = self.parameters.slowdown.slurm_priority == "order"
+        self.rank = sorted(
+            self.queue,
+            key=lambda v: (-v.priority, v.name not in self.due, 0 if order else -self.expansion(v)),
+        )
+
+    def expected_s(self, vjob: VJob) -> float:
+        return min(vjob.time_limit_s or math.inf, 20 * vjob.ran_s + 60)
+
+    def expansion(self, vjob: VJob, more_s: float = 0.0) -> float:
+        needs_s = max(self.expected_s(vjob) - vjob.ran_s, 60) + more_s
+        weight = vjob.weight if self.parameters.slowdown.slurm_priority == "weight" else 1
+        return weight * (vjob.waited_s + needs_s) / needs_s
+
+    def switch_s(self, vjob: VJob) -> float:
+        mib = max(vm.demand.memory_mib for vm in vjob.vms)
+        kinds = (self.parameters.durations.suspend, self.parameters.durations.resume)
+        return sum(kind.constant_s + kind.s_per_mib * mib for kind in kinds)
+
+    def size(self, vjob: VJob) -> tuple[float, int]:
+        return sum(vm.demand.cpus for vm in vjob.vms), sum(vm.demand.memory_mib for vm in vjob.vms)
+
+    def part(self, vjob: VJob) -> float:
+        cpus, mib = self.size(vjob)
+        return max(cpus / self.all_cpus, mib / self.all_mib)
+
+    def overdue(self, tier: int) -> set[str]:
+        found = []
+        for vjob in self.queue:
+            asked_s = vjob.time_limit_s or self.expected_s(vjob)
+            bound_s = max(self.parameters.slowdown.max_delay * asked_s, self.parameters.slowdown.max_delay_s)
+            if vjob.priority == tier and vjob.waited_s > bound_s:
+                runs = self.state[vjob.name] is RUNS
+                runs_s = (math.inf if vjob.state_s is None else vjob.state_s) if runs else -1.0
+                found.append((-runs_s, -vjob.waited_s / bound_s, vjob))
+        found.sort(key=lambda each: each[:2])
+        by_much = [vjob for _, times, vjob in found if -times >= math.sqrt(len(found))]
+        due: list[VJob] = []
+        for vjob in by_much:
+            if due and sum(map(self.part, due)) + self.part(vjob) > 0.05:
+                break
+            due.append(vjob)
+        return {vjob.name for vjob in due}
+
+    def exempt(self, vjob: VJob) -> bool:
+        since_s = self.since_s[vjob.name]
+        return since_s is not None and since_s < max(self.parameters.exempt_s, 10 * self.switch_s(vjob))
+
+    def fit(self, vjobs: list[VJob]) -> bool:
+        cpus, mib = map(sum, zip((0.0, 0), *map(self.size, vjobs), strict=True))
+        return cpus <= self.all_cpus and mib <= self.all_mib
+
+    def makes_way(self, runner: VJob, vjob: VJob) -> bool:
+        if not runner.preemptible or self.exempt(runner):
+            return False
+        if runner.priority != vjob.priority:
+            return runner.priority < vjob.priority
+        if runner.name in self.due or vjob.name in self.due:
+            return runner.name not in self.due
+        if self.rank.index(runner) < self.rank.index(vjob):
+            return False
+        return self.expansion(vjob) >= 3 * self.expansion(runner)
+
+    def pays(self, vjob: VJob, victims: list[VJob]) -> bool:
+        equal = [each for each in victims if each.priority == vjob.priority]
+        if vjob.name in self.due or not equal:
+            return True
+        durations = self.parameters.durations
+        kind = durations.resume if self.state[vjob.name] is SLEEPS else durations.run
+        loss_s = kind.constant_s + kind.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
+        loss_s += sum(self.part(each) * self.switch_s(each) for each in victims) / self.part(vjob)
+        return self.expansion(vjob, loss_s) >= 3 * max(map(self.expansion, equal))
+
+    def turn(self) -> None:
+        """Every ready vjob once, whoever goes first first; those that have made way meanwhile come to their turn."""
+        here = [vjob for vjob in self.queue if self.state[vjob.name] is RUNS]
+        started: list[VJob] = []
+        goes: list[VJob] = []
+        for vjob in self.rank:
+            if self.state[vjob.name] is RUNS:
+                continue
+            staying = [each for each in here if each not in goes]
+            can_go = [each for each in self.rank if each in staying and self.makes_way(each, vjob)]
+            gone: list[VJob] = []
+            while not self.fit([*[v for v in staying if v not in gone], *started, vjob]) and can_go:
+                gone.append(can_go.pop())  # the last one first
+            for each in [each for each in self.rank if each in gone]:  # who is in nobody's way after all
+                if self.fit([*[v for v in staying if v not in gone], *started, vjob, each]):
+                    gone.remove(each)
+            fits = self.fit([*[v for v in staying if v not in gone], *started, vjob])
+            if fits and self.pays(vjob, gone):
+                started.append(vjob)
+                goes += gone
+        for vjob in [*started, *goes]:
+            self.state[vjob.name] = RUNS if vjob in started else SLEEPS
+            if self.since_s[vjob.name] is not None:
+                self.since_s[vjob.name] = 0.0
+
+    def decide(self) -> dict[str, VJobState]:
+        """As if it were done, and decided again, until nothing changes."""
+        for _ in range(8):
+            before = dict(self.state)
+            self.turn()
+            if self.state == before:
+                return self.state
+        raise AssertionError("it does not settle")
+
+
+# -- the properties -------------------------------------------------------------------------------------------------
+
+
+def decided(configuration: Configuration, tunables: Parameters) -> Decision:
+    decision = decide("slowdown", configuration, tunables)
+    assert isinstance(decision, Decision), decision
+    return decision
+
+
+@pytest.mark.parametrize("kind", [alike, one_node])
+def test_slowdown_decides_as_the_documents_say(kind: object) -> None:
+    assert callable(kind)
+    moved = 0
+    for seed in range(400):
+        random = Random(seed)
+        configuration, tunables = kind(random), parameters(random)
+        decision = decided(configuration, tunables)
+        assert dict(decision.states) == Oracle(configuration, tunables).decide(), f"seed {seed}: {decision.reasons}"
+        runs = [vjob.name for vjob in configuration.vjobs if configuration.state(vjob) is RUNS]
+        moved += any(decision.states[name] is SLEEPS for name in runs)
+    assert moved > 40, "hardly anybody made way: nothing is compared"
+
+
+@pytest.mark.parametrize("kind", [alike, one_node])
+def test_what_slowdown_decided_it_does_not_decide_otherwise_at_once(kind: object) -> None:
+    assert callable(kind)
+    for seed in range(300):
+        random = Random(seed)
+        configuration, tunables = kind(random), parameters(random)
+        decision = decided(configuration, tunables)
+        again = decided(applied(configuration, decision), tunables)
+        assert again.states == decision.states, f"seed {seed}: {again.reasons}"
+
+
+def later(configuration: Configuration, seconds: float) -> Configuration:
+    """The same after some time in which nothing else happens."""
+    vjobs = []
+    for vjob in configuration.vjobs:
+        runs = configuration.state(vjob) is RUNS
+        ran_s, waited_s = (seconds, 0.0) if runs else (0.0, seconds)
+        state_s = None if vjob.state_s is None else vjob.state_s + seconds
+        vjobs.append(replace(vjob, state_s=state_s, ran_s=vjob.ran_s + ran_s, waited_s=vjob.waited_s + waited_s))
+    return replace(configuration, vjobs=tuple(vjobs))
+
+
+@pytest.mark.parametrize("kind", [alike, one_node])
+def test_nobody_is_switched_to_and_fro(kind: object) -> None:
+    """Whoever is started or resumed runs for ten times what a switch of it takes, cycle after cycle."""
+    assert callable(kind)
+    for seed in range(60):
+        random = Random(seed)
+        configuration, tunables = kind(random), parameters(random)
+        vjobs = tuple(replace(vjob, state_s=vjob.state_s or 0.0) for vjob in configuration.vjobs)
+        now = replace(configuration, vjobs=vjobs)
+        began: dict[str, float] = {}
+        for cycle in range(12):
+            decision = decided(now, tunables)
+            for vjob in now.vjobs:
+                before, after = now.state(vjob), decision.states[vjob.name]
+                if before is RUNS and after is SLEEPS and vjob.name in began:
+                    ran_s, switch_s = 30.0 * cycle - began[vjob.name], Oracle(now, tunables).switch_s(vjob)
+                    assert ran_s >= 10 * switch_s, f"seed {seed}: {vjob.name} after {ran_s} s"
+                if before is not RUNS and after is RUNS:
+                    began[vjob.name] = 30.0 * cycle
+            now = later(applied(now, decision), 30.0)
