@@ -25,6 +25,7 @@ import pytest
 from contract import in_head
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
+from minicluster_lib.settings_file import CMDLINE
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.hypervisor.base import Converge, DiskImage, Hypervisor, KernelImage, VMPower, VMSpec
@@ -49,9 +50,16 @@ VM = "vjob9001-0"
 MACHINE = "pc-q35-7.2"
 MEMORY_MIB = 96
 INSIDE = os.environ.get(in_head.VARIABLE)
+#: What emulated kernels of all these guests leave undone.
+SOONER = f"{CMDLINE} "
+KERNEL = ("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img")
+#: A usual guest, and what all that are waited for say first.
+UP = "as init process"
+USUAL = f'{SOONER}rdinit=/bin/sh -- -c "echo {UP}; exec /init"'
 #: A guest that takes 80 MiB of memory, and soon frees them; its drivers are those of a usual one.
 FREES = (
-    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    f'{SOONER}rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; '
+    "while read i; do insmod $i; done <boot.list; "
     f'cat {"/bin/busybox " * 40} >/x; sleep 5; rm /x; while :; do sleep 9; done"'
 )
 #: A guest of 256 MiB that has more than half of them free. When less than 10 MiB are left to it, it takes some 120 MiB,
@@ -59,18 +67,20 @@ FREES = (
 HUNGRY_MIB = 256
 HUNGRY_NEEDS_MIB = 100
 HUNGRY = (
-    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    f'{SOONER}rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; '
+    "while read i; do insmod $i; done <boot.list; "
     "mkdir /x; mount -t tmpfs -o size=90% x /x; "
     "until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
     f'cat {"/bin/busybox " * 60} >/x/y && echo ate all; while :; do sleep 9; done"'
 )
 #: A guest that says twice a second that it runs, and takes 64 KiB more each time.
 TICKS = (
-    'rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; while read i; do insmod $i; done <boot.list; '
+    f'{SOONER}rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; '
+    "while read i; do insmod $i; done <boot.list; "
     'n=0; while dd if=/bin/busybox of=/$n bs=64k count=1 2>/x; do n=$((n+1)); echo tick; usleep 500000; done"'
 )
 #: A guest that writes some 10 MiB of its memory, over and over.
-WRITES = f'rdinit=/bin/sh -- -c "while :; do cat {"/bin/busybox " * 5} >/x; done"'
+WRITES = f'{SOONER}rdinit=/bin/sh -- -c "echo {UP}; while :; do cat {"/bin/busybox " * 5} >/x; done"'
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
 SLACK_S = 15.0
 GROUPS = "/sys/fs/cgroup/memory"
@@ -87,7 +97,7 @@ def spec(name: str = VM, **changes: object) -> VMSpec:
         "memory_mib": MEMORY_MIB,
         "mac": f"52:54:00:{int(job) >> 8 & 255:02x}:{int(job) & 255:02x}:{int(index):02x}",
         "bridge": "br0",
-        "image": KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img"),
+        "image": KernelImage(*KERNEL, USUAL),
         "config_path": f"/var/lib/rmsplugin/vm/{name}.config",
         "console_log": f"/var/lib/rmsplugin/vm/{name}.console",
     }
@@ -311,7 +321,7 @@ class LibvirtWorld:
 
     def up(self, node: str, vm: str) -> bool:
         console = self.directory / "hosts" / node / spec(vm).console_log.lstrip("/")
-        return console.exists() and b"as init process" in console.read_bytes()
+        return console.exists() and UP.encode() in console.read_bytes()
 
     def hunger(self, node: str, vm: str) -> None:
         """The guest feels it by itself."""
@@ -924,7 +934,7 @@ def test_vms_that_differ_in_who_they_are_have_one_template_key_and_those_of_anot
     assert re.fullmatch("[0-9a-f]{32}", key)
     assert world.hypervisor.template_key(A, spec("vjob9002-3", bounded=True)) == key
     assert world.hypervisor.template_key(B, spec("vjob9003-0")) == key, "the nodes are alike"
-    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", "quiet")
+    image = KernelImage(*KERNEL, "quiet")
     others = [spec(cpus=2), spec(memory_mib=MEMORY_MIB + 1), spec(image=image)]
     assert len({key, *(world.hypervisor.template_key(A, other) for other in others)}) == 4
     disks = [spec(name, image=DiskImage(f"/vm/{name}.qcow2", f"/vm/{name}.iso")) for name in (VM, "vjob9002-3")]
@@ -1102,7 +1112,7 @@ def test_migration_past_its_time_is_aborted(world: World) -> None:
 
 
 def writer(name: str) -> VMSpec:
-    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", WRITES)
+    image = KernelImage(*KERNEL, WRITES)
     return spec(name, memory_mib=128, image=image)
 
 
@@ -1205,7 +1215,7 @@ only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs
 
 @only_libvirt
 def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
-    image = KernelImage("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img", FREES)
+    image = KernelImage(*KERNEL, FREES)
     vm = spec("vjob9010-0", memory_mib=256, image=image)
     boot(world, A, vm)
     taken = 0
