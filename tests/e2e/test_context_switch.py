@@ -8,13 +8,10 @@ from datetime import datetime
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.queued import WHOLE, wait_rooms
+from e2e.rooms import count, finish, wait_number
 
 pytestmark = pytest.mark.e2e
-
-COUNT = """#!/bin/sh
-i=0
-while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 1; done
-"""
 
 
 def numbers(text: str) -> list[int]:
@@ -29,8 +26,8 @@ def seconds(elapsed: str) -> int:
 
 def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster: Cluster) -> None:
     # Each VM takes all CPUs of a node, so that the second job can only run in the room of the first.
-    job = cluster.sbatch(COUNT.format(numbers=45), "-c", "2", "--mem=1536")
-    cluster.wait_output(job, r"^3$")
+    job = count(cluster, *WHOLE)
+    wait_number(cluster, job, 3)
     home_node = cluster.vjob(job)["nodes"][0]
 
     assert cluster.plugin("suspend", str(job)).code == 0
@@ -42,9 +39,10 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     slept_from = time.time()
     printed = numbers(cluster.output(job))
 
-    others = [cluster.sbatch("#!/bin/sh\nhostname; sleep 3\n", "-c", "2", "--mem=1536") for _ in range(3)]
+    others = [cluster.sbatch("#!/bin/sh\nhostname; sleep 3\n", *WHOLE) for _ in range(3)]
     for other in others:
         assert cluster.wait_job(other, timeout_s=180)["JobState"] == "COMPLETED"
+        cluster.wait_gone(other)
     ran_on = {node for other in others for node in re.findall(r"starts on (n\d)", cluster.events(other))}
     assert home_node in ran_on, "another job ran in the room of the sleeping one"
     assert numbers(cluster.output(job)) == printed, "nothing is printed while it sleeps"
@@ -64,8 +62,8 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     assert migrated.code == 0, migrated.err
     assert cluster.qemus(job) == [third]
 
-    assert cluster.wait_job(job)["JobState"] == "COMPLETED"
-    assert numbers(cluster.output(job)) == list(range(1, 46))
+    wait_number(cluster, job, 2)
+    finish(cluster, job)
     cluster.wait("accounting", lambda: cluster.sacct(job, "End")[0]["End"] != "Unknown", 20)
     [row] = cluster.sacct(job, "Elapsed,Suspended,Start,End")
     between = datetime.fromisoformat(row["End"]) - datetime.fromisoformat(row["Start"])
@@ -87,8 +85,8 @@ def test_the_clock_of_a_resumed_guest_is_right(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("sleeping", [False, True], ids=["running", "sleeping"])
 def test_requeue_loses_nothing(cluster: Cluster, sleeping: bool) -> None:
-    job = cluster.sbatch("#!/bin/sh\necho started >> started.$SLURM_JOB_ID\n" + COUNT.format(numbers=25)[10:])
-    cluster.wait_output(job, r"^4$")
+    job = count(cluster)
+    wait_number(cluster, job, 4)
     if sleeping:
         assert cluster.plugin("suspend", str(job)).code == 0
     cluster.ok("scontrol", "requeue", str(job))
@@ -97,10 +95,16 @@ def test_requeue_loses_nothing(cluster: Cluster, sleeping: bool) -> None:
         cluster.wait("completing to end", lambda: "COMPLETING" not in cluster.ok("squeue", "-h", "-o", "%T"), 60)
         resumed = cluster.plugin("resume", str(job))
         assert resumed.code == 0, resumed.err
-    fields = cluster.wait_job(job, timeout_s=180)
+
+    def runs_again() -> bool:
+        fields = cluster.job(job)
+        return (fields["JobState"], fields["Restarts"]) == ("RUNNING", "1")
+
+    cluster.wait(f"job {job} to run again", runs_again, 180, lambda: cluster.describe(job))
+    wait_number(cluster, job, 2)
+    finish(cluster, job)
+    fields = cluster.job(job)
     assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), cluster.describe(job)
-    assert numbers(cluster.output(job)) == list(range(1, 26))
-    assert (cluster.home() / f"started.{job}").read_text() == "started\n"
 
 
 HOLDS_A_LOCK = """#!/bin/bash
@@ -168,3 +172,62 @@ def test_a_file_that_is_removed_on_a_host_and_written_again_in_a_vm_is_seen_by_b
     cluster.ok("scancel", "--signal=USR1", "--batch", str(job), user="alice")
     assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
     assert cluster.ok("cat", "/home/alice/again") == "after\n"
+
+
+#: Says how many CPUs each VM has, counts until it is told to end, and says so again.
+UNEVEN = """#!/bin/sh
+trap 'enough=1' USR1
+sizes() { srun -N 2 -n 2 --ntasks-per-node=1 -l nproc | sort; srun -l hostname | sort; }
+sizes
+i=0
+while [ -z "$enough" ]; do i=$((i + 1)); echo $i; sleep 1; done
+sizes
+"""
+
+
+@pytest.mark.long
+def test_vms_of_uneven_tasks_are_suspended_resumed_and_moved_each_in_its_size(cluster: Cluster) -> None:
+    """Three tasks on two VMs: one of them has a node for itself, the other one half of a node."""
+    wait_rooms(cluster)
+    job = cluster.sbatch(UNEVEN, "-N", "2", "-n", "3", "--mem=96")
+    large, small = (f"vjob{job}-{index}" for index in range(2))
+
+    def places() -> dict[str, str]:
+        answer = cluster.ask("/v1/vms")
+        assert answer is not None
+        return {vm["name"]: vm["node"] for vm in answer["vms"] if vm["name"] in (large, small)}
+
+    def cpus() -> dict[str, int]:
+        found = {name: cluster.ok("virsh", "domstats", "--vcpu", name, host=node) for name, node in places().items()}
+        return {
+            name: int(match[1]) for name, text in found.items() if (match := re.search(r"vcpu.current=(\d+)", text))
+        }
+
+    wait_number(cluster, job, 2, timeout_s=300)
+    sizes = {large: 2, small: 1}
+    assert cpus() == sizes
+    assert cluster.plugin("suspend", str(job)).code == 0
+    assert cluster.qemus(job) == []
+    resumed = cluster.plugin("resume", str(job))
+    assert resumed.code == 0, resumed.err
+    assert cpus() == sizes
+    wait_number(cluster, job, 2)
+    for name in (large, small):
+        free = next(node for node in cluster.nodes if node not in places().values())
+        moved = cluster.plugin("migrate", str(job), "--vm", name, "--to", free)
+        assert moved.code == 0, moved.err
+        assert places()[name] == free
+        assert cpus() == sizes
+    assert cluster.plugin("suspend", str(job)).code == 0
+    elsewhere = cluster.plugin("resume", str(job))
+    assert elsewhere.code == 0, elsewhere.err
+    assert cpus() == sizes
+    wait_number(cluster, job, 2)
+    cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)
+    said = ["0: 2", "1: 1", f"0: {large}", f"1: {large}", f"2: {small}"]
+    counted = numbers(cluster.output(job))
+    assert counted == list(range(1, len(counted) + 1))
+    assert cluster.lines(job) == [*said, *map(str, counted), *said]
+    assert "cpu=3," in cluster.sacct(job, "AllocTRES")[0]["AllocTRES"] + ","
+    cluster.wait_gone(job)

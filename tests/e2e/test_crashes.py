@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import pytest
 from e2e.cluster import ENDED, Cluster
+from e2e.rooms import COUNT, count, ended_whole, finish, wait_number
 
 pytestmark = pytest.mark.e2e
-
-SCRIPT = """#!/bin/sh
-echo started >> started.$SLURM_JOB_ID
-i=0
-while [ $i -lt {numbers} ]; do i=$((i + 1)); echo $i; sleep 1; done
-"""
-
-
-def finished_once(cluster: Cluster, job: int, numbers: int) -> None:
-    fields = cluster.wait_job(job, timeout_s=240)
-    assert fields["JobState"] == "COMPLETED", cluster.describe(job)
-    assert (cluster.home() / f"started.{job}").read_text() == "started\n"
-    lines = [line for line in cluster.output(job).splitlines() if line.isdecimal()]
-    assert lines == [str(number) for number in range(1, numbers + 1)]
-    cluster.wait_gone(job)
 
 
 @pytest.mark.parametrize("action", ["run", "suspend", "resume", "migrate", "stop"])
 def test_kill_of_the_engine_during(cluster: Cluster, action: str) -> None:
-    numbers = 12
-    job = cluster.sbatch(SCRIPT.format(numbers=numbers))
-    if action == "stop":
-        cluster.wait_output(job, f"^{numbers - 1}$")
-    elif action != "run":
-        cluster.wait_output(job, "^2$")
+    job = count(cluster)
+    if action != "run":
+        wait_number(cluster, job, 2)
     if action == "suspend":
         cluster.plugin("suspend", str(job), "--no-wait")
     if action == "resume":
@@ -38,36 +21,44 @@ def test_kill_of_the_engine_during(cluster: Cluster, action: str) -> None:
         cluster.plugin("resume", str(job), "--no-wait")
     if action == "migrate":
         cluster.plugin("migrate", str(job), "--no-wait")
+    if action == "stop":
+        cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
     cluster.wait_action(job, action)
     cluster.kill("head", "engine")
     cluster.restart_engine()
     if action == "suspend":
         cluster.wait_vjob(job, "sleeping")
         assert cluster.plugin("resume", str(job)).code == 0
-    finished_once(cluster, job, numbers)
+    if action == "stop":
+        ended_whole(cluster, job)
+    else:
+        wait_number(cluster, job, 2)
+        finish(cluster, job)
+    cluster.wait_gone(job)
 
 
 def test_kill_of_the_wrappers_slurmstepd(cluster: Cluster) -> None:
-    job = cluster.sbatch(SCRIPT.format(numbers=20))
-    cluster.wait_output(job, "^3$")
+    job = cluster.sbatch(COUNT, arguments=("20",))
+    wait_number(cluster, job, 3)
     host = cluster.job(job)["BatchHost"]
     pids = cluster.ok("pgrep", "-f", rf"slurmstepd: \[{job}\.batch\]", host=host).split()
     assert pids
     inside = [pid for pid in pids if cluster.run("readlink", f"/proc/{pid}/ns/net", host=host).code == 0]
     cluster.ok("kill", "-KILL", *inside, host=host)
-    finished_once(cluster, job, 20)
+    ended_whole(cluster, job)
+    cluster.wait_gone(job)
 
 
 @pytest.mark.parametrize(("host", "daemon"), [("head", "slurmctld"), ("batch", "slurmd")])
 def test_kill_of_slurms(cluster: Cluster, host: str, daemon: str) -> None:
-    job = cluster.sbatch(SCRIPT.format(numbers=20))
-    cluster.wait_output(job, "^3$")
+    job = count(cluster)
+    wait_number(cluster, job, 3)
     where = cluster.job(job)["BatchHost"] if host == "batch" else host
     # What was saved with this name knows that the job runs: a start that was forgotten may come twice, and fail it.
     cluster.ok("scontrol", "update", f"JobId={job}", f"Name=runs-{job}")
     cluster.wait_saved(f"runs-{job}")
     cluster.kill(where, daemon)
-    cluster.wait_output(job, "^12$")
+    wait_number(cluster, job, 8)
     cluster.start(where, daemon)
 
     def ended() -> bool:
@@ -76,7 +67,11 @@ def test_kill_of_slurms(cluster: Cluster, host: str, daemon: str) -> None:
         for line in cluster.unable_nodes():
             if "Duplicate jobid" in line:
                 cluster.ok("scontrol", "update", f"NodeName={line.split()[0]}", "State=RESUME")
+        # Said until it is heard: what a daemon that has just begun was told may be lost.
+        cluster.run("scancel", "--batch", "--signal=USR1", str(job), user="alice")
         return cluster.job(job)["JobState"] in ENDED
 
+    cluster.wait("Slurm to answer", lambda: cluster.run("sinfo").code == 0, 120)
     cluster.wait(f"job {job} to end", ended, 240, lambda: cluster.describe(job))
-    finished_once(cluster, job, 20)
+    ended_whole(cluster, job)
+    cluster.wait_gone(job)
