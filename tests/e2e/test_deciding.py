@@ -66,9 +66,14 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
     Slurm shows none of a suspended job, and the engine goes on counting by Slurm's rules.
     """
     wait_rooms(cluster)
-    low = fill(cluster)
     with edited(cluster) as change:
-        change("PriorityWeightAge=1000", f"PriorityWeightAge={100 * 7 * 86400}")
+        # Age counts for much, and the user's share for nothing: it falls while the jobs run, and Slurm's priority of
+        # the newer one with it, below that which the sleeping one had at its start.
+        change(
+            "PriorityWeightAge=1000\nPriorityWeightFairshare=100000\n",
+            f"PriorityWeightAge={100 * 7 * 86400}\nPriorityWeightPartition=100000\n",
+        )
+        low = fill(cluster)
         high = count(cluster, *WHOLE, "-p", "urgent")
 
         def asleep() -> list[int]:
