@@ -159,7 +159,7 @@ class _Assessor:
             ran_s=row.ran_s if row is not None else 0.0,
             state_s=max(0.0, self._seen.taken - waiting.since),
             waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
-            weight=beyond_age(self._seen, waiting.priority, accrues_from(job, row)),
+            weight=self._weight(waiting.priority, job, row),
         )
 
     def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
@@ -181,7 +181,7 @@ class _Assessor:
             ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - vjob.state_since),
             waited_s=self._waited_s(job, vjob, ran_s),
-            weight=beyond_age(self._seen, priority_of(self._seen, vjob, job), accrues_from(job, vjob)),
+            weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
         )
 
     def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
@@ -226,7 +226,10 @@ class _Assessor:
         return f"{missing[0]} is not seen on its node" if missing else ""
 
     def _waited_s(self, job: RmsJob | None, row: VJobRow | None, ran_s: float) -> float:
-        return max(0.0, self._seen.taken - accrues_from(job, row) - ran_s)
+        return max(0.0, self._seen.taken - accrues_from(job, row, self._seen.taken) - ran_s)
+
+    def _weight(self, priority: int, job: RmsJob | None, row: VJobRow | None) -> float:
+        return beyond_age(self._seen, priority, accrues_from(job, row, self._seen.taken), job, row)
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
         failed = self._failures.get((vjob.job_id, kind))

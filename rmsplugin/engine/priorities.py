@@ -24,7 +24,8 @@ def standing_of(seen: Observation, job: RmsJob) -> Standing:
         job.priority,
         priorities.parts.get(job.job_id) if pending else None,
         computed=seen.taken if pending or not job.start_time else job.start_time,
-        accrues_from=job.accrue_time or job.submit_time,
+        # As weights.accrues_from has it.
+        accrues_from=job.accrue_time or (seen.taken if pending else job.submit_time),
         nice=job.nice,
         account=job.account,
         share=priorities.share(job.account, job.user, job.partition),

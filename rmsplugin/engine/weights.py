@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import VJobFacts
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import VJobRow
@@ -19,21 +19,31 @@ from rmsplugin.model.priority import age_part
 _LEAST = 0.001
 
 
-def accrues_from(job: RmsJob | None, row: VJobRow | None) -> float:
-    """Since when a vjob waits: by Slurm's AccrueTime, without what it was held or waited for others."""
+def accrues_from(job: RmsJob | None, row: VJobRow | None, now: float) -> float:
+    """Since when a vjob waits: by Slurm's AccrueTime, without what it was held or waited for others.
+
+    Slurm says it a moment after a job was released, or others that it waited for have ended. Until then it is now.
+    """
     if row is not None and row.standing is not None and row.standing.accrues_from:
         return row.standing.accrues_from
-    if job is not None and job.accrue_time:
-        return job.accrue_time
+    if job is not None and (job.accrue_time or job.state is JobState.PENDING):
+        return job.accrue_time or now
     if row is not None:
         return row.submitted
-    return job.submit_time if job is not None else 0.0
+    return job.submit_time if job is not None else now
 
 
-def beyond_age(seen: Observation, priority: int, since: float) -> float:
-    """What of a priority its age did not give, at least 1; 1 where Slurm has no factors but the order."""
+def beyond_age(seen: Observation, priority: int, since: float, job: RmsJob | None, row: VJobRow | None) -> float:
+    """What of a priority its age did not give, at least 1; 1 where Slurm has no factors but the order.
+
+    Of a priority that was set by hand age gave nothing.
+    """
     weights = seen.rms.priorities.weights
-    return 1.0 if weights is None else max(1.0, priority - age_part(weights, since, seen.taken))
+    if weights is None:
+        return 1.0
+    parts = seen.rms.priorities.parts.get(job.job_id) if job is not None else None
+    fixed = parts.fixed if parts is not None else row is not None and row.standing is not None and row.standing.fixed
+    return max(1.0, priority if fixed else priority - age_part(weights, since, seen.taken))
 
 
 def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:

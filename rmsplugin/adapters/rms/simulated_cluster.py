@@ -256,6 +256,8 @@ class SimulatedCluster:
             if each.state is JobState.CONFIGURING and duration_s is not None and now >= each.since + duration_s:
                 each.run(now)
         look_at_dependencies(self._jobs.values())
+        for each in self._jobs.values():
+            each.accrue(now)
         self._start_jobs(now)
 
     def _duration_s(self, each: SimulatedJob) -> float | None:

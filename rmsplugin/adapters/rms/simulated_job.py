@@ -63,6 +63,7 @@ class SimulatedJob:
     detail: str = "PENDING"
     waits_for: str = "None"  # reason of the scheduler's last look
     since: float = 0.0  # last changed by somebody
+    accrues_from: float = 0.0  # its age counts since then; 0: it does not yet
     node: str = ""
     restarts: int = 0
     delayed_until: float = 0.0  # by Slurm itself, after a requeue
@@ -139,7 +140,16 @@ class SimulatedJob:
         """The clean-up after a requeue has ended; the submit time becomes that of its end, as in Slurm."""
         self.requeued, self.detail, self.submit_time = False, "PENDING", now
         self.delayed_until, self.revoked = now + REQUEUE_DELAY_S, (self.node, int(now))
-        self.node, self.since, self.started = "", now, 0.0
+        self.node, self.since, self.started, self.accrues_from = "", now, 0.0, 0.0
+
+    def accrue(self, now: float) -> None:
+        """Its age counts while nothing of its user's keeps it; after a release Slurm says so a moment later."""
+        if self.state is not JobState.PENDING or self.requeued:
+            return
+        if self._kept_by(now):
+            self.accrues_from = 0.0
+        elif not self.accrues_from and (now > self.since or self.since == self.submit_time):
+            self.accrues_from = now
 
     def reason(self, now: float) -> str:
         """Slurm's reason. Licences are looked at last but for nodes."""
@@ -190,7 +200,7 @@ class SimulatedJob:
             priority=0 if held else priority,
             nice=self.nice,
             account=request.account,
-            accrue_time=int(self.submit_time),
+            accrue_time=int(self.accrues_from),
             submit_time=int(self.submit_time),
             eligible=pending and not self.waits(now),
             nodes=(self.node,) if self.node else asked,

@@ -61,7 +61,7 @@ class SimulatedPriorities:
         return max(1, int(job.priority - job.nice + self._age(job, now) + self._share(job)))
 
     def _age(self, job: SimulatedJob, now: float) -> float:
-        return 0.0 if self.weights is None else age_part(self.weights, job.submit_time, now)
+        return 0.0 if self.weights is None else age_part(self.weights, job.accrues_from, now)
 
     def _share(self, job: SimulatedJob) -> float:
         return 0.0 if self.weights is None else self.weights.share * self.shares.get(job.request.user, 0.0)
