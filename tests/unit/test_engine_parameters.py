@@ -48,6 +48,12 @@ def test_what_the_settings_say_is_done() -> None:
     assert (found.decision.patience_s, found.decision.horizon_s) == (7, 8)
 
 
+def test_what_the_settings_say_of_slowdown_is_done() -> None:
+    said = {"policy": "slowdown", "max_delay": 0.7, "max_delay_s": 60, "slurm_priority": "order"}
+    found = parameters(decision=said).decision.slowdown
+    assert (found.max_delay, found.max_delay_s, found.slurm_priority) == (0.7, 60, "order")
+
+
 def test_settings_that_say_nothing_are_the_defaults_of_a_decision() -> None:
     found, default = parameters(), Parameters()
     assert (found.policy, found.objective, found.shared_store) == ("mixed", "cost", False)

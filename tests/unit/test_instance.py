@@ -58,6 +58,8 @@ GOOD: dict[str, Any] = {
             "time_limit_s": 3600,
             "ran_s": 1.5,
             "state_s": 60,
+            "waited_s": 90.5,
+            "weight": 0.25,
             "vms": [{"name": "c-0", "cpu": 1, "memory_mib": 2048}],
         },
         {"name": "d", "state": "terminated", "vms": [{"name": "d-0", "cpu": 1, "memory_mib": 1, "host": None}]},
@@ -81,6 +83,7 @@ def test_everything_a_file_says_is_in_the_configuration() -> None:
     assert [vm.demand for vm in b.vms] == [Resources(0.29, 1024), Resources(1, 1024)]
     assert (c.target, c.nodes, c.exclude) == (VJobState.RUNNING, frozenset({"n1", "n2"}), frozenset({"n2", "n4"}))
     assert (c.priority, c.time_limit_s, c.ran_s, c.state_s) == (7, 3600, 1.5, 60)
+    assert (c.waited_s, c.weight, a.waited_s, a.weight) == (90.5, 0.25, 0, 1)
     assert (a.target, a.nodes, a.exclude, a.priority, a.time_limit_s, a.state_s) == (None, None, set(), 0, None, None)
     assert configuration.state(d) is VJobState.TERMINATED
     assert dict(configuration.locations) | {"d-0": None} == {
@@ -233,6 +236,12 @@ BAD: list[tuple[Change, str]] = [
     ),
     (setting("vjobs", 1, "ran_s", -1), "$.vjobs[1].ran_s: must be a number of seconds, 0 or more, not -1"),
     (setting("vjobs", 1, "state_s", True), "$.vjobs[1].state_s: must be a number of seconds, 0 or more, not true"),
+    (setting("vjobs", 1, "waited_s", -1), "$.vjobs[1].waited_s: must be a number of seconds, 0 or more, not -1"),
+    (setting("vjobs", 1, "waited_s", None), "$.vjobs[1].waited_s: must be a number of seconds, 0 or more, not null"),
+    (setting("vjobs", 1, "weight", 0), "$.vjobs[1].weight: must be a number above 0, not 0"),
+    (setting("vjobs", 1, "weight", float("inf")), "$.vjobs[1].weight: must be a number above 0, not Infinity"),
+    (setting("vjobs", 1, "weight", float("nan")), "$.vjobs[1].weight: must be a number above 0, not NaN"),
+    (setting("vjobs", 1, "weight", 2_000_000), "$.vjobs[1].weight: must be at most 1000000, not 2000000"),
     (setting("vjobs", 1, "vms", []), "$.vjobs[1].vms: vjob 'b' has no VM; it needs at least one"),
     (setting("vjobs", 1, "vms", {"b-0": 1}), "$.vjobs[1].vms: must be a list of VMs, not an object"),
     # VMs

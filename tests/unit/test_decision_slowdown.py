@@ -1,0 +1,388 @@
+"""Slowdown: each rule of "How slowdown decides" (docs/operator-guide.md), and what a decision says of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from unit.queues import Queue, nodes, running, states
+
+from rmsplugin.decision.parameters import ActionDuration, SlowdownParameters, SwitchDurations
+from rmsplugin.decision.result import Decision, ReasonCode
+
+#: Booting, suspending and resuming: 10 s each, whatever the memory; so that ten switches take 200 s.
+EVEN = SwitchDurations(*[ActionDuration(10.0)] * 3)
+EAGER = {"exempt_s": 0.0, "durations": EVEN}
+
+#: What runs, needs 300 s more, and has not waited: its expansion is 1.
+HALF_DONE = {"time_limit_s": 600.0, "ran_s": 300.0}
+
+
+def bounded(max_delay_s: float = 1000.0, max_delay: float = 0.4) -> SlowdownParameters:
+    return SlowdownParameters(max_delay=max_delay, max_delay_s=max_delay_s)
+
+
+def against(waited: float, **known: object) -> Queue:
+    """`r` has the only node; `a` is ready, and has waited for so long."""
+    return Queue(*nodes(1)).add("r", "n1", **{**HALF_DONE, **known}).add("a", waited_s=waited, state_s=0.0)
+
+
+def moved(queue: Queue, **tunables: object) -> bool:
+    """Whether `r` makes way for `a`."""
+    decision = queue.decide("slowdown", **{**EAGER, **tunables})
+    found = states(decision)
+    assert (found["a"], found["r"]) in (("running", "sleeping"), ("waiting", "running"))
+    return found["a"] == "running"
+
+
+# -- who goes first ---------------------------------------------------------------------------------------------------
+
+
+def test_who_has_waited_longest_for_what_it_needs_starts_first_whatever_the_queue_says() -> None:
+    queue = Queue(*nodes(1)).add("a", waited_s=100).add("b", waited_s=200)
+    assert running(queue.decide("slowdown", **EAGER)) == {"b"}
+
+
+def test_who_has_run_for_long_is_expected_to_run_for_long() -> None:
+    # no limit, an hour: 19 hours more are expected; three hours of waiting are little for that
+    queue = Queue(*nodes(1)).add("long", "zz:n1", ran_s=3600, waited_s=10800).add("a", waited_s=60)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"a"}
+    assert str(decision.reasons["long"]).endswith(
+        "is expected to need 20 hours more, has waited 3 hours: expansion 1.2"
+    )
+
+
+def test_without_a_limit_twenty_times_what_it_ran_is_expected_and_a_minute() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", ran_s=60, preemptible=False).add("b", "zz:n1", ran_s=60, waited_s=1200)
+    said = str(queue.decide("slowdown", **EAGER).reasons["b"])
+    assert said.endswith("is expected to need 1200 s more, has waited 1200 s: expansion 2.0")
+
+
+def test_who_asks_for_too_much_is_behind_the_honest_and_in_nobodys_way() -> None:
+    known = {"ran_s": 900.0, "waited_s": 5000.0}
+    queue = Queue(*nodes(1)).add("liar", "zz:n1", time_limit_s=86400, **known)
+    queue.add("honest", "zz:n1", time_limit_s=1000, **known)
+    assert running(queue.decide("slowdown", **EAGER)) == {"honest"}
+    # before anybody has run, limits of a minute and of a day are alike: the order of submission decides
+    fresh = Queue(*nodes(1)).add("liar", time_limit_s=86400, waited_s=9).add("honest", time_limit_s=60, waited_s=9)
+    assert running(fresh.decide("slowdown", **EAGER)) == {"liar"}
+
+
+def test_who_has_run_beyond_its_limit_is_expected_to_need_a_minute_more() -> None:
+    queue = (
+        Queue(*nodes(1)).add("r", "n1", preemptible=False).add("b", "zz:n1", time_limit_s=60, ran_s=999, waited_s=60)
+    )
+    assert "is expected to need 60 s more, has waited 60 s: expansion 2.0" in str(
+        queue.decide("slowdown", **EAGER).reasons["b"]
+    )
+
+
+# -- who makes way ----------------------------------------------------------------------------------------------------
+
+
+def test_one_makes_way_for_three_times_its_expansion_and_what_the_switch_loses_counts() -> None:
+    # booting takes 10 s, suspending and resuming the other one 20 s: 30 s beside the 60 that are expected
+    assert not moved(against(179))
+    assert moved(against(180))
+
+
+def test_the_sentences_of_a_switch_have_its_numbers() -> None:
+    decision = against(180).decide("slowdown", **EAGER)
+    assert str(decision.reasons["a"]) == ("is expected to need 60 s more, has waited 180 s: expansion 4.0; r makes way")
+    assert decision.reasons["a"].code is ReasonCode.PREEMPTS
+    assert str(decision.reasons["r"]) == "makes way for a: that has an expansion of 4.0, and this of 1.0"
+    assert decision.reasons["r"].code is ReasonCode.PREEMPTED
+    assert decision.reasons["r"].numbers == {"by": "a", "expansion": 1.0}
+    refused = against(179).decide("slowdown", **EAGER).reasons["a"]
+    assert refused.code is ReasonCode.DOES_NOT_PAY
+    assert str(refused) == (
+        "is expected to need 60 s more, has waited 179 s: expansion 4.0; to have r make way loses 30 s of its CPUs, "
+        "with which it has 3.0, and they 1.0"
+    )
+    assert refused.numbers == {"victims": "r", "lost_s": 30.0}
+    early = against(119).decide("slowdown", **EAGER).reasons["a"]
+    assert early.code is ReasonCode.NO_ROOM
+    assert str(early) == (
+        "needs 1 CPU and 0 MiB in 1 VM; 0 CPUs and 4096 MiB are free, nobody has to make way for it; "
+        "is expected to need 60 s more, has waited 119 s: expansion 3.0"
+    )
+
+
+def test_what_the_other_one_has_waited_itself_protects_it() -> None:
+    assert not moved(against(449, waited_s=300))  # its expansion is 2
+    assert moved(against(450, waited_s=300))
+
+
+def test_two_that_have_waited_alike_do_not_displace_each_other() -> None:
+    assert not moved(against(5000, time_limit_s=60, ran_s=0, waited_s=5000))
+
+
+@pytest.mark.parametrize("memory_mib", [512, 200_000])
+def test_nobody_of_200_gb_is_suspended_for_one_of_30_s(memory_mib: int) -> None:
+    queue = Queue(*nodes(1, memory_mib=400_000)).add("r", "n1", memory_mib=memory_mib, **HALF_DONE)
+    queue.add("a", memory_mib=512, time_limit_s=30, waited_s=3000)
+    decision = queue.decide("slowdown", exempt_s=0.0)
+    assert (running(decision) == {"a"}) == (memory_mib == 512)
+    if memory_mib > 512:
+        assert decision.reasons["a"].code is ReasonCode.DOES_NOT_PAY
+
+
+def test_the_switch_costs_by_what_each_has_of_the_cluster() -> None:
+    # of ten CPUs the other one has eight, and this one two: 20 s of eight are 80 s of two
+    def decided(waited_s: float) -> Decision:
+        queue = Queue(*nodes(1, cpus=10)).add("stays", "n1", cpus=1, preemptible=False)
+        queue.add("r", "n1", cpus=8, **HALF_DONE).add("a", cpus=2, waited_s=waited_s)
+        return queue.decide("slowdown", **EAGER)
+
+    assert decided(299).reasons["a"].numbers["lost_s"] == pytest.approx(90)
+    assert "r" in running(decided(299))
+    assert "a" in running(decided(300))
+
+
+def test_what_may_not_be_preempted_makes_way_for_nobody() -> None:
+    assert not moved(against(1e9, preemptible=False))
+    queue = Queue(*nodes(1)).add("a", priority=9, waited_s=1e9).add("r", "n1", preemptible=False)
+    assert not moved(queue)
+
+
+def test_one_that_was_started_or_resumed_a_moment_ago_is_exempt() -> None:
+    assert not moved(against(5000, state_s=299.0), exempt_s=300.0)
+    assert moved(against(5000, state_s=300.0), exempt_s=300.0)
+    decision = against(5000, state_s=299.0).decide("slowdown", **{**EAGER, "exempt_s": 300.0})
+    assert decision.reasons["r"].code is ReasonCode.EXEMPT
+    assert decision.reasons["r"].numbers == {"exempt_s": 1.0}
+
+
+def test_and_for_ten_times_what_a_switch_of_it_takes() -> None:
+    assert not moved(against(5000, state_s=199.0))
+    assert moved(against(5000, state_s=200.0))
+    slow = SwitchDurations(ActionDuration(10.0), ActionDuration(60.0), ActionDuration(60.0))
+    assert not moved(against(50000, state_s=1199.0), durations=slow)
+    assert moved(against(50000, state_s=1200.0), durations=slow)
+
+
+def test_the_last_of_the_ranking_make_way_first_and_as_few_as_needed() -> None:
+    queue = Queue(*nodes(4)).add("x", "n1", waited_s=50, **HALF_DONE).add("y", "n2", waited_s=30, **HALF_DONE)
+    queue.add("z", "n3", waited_s=0, **HALF_DONE).add("w", "n4", waited_s=40, **HALF_DONE)
+    queue.add("a", vms=2, waited_s=5000)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"a", "x", "w"}
+    assert str(decision.reasons["a"]).endswith("y and z makes way")
+
+
+def test_whom_a_wider_one_makes_way_for_leaves_what_fits_to_narrow_ones() -> None:
+    # the wide one is the last of the ranking; what it frees is more than is needed, and `z` stays
+    queue = Queue(*nodes(4)).add("z", "n1", waited_s=30, **HALF_DONE).add("wide", "n2", "n3", "n4", **HALF_DONE)
+    queue.add("a", vms=2, waited_s=5000).add("b", waited_s=4000)
+    assert running(queue.decide("slowdown", **EAGER)) == {"a", "b", "z"}
+
+
+# -- tiers ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_higher_tier_comes_first_always() -> None:
+    queue = Queue(*nodes(1)).add("a", priority=1, state_s=0.0).add("r", "n1", waited_s=9999, **HALF_DONE)
+    assert moved(queue)
+    decision = queue.decide("slowdown", **EAGER)
+    assert str(decision.reasons["r"]) == "makes way for a: that is of a higher tier"
+    ready = Queue(*nodes(1)).add("low", waited_s=9999).add("high", priority=1, waited_s=1)
+    assert running(ready.decide("slowdown", **EAGER)) == {"high"}
+
+
+def test_nobody_of_a_higher_tier_makes_way_however_long_one_has_waited() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", priority=1, **HALF_DONE).add("a", waited_s=1e7)
+    assert not moved(queue)
+
+
+def test_a_lower_tiers_overdue_vjob_makes_way_for_a_higher_tier() -> None:
+    queue = Queue(*nodes(1)).add("a", priority=1).add("r", "n1", waited_s=1e7, **HALF_DONE)
+    assert moved(queue)
+
+
+def test_the_overdue_of_a_lower_tier_take_nothing_of_the_protection_of_a_higher_one() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", priority=1, waited_s=3000, **HALF_DONE).add("a", priority=1, waited_s=900)
+    for number in range(9):
+        queue.add(f"low{number}", waited_s=1e6)
+    decision = queue.decide("slowdown", **EAGER, slowdown=bounded())
+    assert running(decision) == {"r"}
+    assert decision.reasons["r"].code is ReasonCode.OVERDUE
+
+
+# -- overdue ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_overdue_one_goes_first_whatever_the_expansions() -> None:
+    queue = Queue(*nodes(1)).add("b", waited_s=999).add("late", "zz:n1", ran_s=500, time_limit_s=2500, waited_s=1001)
+    decision = queue.decide("slowdown", **EAGER, slowdown=bounded())
+    assert running(decision) == {"late"}
+    before = Queue(*nodes(1)).add("b", waited_s=999).add("late", "zz:n1", ran_s=500, time_limit_s=2500, waited_s=1000)
+    assert running(before.decide("slowdown", **EAGER, slowdown=bounded())) == {"b"}
+
+
+def test_the_bound_is_a_part_of_what_was_asked_for() -> None:
+    def starts(waited_s: float) -> bool:
+        queue = Queue(*nodes(1)).add("b", waited_s=999)
+        queue.add("late", "zz:n1", ran_s=5000, time_limit_s=10000, waited_s=waited_s)
+        return "late" in running(queue.decide("slowdown", **EAGER, slowdown=bounded()))
+
+    assert not starts(4000)
+    assert starts(4001)
+
+
+def test_for_an_overdue_one_others_make_way_whatever_it_costs() -> None:
+    queue = against(1001, time_limit_s=86400, ran_s=3, waited_s=900)
+    assert moved(queue, slowdown=bounded())
+    decision = queue.decide("slowdown", **EAGER, slowdown=bounded())
+    assert str(decision.reasons["r"]) == (
+        "makes way for a: that has waited 1001 s in all, longer than its bound, and goes first"
+    )
+    assert not moved(against(999, time_limit_s=86400, ran_s=3, waited_s=900), slowdown=bounded())
+
+
+def test_an_overdue_one_that_runs_makes_way_for_nobody_of_its_tier() -> None:
+    known = {"time_limit_s": 4000.0, "ran_s": 1000.0}
+    assert moved(against(900, waited_s=1600, **known), slowdown=bounded())
+    queue = against(900, waited_s=1601, **known)
+    assert not moved(queue, slowdown=bounded())
+    reason = queue.decide("slowdown", **EAGER, slowdown=bounded()).reasons["r"]
+    assert str(reason) == "has waited 1601 s in all, longer than its bound, and makes way for nobody of its tier"
+    assert reason.numbers == {"waited_s": 1601.0}
+
+
+def test_a_twentieth_of_the_cluster_is_protected_at_a_time() -> None:
+    def decided(cpus: float) -> Decision:
+        queue = Queue(*nodes(1, cpus=100)).add("fill", "n1", cpus=100 - 3 - cpus, preemptible=False)
+        queue.add("old", "n1", cpus=3, waited_s=4000, ran_s=5000, state_s=5000.0)
+        queue.add("new", "n1", cpus=cpus, waited_s=90000, ran_s=5000, state_s=4000.0)
+        queue.add("a", cpus=cpus, waited_s=900)
+        return queue.decide("slowdown", **EAGER, slowdown=SlowdownParameters(max_delay=0.01, max_delay_s=1000))
+
+    assert running(decided(2)) == {"fill", "old", "new"}
+    assert running(decided(3)) == {"fill", "old", "a"}
+
+
+def test_who_runs_longest_keeps_its_protection_from_those_that_are_overdue_by_more() -> None:
+    queue = Queue(*nodes(2)).add("r", "n1", waited_s=5000, ran_s=5000, state_s=300.0)
+    queue.add("late", "n2", waited_s=90000, ran_s=5000, state_s=250.0).add("a", vms=2, waited_s=900)
+    decision = queue.decide("slowdown", **EAGER, slowdown=bounded(max_delay=0.01))
+    assert decision.reasons["r"].code is ReasonCode.OVERDUE
+    assert decision.reasons["late"].code is not ReasonCode.OVERDUE
+
+
+def test_where_many_are_overdue_those_are_that_are_so_by_much() -> None:
+    def first(waited_s: float) -> bool:
+        """Four are overdue; the last one of the queue by so much, and it is expected to need most."""
+        queue = Queue(*nodes(1)).add("r", "n1", preemptible=False)
+        for number in range(3):
+            queue.add(f"b{number}", waited_s=1900)
+        queue.add("late", waited_s=waited_s)
+        return "goes first" in str(queue.decide("slowdown", **EAGER, slowdown=bounded()).reasons["late"])
+
+    assert not first(1999)
+    assert first(2000)
+
+
+# -- Slurm's voice ----------------------------------------------------------------------------------------------------
+
+
+def voiced(slurm_priority: str, **known: object) -> set[str]:
+    """Of a fifth of the weight, and behind in the queue, `b` has waited four times as long."""
+    queue = Queue(*nodes(1)).add("a", waited_s=100).add("b", waited_s=580, weight=0.2, **known)
+    return running(queue.decide("slowdown", **EAGER, slowdown=SlowdownParameters(slurm_priority=slurm_priority)))  # type: ignore[arg-type]
+
+
+def test_slurms_priority_is_a_weight_or_for_ties_or_the_order() -> None:
+    assert voiced("weight") == {"a"}
+    assert voiced("ties") == {"b"}
+    assert voiced("order") == {"a"}
+
+
+def test_a_tenth_of_the_weight_has_to_wait_ten_times_as_long_for_what_it_needs() -> None:
+    def starts(waited_s: float) -> bool:
+        queue = Queue(*nodes(1)).add("a", waited_s=120).add("b", waited_s=waited_s, weight=0.1)
+        return running(queue.decide("slowdown", **EAGER)) == {"b"}
+
+    assert not starts(1740)  # 30 times 0.1 is 3: a tie, and the queue decides
+    assert starts(1746)
+
+
+def test_with_the_order_nobody_makes_way_for_one_behind_it() -> None:
+    order = SlowdownParameters(slurm_priority="order")
+    assert not moved(against(80000), slowdown=order)
+    ahead = Queue(*nodes(1)).add("a", waited_s=180).add("r", "n1", **HALF_DONE)
+    assert moved(ahead, slowdown=order)
+    ahead = Queue(*nodes(1)).add("a", waited_s=179).add("r", "n1", **HALF_DONE)
+    assert not moved(ahead, slowdown=order)
+
+
+def test_with_the_order_an_overdue_one_goes_first_all_the_same() -> None:
+    order = SlowdownParameters(slurm_priority="order", max_delay_s=1000)
+    assert moved(against(1001), slowdown=order)
+    assert not moved(against(1000), slowdown=order)
+
+
+# -- nodes, memory, pieces --------------------------------------------------------------------------------------------
+
+
+def test_memory_alone_can_be_what_is_short() -> None:
+    queue = Queue(*nodes(1, cpus=9, memory_mib=1000)).add("r", "n1", memory_mib=800, **HALF_DONE)
+    queue.add("a", memory_mib=500, waited_s=5000).add("b", memory_mib=500, waited_s=100)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"a", "b"}
+
+
+def pieces(memory_mib: int) -> Decision:
+    queue = Queue(*nodes(2, cpus=2)).add("x", "n1", memory_mib=memory_mib, **HALF_DONE)
+    queue.add("y", "n2", memory_mib=memory_mib, **HALF_DONE).add("a", cpus=2, memory_mib=64, waited_s=5000)
+    return queue.decide("slowdown", **EAGER)
+
+
+def test_room_in_pieces_is_joined_by_few_migrations() -> None:
+    decision = pieces(128)
+    assert running(decision) == {"x", "y", "a"}
+    assert "free after few migrations" in str(decision.reasons["a"])
+    assert decision.placement["x-0"] == decision.placement["y-0"] != decision.placement["a-0"]
+
+
+def test_where_few_would_not_do_those_that_yield_move_and_nobody_is_suspended() -> None:
+    decision = pieces(129)  # more than the memory of `a`, twice
+    assert running(decision) == {"x", "y", "a"}
+    assert "free after some have moved" in str(decision.reasons["a"])
+
+
+def test_many_vms_start_together_or_not_at_all() -> None:
+    queue = Queue(*nodes(3)).add("r", "n1", **HALF_DONE).add("s", "n2", preemptible=False)
+    queue.add("a", vms=3, waited_s=80000)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"r", "s"}
+    assert "too few make way for it" in str(decision.reasons["a"])
+
+
+def test_only_those_make_way_whose_room_it_can_use() -> None:
+    queue = Queue(*nodes(2)).add("r", "n1", **HALF_DONE).add("s", "n2", preemptible=False, nodes=frozenset({"n2"}))
+    queue.add("a", waited_s=80000, nodes=frozenset({"n2"}))
+    assert running(queue.decide("slowdown", **EAGER)) == {"r", "s"}
+
+
+def test_whoever_is_in_transit_stays_and_nobody_counts_its_room_as_free() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", in_transit=True, preemptible=False, nodes=frozenset({"n1"}))
+    queue.add("a", waited_s=80000)
+    decision = queue.decide("slowdown", **EAGER)
+    assert states(decision) == {"r": "running", "a": "waiting"}
+    assert decision.reasons["r"].code is ReasonCode.IN_TRANSIT
+
+
+def test_whoever_is_overdue_and_in_transit_takes_nobodys_protection() -> None:
+    queue = Queue(*nodes(2)).add("r", "n1", waited_s=1601, time_limit_s=4000, ran_s=1000)
+    queue.add("t", "n2", waited_s=9e5, in_transit=True, preemptible=False, nodes=frozenset({"n2"}))
+    queue.add("a", waited_s=900)
+    assert queue.decide("slowdown", **EAGER, slowdown=bounded()).reasons["r"].code is ReasonCode.OVERDUE
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"factor": 1.0}, {"factor": math.nan}, {"switches": -1.0}, {"max_delay_s": math.nan}]
+)
+def test_parameters_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be"):
+        SlowdownParameters(**wrong)  # type: ignore[arg-type]
