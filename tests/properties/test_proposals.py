@@ -36,7 +36,7 @@ def test_every_proposal_passes_the_check(policy: str, source: Configuration, sea
         assert found.missing in (Missing.DECISION, Missing.PLAN) and found.explanation
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "mixed"])
+@pytest.mark.parametrize("policy", ["rjsp", "mixed", "slowdown"])
 @given(source=configurations())
 @settings(max_examples=40, deadline=None)
 def test_each_proposal_on_the_way_passes_the_check_and_the_last_one_is_the_answer(

@@ -34,7 +34,7 @@ from rmsplugin.workload.jobs import Job
 S = VJobState
 CLUSTER = Cluster(nodes=3, cpus_per_node=2, memory_per_node_mib=4096)
 SEEDS = range(32)
-SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "load-sharing", "v-reconfiguration")
+SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown", "load-sharing", "v-reconfiguration")
 ON_NODES = {S.STARTING, S.RUNNING, S.SUSPENDING, S.RESUMING, S.STOPPING}
 
 

@@ -41,7 +41,7 @@ def test_where_less_is_demanded_nothing_happens(change: str) -> None:
         assert (found["cost"], found["suspended"]) == (0, 0), seed
 
 
-@pytest.mark.parametrize("policy", ["mixed", "rjsp-exact"])
+@pytest.mark.parametrize("policy", ["mixed", "slowdown", "rjsp-exact"])
 def test_five_percent_more_of_one_vm_suspend_nobody(policy: str) -> None:
     if not THRASH.exists():
         pytest.skip("the instances are not beside this checkout")

@@ -1017,7 +1017,7 @@ def test_a_node_that_a_vjob_may_use_and_that_is_not_there_is_a_warning_also_wher
     vms = [{"name": "v", "cpu": 2, "memory_mib": 512}]
     vjob = {"name": "j", "state": "waiting", "nodes": ["n1", "n9"], "vms": vms}
     Path("i.json").write_text(json.dumps({"nodes": [{"name": "n1", "cpu": 1, "memory_mib": 1024}], "vjobs": [vjob]}))
-    for policy in ("rjsp", "rjsp-exact", "fcfs", "easy", "mixed"):
+    for policy in ("rjsp", "rjsp-exact", "fcfs", "easy", "mixed", "slowdown"):
         status, out, err = call(capsys, "plan", "--instance", "i.json", "--policy", policy)
         assert (status, err) == (0, "rmsplugin plan: warning: vjob j may use node n9, but there is no such node\n")
         assert "j    waiting waiting needs 2 CPUs and 512 MiB in 1 VM; 1 CPU and 1024 MiB are free" in out

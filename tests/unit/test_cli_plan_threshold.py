@@ -49,7 +49,7 @@ def actions(told: dict[str, Any]) -> list[str]:
 PRICED = ("compaction", "reservation", "suspension")
 
 
-@pytest.mark.parametrize(("policy", "compared"), [("mixed", PRICED), ("v-reconfiguration", ())])
+@pytest.mark.parametrize(("policy", "compared"), [("mixed", PRICED), ("slowdown", PRICED), ("v-reconfiguration", ())])
 def test_a_node_is_reserved_for_a_vm_that_outgrows_its_own_and_the_notes_say_why(
     capsys: pytest.CaptureFixture[str], policy: str, compared: tuple[str, ...]
 ) -> None:

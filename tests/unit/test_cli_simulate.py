@@ -366,7 +366,7 @@ def test_a_job_is_submitted_after_the_one_that_it_names_and_its_users_think_time
     assert "(fields 17, 18): 2\n" in call(capsys, *words)[1]
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "easy-preempt", "mixed"])
+@pytest.mark.parametrize("policy", ["rjsp", "easy-preempt", "mixed", "slowdown"])
 def test_policies_that_switch_keep_preceding_jobs_too(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("t.swf").write_text(CHAIN)
     words = ["--workload", "t.swf", *CLUSTER, "--memory-per-node", "4096", "--policy", policy, "--jobs-out", "-"]

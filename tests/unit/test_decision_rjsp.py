@@ -179,7 +179,7 @@ def test_parameters_share_the_limits_of_the_search_among_the_checks() -> None:
 
 
 def test_an_unknown_policy_is_named_with_those_that_exist() -> None:
-    known = "rjsp, rjsp-exact, fcfs, easy, easy-preempt, mixed, load-sharing, v-reconfiguration"
+    known = "rjsp, rjsp-exact, fcfs, easy, easy-preempt, mixed, slowdown, load-sharing, v-reconfiguration"
     with pytest.raises(ValueError, match=f"no policy 'lottery'; there are {known}"):
         decide("lottery", Queue(*nodes(1)).configuration, Parameters())
 

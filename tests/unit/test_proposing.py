@@ -124,7 +124,7 @@ def test_an_order_that_contradicts_the_plan_is_a_value_too(monkeypatch: pytest.M
     assert propose(SOURCE, RJSP) == NoProposal(Missing.ORDER, "n1 has not the memory")
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"])
+@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed", "slowdown"])
 def test_without_solver_nothing_moves_that_need_not(policy: str) -> None:
     """First Fit Decreasing would have the two vjobs, each of which fills its node, change places."""
     vjobs = (VJob("p", (vm("p-0", 3, 3072),)), VJob("q", (vm("q-0", 3, 3000),)))
@@ -134,7 +134,7 @@ def test_without_solver_nothing_moves_that_need_not(policy: str) -> None:
     assert check(source, found) == []
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed"])
+@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "fcfs", "easy", "mixed", "slowdown"])
 def test_without_solver_none_is_started(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """Neither First Fit Decreasing nor best fit finds places for vjobs that must run: two VMs have to change places."""
     asked: list[str] = []

@@ -22,7 +22,7 @@ from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job
 
 SEARCH = Search(time_limit_s=3600, deterministic_limit=0.05)
-SHARING = ("load-sharing", "v-reconfiguration", "mixed")
+SHARING = ("load-sharing", "v-reconfiguration", "mixed", "slowdown")
 
 
 def job(number: int, size_mib: int, used_mib: int | None, submit_s: float = 0, run_s: float = 600, **more: Any) -> Job:
