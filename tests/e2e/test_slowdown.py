@@ -1,0 +1,121 @@
+"""The policy slowdown on real Slurm and real VMs: short vjobs on a cluster that long ones fill (issue 28, 4)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.engine_settings import added
+from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
+from e2e.rooms import count, ended_whole, finish, ledger, wait_number
+from e2e.slurm_conf import edited
+from e2e.test_deciding import set_mode, why
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
+
+#: Of switches as quick as those of these VMs: what one loses is charged to whom it is made for.
+DURATIONS = """
+[durations]
+suspend_s = 1
+suspend_s_per_mib = 0
+resume_s = 1
+resume_s_per_mib = 0
+"""
+SHORT = """#!/bin/sh
+echo started >> started.$SLURM_JOB_ID
+for i in 1 2 3; do echo $i; sleep 1; done
+echo counted to 3
+"""
+REASON = r"is expected to need \d+ s more, has waited \d+ s: expansion \d+\.\d"
+
+
+@pytest.fixture
+def ruled(cluster: Cluster) -> Iterator[Cluster]:
+    """The engine decides by slowdown, with switches as quick as those of this machine."""
+    path = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
+    before = path.read_text()
+    path.write_text(before + DURATIONS)
+    try:
+        with added(cluster, "decision", 'policy = "slowdown"'):
+            yield cluster
+    finally:
+        path.write_text(before)
+        cluster.kill("head", "engine")
+        cluster.restart_engine()
+
+
+def fill(cluster: Cluster) -> list[int]:
+    """A long vjob on each node."""
+    longs = [count(cluster, *WHOLE, "-t", "600") for _ in cluster.nodes]
+    for job in longs:
+        wait_number(cluster, job)
+    return longs
+
+
+def short(cluster: Cluster) -> int:
+    """Submit one of three seconds."""
+    return cluster.sbatch(SHORT, *WHOLE, "-t", "2")
+
+
+def completion_s(cluster: Cluster, job: int) -> float:
+    """From submission to end, as the ledger has it."""
+    sql = "select state_since - submitted from vjobs where job_id = ? and state = 'terminated'"
+    cluster.wait(f"the end of {job} in the ledger", lambda: ledger(cluster, sql, job), 60)
+    [(seconds,)] = ledger(cluster, sql, job)
+    return round(float(seconds), 1)
+
+
+def asleep(cluster: Cluster, jobs: list[int]) -> set[int]:
+    """Those that sleep, in the engine's books and in Slurm's."""
+    known = {each["job_id"]: each["state"] for each in cluster.vjobs()}
+    return {job for job in jobs if known.get(job) == "sleeping" and cluster.job(job)["JobState"] == "SUSPENDED"}
+
+
+def test_short_vjobs_are_served_on_a_full_cluster_and_the_long_ones_go_on_from_where_they_were(ruled: Cluster) -> None:
+    """And where PreemptMode=OFF they wait until a long one has ended."""
+    cluster = ruled
+    wait_rooms(cluster)
+    longs = fill(cluster)
+    shorts: list[int] = []
+    for _ in range(2):
+        shorts.append(short(cluster))
+        wait_reason(cluster, shorts[-1], "expansion")
+    listed = cluster.plugin("vjobs", "--parsable2", "--format", "jobid,state,reason", str(shorts[0])).out
+    assert re.search(REASON, listed), listed
+    assert "FAIRSHARE" in cluster.ok("sprio", "-l", "-j", str(shorts[0]))
+    slept: set[int] = set()
+
+    def served() -> bool:
+        slept.update(asleep(cluster, longs))
+        return all(cluster.job(job)["JobState"] == "COMPLETED" for job in shorts)
+
+    cluster.wait("the end of the short ones", served, 500, lambda: why(cluster))
+    assert slept, why(cluster)
+    for job in longs:
+        cluster.wait_vjob(job, "running", timeout_s=120)
+        wait_number(cluster, job, 2)
+    with edited(cluster) as change:
+        set_mode(cluster, change, "OFF")
+        began = time.time()
+        last = short(cluster)
+        switched = [completion_s(cluster, job) for job in shorts]
+        wait_reason(cluster, last, "expansion")
+        sprio = cluster.ok("sprio", "-l", "-j", str(last))
+        # Longer than with switches, and every long one counts on.
+        while time.time() < began + max(switched):
+            for job in longs:
+                wait_number(cluster, job, 10)
+        assert asleep(cluster, longs) == set()
+        assert cluster.job(last)["JobState"] == "PENDING"
+        finish(cluster, longs[0])
+        ended_whole(cluster, last)
+    finish(cluster, *longs[1:])
+    for job in shorts:
+        ended_whole(cluster, job)
+    unswitched = completion_s(cluster, last)
+    print(f"completion with switches {switched} s, without {unswitched} s; {len(slept)} slept\n{sprio}")
+    assert max(switched) < unswitched
+    nothing_left(cluster, [*longs, *shorts, last])
