@@ -1,4 +1,4 @@
-"""The policy slowdown as the engine decides on a full cluster: short vjobs are served, long ones go on, by the rules."""
+"""The policy slowdown as the engine decides on a full cluster: short vjobs are served, and long ones go on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.plan_views import preview_view
 from rmsplugin.engine.rows import PlanState
 from rmsplugin.model.priority import Weights
 from rmsplugin.model.vjob import VJobState
@@ -278,3 +279,15 @@ def test_time_alone_has_the_engine_decide_and_until_then_nothing_is_done(world: 
     more = world.context.ledger._rows("select count(*) as number from decisions")[0]["number"] - decisions
     assert more <= 12, "a decision is recorded where it changed"
     assert len([call for call in world.rms.calls if call[0] not in ("snapshot", "pulse", "job", "jobs")]) - calls < 20
+
+
+def test_a_preview_says_what_the_policy_of_the_settings_would_do(world: World) -> None:
+    longs = full(world)
+    job = short(world)
+    world.tick()
+    pass_time(world, 500)
+    view = preview_view(world.cycle.preview(), world.time, None, dot=False)
+    assert view["policy"] == "slowdown"
+    assert view["decision"][str(job)]["state"] == "running"
+    assert "expansion" in view["decision"][str(job)]["reason"]
+    assert states(world, *longs, job) == [S.RUNNING] * 3 + [S.WAITING], "it only looks"
