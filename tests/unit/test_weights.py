@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import Members, VJobFacts
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import VJobRow
 from rmsplugin.engine.weights import accrues_from, beyond_age, normalised
-from rmsplugin.model.priority import Weights
+from rmsplugin.model.priority import Parts, Weights
 
 
-def seen(weights: Weights | None) -> Observation:
-    return cast(
-        Observation, SimpleNamespace(taken=1000.0, rms=SimpleNamespace(priorities=SimpleNamespace(weights=weights)))
-    )
+def seen(weights: Weights | None, parts: Mapping[int, Parts] | None = None) -> Observation:
+    priorities = SimpleNamespace(weights=weights, parts=parts or {})
+    return cast(Observation, SimpleNamespace(taken=1000.0, rms=SimpleNamespace(priorities=priorities)))
 
 
-def job(**known: int) -> RmsJob:
-    return cast(RmsJob, SimpleNamespace(**{"accrue_time": 0, "submit_time": 10, **known}))
+def job(job_id: int = 1, accrue_time: int = 0, state: JobState = JobState.PENDING) -> RmsJob:
+    return cast(RmsJob, SimpleNamespace(job_id=job_id, accrue_time=accrue_time, state=state, submit_time=10))
 
 
-def row(accrued: float | None = None) -> VJobRow:
-    standing = None if accrued is None else SimpleNamespace(accrues_from=accrued)
+def row(accrued: float | None = None, fixed: bool = False) -> VJobRow:
+    known = accrued is not None or fixed
+    standing = SimpleNamespace(accrues_from=accrued or 0.0, fixed=fixed) if known else None
     return cast(VJobRow, SimpleNamespace(submitted=20.0, standing=standing))
 
 
@@ -52,15 +53,22 @@ def test_nobody_has_less_than_a_thousandth() -> None:
 
 
 def test_age_gives_no_weight() -> None:
-    multifactor = Weights(age=1000, max_age_s=800.0, share=0)
-    assert beyond_age(seen(multifactor), 5500, since=600.0) == 5000  # half of the most that age gives
-    assert beyond_age(seen(multifactor), 6000, since=100.0) == 5000
-    assert beyond_age(seen(multifactor), 5000, since=0.0) == 5000  # its age does not count yet
-    assert beyond_age(seen(multifactor), 300, since=100.0) == 1  # never nothing
+    multifactor = seen(Weights(age=1000, max_age_s=800.0, share=0))
+    assert beyond_age(multifactor, 5500, 600.0, job(), None) == 5000  # half of the most that age gives
+    assert beyond_age(multifactor, 6000, 100.0, job(), row()) == 5000
+    assert beyond_age(multifactor, 5000, 0.0, None, row(accrued=5.0)) == 5000  # its age does not count yet
+    assert beyond_age(multifactor, 300, 100.0, None, None) == 1  # never nothing
+
+
+def test_a_priority_that_was_set_by_hand_counts_whole() -> None:
+    multifactor = seen(Weights(age=1000, max_age_s=800.0, share=0), {7: Parts(0, 0, fixed=True), 8: Parts(9, 0)})
+    assert beyond_age(multifactor, 5500, 600.0, job(job_id=7), None) == 5500
+    assert beyond_age(multifactor, 5500, 600.0, job(job_id=8), row(fixed=True)) == 5000
+    assert beyond_age(multifactor, 5500, 600.0, job(job_id=9), row(fixed=True)) == 5500
 
 
 def test_without_factors_all_weigh_alike() -> None:
-    assert beyond_age(seen(None), 4294901757, since=10.0) == 1
+    assert beyond_age(seen(None), 4294901757, 10.0, job(), row()) == 1
 
 
 @pytest.mark.parametrize(
@@ -69,11 +77,12 @@ def test_without_factors_all_weigh_alike() -> None:
         (job(accrue_time=15), row(accrued=30.0), 30.0),
         (job(accrue_time=15), row(accrued=0.0), 15),
         (job(accrue_time=15), row(), 15),
-        (job(), row(), 20.0),
+        (job(), row(), 999.0),  # it was released a moment ago: Slurm says it soon
+        (job(state=JobState.RUNNING), row(), 20.0),
         (None, row(), 20.0),
-        (job(), None, 10),
-        (None, None, 0.0),
+        (job(state=JobState.RUNNING), None, 10),
+        (None, None, 999.0),
     ],
 )
 def test_a_vjob_waits_since_its_age_counts(its_job: RmsJob | None, its_row: VJobRow | None, since: float) -> None:
-    assert accrues_from(its_job, its_row) == since
+    assert accrues_from(its_job, its_row, 999.0) == since
