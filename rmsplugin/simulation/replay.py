@@ -177,11 +177,14 @@ class _Replay:
         if self._all_stays:
             return
         quiet_s = self._counted(self._counting, now) if self._counting is not None else None
+        if quiet_s is None:
+            self._decide_by_vms(now)
         if self._ranked and any(vjob.state in _READY for vjob in self._live.values()):
             cycles = max(1, math.floor(min(quiet_s or 0.0, _YEAR_S) / self._parameters.cycle_s))
             self._look_again(now + cycles * self._parameters.cycle_s)
-        if quiet_s is not None:
-            return
+
+    def _decide_by_vms(self, now: float) -> None:
+        """Decide about VMs on nodes, as the engine does."""
         steps = list(self._switches.open_steps())
         queue = self._reached(steps)
         prepared = None
