@@ -8,7 +8,7 @@ from typing import Any, cast
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.observed import Observed
-from rmsplugin.simulation.switches import Switches
+from rmsplugin.simulation.switches import Foreseen, Switches
 from rmsplugin.workload.activity import Phase
 
 
@@ -38,10 +38,8 @@ def test_a_vjob_that_resumes_demands_what_it_did_until_two_samples_show_more() -
 
 
 def test_a_step_of_a_vjob_that_has_ended_is_skipped() -> None:
-    estimate = SimpleNamespace(by_dependencies_s=1.0)
-    proposal = SimpleNamespace(plan=SimpleNamespace(actions=lambda: iter(()), cost=0), estimate=estimate)
     switches = Switches(cast(Any, SimpleNamespace(by_vjob={})), {}, lambda vjob, to: True)
     step = SimpleNamespace(vjob="7", kind=OperationKind.MIGRATE, hosts={"7-0": "n1"}, needs=())
-    switches.add(cast(Any, proposal), [cast(PlannedStep, step)], now=5.0)
+    switches.add(Foreseen(0, 1.0, {}), [cast(PlannedStep, step)], now=5.0)
     assert switches.advance(6.0)
     assert [(each.begin_s, each.end_s, each.failed) for each in switches.done] == [(5.0, 6.0, 1)]
