@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Iterator
@@ -199,8 +200,27 @@ def test_a_silent_node_costs_nothing_and_a_dead_one_a_new_start_once_its_power_i
     nothing_left(cluster, [job])
 
 
+def wait_associations_saved(cluster: Cluster) -> None:
+    """Wait until slurmctld has saved its users and accounts, which it does every five minutes and when it ends.
+
+    Without them it does not start as long as slurmdbd is down, from Slurm 24.11 on.
+    """
+    state = cluster.host_path("head", "/var/spool/slurm/ctld/assoc_mgr_state")
+    if not state.exists():
+        assert cluster.manage("kill", "head", "slurmctld", "--signal", "TERM").code == 0
+        cluster.wait("slurmctld to save users and accounts", state.exists, 60)
+        cluster.wait("slurmctld to start", lambda: cluster.manage("start", "head", "slurmctld").code == 0, 60)
+
+
+def accounted(cluster: Cluster, job: int) -> str:
+    """What accounting has of a job, and what slurmctld has not told it yet."""
+    told = cluster.run("sacct", "-X", "-n", "-j", str(job), "-o", "State").out
+    return told + "".join(line for line in cluster.run("sdiag").out.splitlines(True) if "DBD" in line)
+
+
 def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(cluster: Cluster) -> None:
     wait_rooms(cluster)
+    wait_associations_saved(cluster)
     low = [count(cluster, *WHOLE) for _ in cluster.nodes]
     for job in low:
         wait_number(cluster, job, 1, timeout_s=300)
@@ -218,7 +238,7 @@ def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(clust
         cluster.start("head", "slurmdbd")
     assert all(last_number(cluster, job) > 0 for job in low)
     finish(cluster, *low)
-    told = ("sacct", "-X", "-n", "-j", str(high), "-o", "State")
-    cluster.wait("accounting to catch up", lambda: "COMPLETED" in cluster.run(*told).out, 180)
+    told = functools.partial(accounted, cluster, high)
+    cluster.wait("accounting to catch up", lambda: "COMPLETED" in told(), 180, told)
     cluster.wait_nodes()
     nothing_left(cluster, [*low, high])
