@@ -1,13 +1,15 @@
 """Weights: what the site's fair share, QOS and nice say of a vjob beyond its age, for ``slowdown``.
 
-Slurm's priority without what the age gave, as a part of the largest of its tier: a user whose fair share is a tenth of
-another's has to have waited ten times as long for what he still needs.
+Slurm's priority without what the age gave, beside the median of its tier: a user whose fair share is a tenth of
+another's has to have waited ten times as long for what he still needs. One priority that was set by hand leaves the
+others as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from statistics import median
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import VJobFacts
@@ -15,8 +17,9 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.rows import VJobRow
 from rmsplugin.model.priority import age_part
 
-#: The least weight: whoever has waited a thousand times as long goes first, whatever the site says.
-_LEAST = 0.001
+#: No weight is more than so many times the median, or less than such a part of it: whoever has waited a thousand times
+#: as long goes first, whatever the site says.
+_MOST = 1000.0
 
 
 def accrues_from(job: RmsJob | None, row: VJobRow | None, now: float) -> float:
@@ -47,9 +50,10 @@ def beyond_age(seen: Observation, priority: int, since: float, job: RmsJob | Non
 
 
 def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:
-    """The vjobs with their weights as parts of the largest of their tier."""
+    """The vjobs with their weights beside the median of their tier."""
     found = list(queue)
-    most: dict[int, float] = {}
+    tiers: dict[int, list[float]] = {}
     for vjob in found:
-        most[vjob.priority] = max(vjob.weight, most.get(vjob.priority, 0.0))
-    return [replace(vjob, weight=max(_LEAST, vjob.weight / most[vjob.priority])) for vjob in found]
+        tiers.setdefault(vjob.priority, []).append(vjob.weight)
+    middle = {tier: median(weights) for tier, weights in tiers.items()}
+    return [replace(vjob, weight=min(_MOST, max(1 / _MOST, vjob.weight / middle[vjob.priority]))) for vjob in found]

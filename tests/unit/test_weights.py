@@ -39,9 +39,14 @@ def weights(*queue: VJobFacts) -> list[float]:
     return [each.weight for each in normalised(queue)]
 
 
-def test_weights_are_parts_of_the_largest_of_their_tier() -> None:
-    assert weights(vjob("a", 50), vjob("b", 200), vjob("c", 5, 1), vjob("d", 4, 1)) == [0.25, 1, 1, 0.8]
+def test_weights_are_beside_the_median_of_their_tier() -> None:
+    assert weights(vjob("a", 50), vjob("b", 200), vjob("e", 100), vjob("c", 5, 1)) == [0.5, 2, 1, 1]
     assert weights() == []
+
+
+def test_one_priority_set_by_hand_leaves_the_others_as_they_are() -> None:
+    shares = [vjob("a", 50), vjob("b", 200), vjob("c", 100), vjob("d", 100)]
+    assert weights(*shares, vjob("top", 4e9)) == [0.5, 2, 1, 1, 1000]
 
 
 def test_where_age_is_all_that_slurm_weighs_all_weights_are_one() -> None:
@@ -49,7 +54,7 @@ def test_where_age_is_all_that_slurm_weighs_all_weights_are_one() -> None:
 
 
 def test_nobody_has_less_than_a_thousandth() -> None:
-    assert weights(vjob("a", 1), vjob("b", 4e9)) == [0.001, 1]
+    assert weights(vjob("a", 1), vjob("b", 4e9), vjob("c", 4e9)) == [0.001, 1, 1]
 
 
 def test_age_gives_no_weight() -> None:
