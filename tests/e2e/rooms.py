@@ -173,8 +173,7 @@ def ended_whole(cluster: Cluster, job: int, losses: int = 0, timeout_s: float = 
 
 def output_is_whole(cluster: Cluster, job: int, losses: int = 0) -> None:
     """See that a counting vjob that has ended printed each number once, and that its script ran once but for losses."""
-    text = cluster.output(job)
-    lines = text.splitlines()
+    text, lines = cluster.output(job), cluster.lines(job)
     assert lines and (last := re.fullmatch(r"counted to (\d+)", lines[-1])), text
     assert lines[:-1] == [str(number) for number in range(1, int(last[1]) + 1)], text
     assert (cluster.home() / f"started.{job}").read_text() == "started\n" * (losses + 1)

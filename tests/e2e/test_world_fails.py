@@ -226,7 +226,10 @@ def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(clust
         wait_number(cluster, job, 1, timeout_s=300)
     cluster.kill("head", "slurmdbd")
     try:
-        high = cluster.sbatch("#!/bin/sh\necho here\n", *WHOLE, "-p", "urgent", user="bob")
+        # What was submitted a moment ago is not saved yet: it begins to count when it is.
+        begins = ("--begin=now+10", "--job-name=saved-first")
+        high = cluster.sbatch("#!/bin/sh\necho here\n", *WHOLE, *begins, "-p", "urgent", user="bob")
+        cluster.wait_saved("saved-first")
         saves = "select vm from actions where state = 'running' and kind = 'suspend'"
         [[vm]] = cluster.wait("a suspend under way", lambda: ledger(cluster, saves), 180, every_s=0.02)
         cluster.kill("head", "slurmctld")

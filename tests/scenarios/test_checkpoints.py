@@ -516,7 +516,7 @@ def test_what_is_shown_of_a_vjob_with_a_checkpoint(world: World) -> None:
 
     job = checkpointed(world, vms=2)
     world.tick(7)
-    view = next(view for view in vjob_views(world.context, ended=False)["vjobs"] if view["job_id"] == job)
+    view = next(view for view in vjob_views(world.context, ended=False, limit=10)["vjobs"] if view["job_id"] == job)
     shown = json.loads(json.dumps(view))["checkpoint"]
     found = newest(world, job)
     assert found is not None

@@ -86,7 +86,7 @@ class Guest:
         command = ["nsenter", f"--target={self._inner()}", "--all", "--root", "--wd"]
         if user:
             command += [f"--setuid={UID}", f"--setgid={UID}"]
-        result = subprocess.run([*command, "/bin/sh", "-c", script], capture_output=True, timeout=30)
+        result = subprocess.run([*command, "/bin/sh", "-c", script], capture_output=True, timeout=PATIENCE_S)
         assert result.returncode == 0, f"{script}: exit {result.returncode}: {result.stderr.decode()}"
         return result.stdout.decode()
 
