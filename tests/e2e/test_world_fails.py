@@ -206,10 +206,19 @@ def wait_associations_saved(cluster: Cluster) -> None:
     Without them it does not start as long as slurmdbd is down, from Slurm 24.11 on.
     """
     state = cluster.host_path("head", "/var/spool/slurm/ctld/assoc_mgr_state")
-    if not state.exists():
-        assert cluster.manage("kill", "head", "slurmctld", "--signal", "TERM").code == 0
-        cluster.wait("slurmctld to save users and accounts", state.exists, 60)
-        cluster.wait("slurmctld to start", lambda: cluster.manage("start", "head", "slurmctld").code == 0, 60)
+    if state.exists():
+        return
+
+    def answers() -> bool:
+        return cluster.run("scontrol", "ping").code == 0
+
+    def starts() -> bool:
+        cluster.start("head", "slurmctld")  # one that has not ended yet is left alone
+        return answers()
+
+    assert cluster.manage("kill", "head", "slurmctld", "--signal", "TERM").code == 0
+    cluster.wait("slurmctld to end", lambda: state.exists() and not answers(), 60)
+    cluster.wait("slurmctld to start", starts, 60)
 
 
 def accounted(cluster: Cluster, job: int) -> str:
