@@ -338,6 +338,17 @@ def test_the_wrapper_hears_of_steps_and_ends_one(box: guestbox.Guestbox) -> None
     ]  # fmt: skip
 
 
+def test_a_signal_that_comes_before_the_tasks_of_a_step_reaches_them(box: guestbox.Guestbox) -> None:
+    first = int(run(box, f"cat {STATE}/steps 2>/dev/null || echo 0")[0])
+    script = (
+        f"n={first}; while [ $n -lt {first + 25} ]; do {SRUN} -n 1 sleep 20 & "
+        f'until grep -q "^began $n " {STATE}/step-events 2>/dev/null; do :; done; '
+        "echo step $n 9 | rmsplugin-guest control; wait $!; echo code $?; n=$((n + 1)); done"
+    )
+    codes = [line for line in run(box, script) if line.startswith("code ")]
+    assert codes == ["code 137"] * 25
+
+
 def test_what_tasks_leave_behind_is_killed_with_the_step(box: guestbox.Guestbox) -> None:
     began = time.monotonic()
     assert run(box, "srun -n 1 sh -c 'setsid sleep 4321 & echo left'") == ["left"]

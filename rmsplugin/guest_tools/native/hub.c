@@ -39,6 +39,7 @@ struct step {
     time_t granted_at; /* CLOCK_MONOTONIC */
     struct layout layout;
     bool *started, *done; /* of each node of the layout */
+    uint64_t *early;      /* signals for a node that has not been started yet: a bit for each */
     uint32_t left; /* nodes that are not done */
     int status;    /* of the step so far, as of waitpid */
 };
@@ -139,6 +140,7 @@ static void grant(struct step *step)
     step->left = step->layout.vm_count;
     step->done = allocate(step->left, sizeof *step->done);
     step->started = allocate(step->left, sizeof *step->started);
+    step->early = allocate(step->left, sizeof *step->early);
     step->number = next_number();
     for (uint32_t node = 0; node < step->layout.vm_count; node++)
         occupy(step, node, 1);
@@ -196,6 +198,15 @@ static void request_step(struct step *step, const struct frame *frame)
         step->client.broken = true;
 }
 
+/* What came for a node before its tasks were started reaches them when they are. */
+static void send_early(struct step *step, int node, struct connection *vm)
+{
+    for (uint32_t number = 1; number < 64; number++)
+        if (step->early[node] & (UINT64_C(1) << number))
+            send_data(vm, SIGNAL, 0, step->number, number, NULL, 0);
+    step->early[node] = 0;
+}
+
 static void to_vm(struct step *step, struct frame *frame)
 {
     int node = node_of_vm(step, frame->vm);
@@ -210,6 +221,8 @@ static void to_vm(struct step *step, struct frame *frame)
     step->started[node] = step->started[node] || frame->type == START;
     if (step->started[node])
         connection_send(&vms[frame->vm].connection, frame);
+    if (frame->type == START)
+        send_early(step, node, &vms[frame->vm].connection);
 }
 
 static void to_all(struct step *step, uint8_t type, uint32_t word)
@@ -218,6 +231,8 @@ static void to_all(struct step *step, uint8_t type, uint32_t word)
         struct vm *vm = &vms[step->layout.vms[node]];
         if (!step->done[node] && step->started[node])
             send_data(&vm->connection, type, 0, step->number, word, NULL, 0);
+        else if (type == SIGNAL && !step->done[node] && word < 64)
+            step->early[node] |= UINT64_C(1) << word;
         else if (type == ORPHANED)
             node_done(step, (int)node); /* nobody will start it any more */
     }
@@ -353,6 +368,7 @@ static void forget_steps(void)
         layout_free(&step->layout);
         free(step->done);
         free(step->started);
+        free(step->early);
         free(step);
         /* In their order: who waits longer is served first. */
         memmove(&steps[i], &steps[i + 1], (--step_count - i) * sizeof *steps);
