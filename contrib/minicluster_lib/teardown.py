@@ -20,6 +20,7 @@ from pathlib import Path
 
 from minicluster_lib import control_groups
 from minicluster_lib.layout import MEMBER_VARIABLE, MiniclusterError, RefusedError
+from minicluster_lib.namespaces import HeldNamespaces
 
 MARKER = ".rmsplugin-minicluster"
 
@@ -39,16 +40,6 @@ def _has_member_variable(pid: int, directory: Path) -> bool:
     except OSError:
         return False
     return MEMBER_VARIABLE.encode() + b"=" + os.fsencode(directory) in environment
-
-
-def _namespaces(pid: int) -> set[str]:
-    found = set()
-    for kind in ("pid", "net"):
-        try:
-            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
-        except OSError:
-            continue
-    return found
 
 
 def _ancestry() -> set[int]:
@@ -71,55 +62,52 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-def members(directory: Path, known_namespaces: set[str] | None = None) -> dict[int, bool]:
+def members(directory: Path, held: HeldNamespaces | None = None) -> dict[int, bool]:
     """Return the PIDs of the cluster's processes, each with whether it is a host's first process.
 
     Args:
         directory: the cluster's directory.
-        known_namespaces: namespaces seen to be the cluster's; those found are added.
+        held: namespaces seen to be the cluster's, held; those found are added.
     """
-    namespaces = known_namespaces if known_namespaces is not None else set()
+    if held is None:
+        with HeldNamespaces() as for_now:
+            return members(directory, for_now)
     spared = _ancestry()
-    own = _namespaces(os.getpid())
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     inits = {pid for pid in pids if pid not in spared and is_init(pid, directory)}
     for pid in inits:
-        namespaces |= _namespaces(pid) - own
-    found = {}
-    for pid in pids:
-        if pid in spared or is_zombie(pid):
-            continue
-        if pid in inits or _namespaces(pid) & namespaces or _has_member_variable(pid, directory):
-            found[pid] = pid in inits
-    return found
+        held.hold(pid)
+    return {
+        pid: pid in inits
+        for pid in pids
+        if pid not in spared and not is_zombie(pid) and (pid in inits or belongs(pid, directory, held))
+    }
 
 
 def end_processes(directory: Path, timeout_s: float = 30) -> int:
     """Kill every process of the cluster, and remove its control groups; return how many processes there were."""
-    namespaces: set[str] = set()
     seen: set[int] = set()
     deadline = time.monotonic() + timeout_s
-    while True:
-        found = members(directory, namespaces)
-        if not found:
-            control_groups.remove(directory)
-            return len(seen)
-        if time.monotonic() > deadline:
-            raise MiniclusterError(f"processes {sorted(found)} of the minicluster do not end")
-        seen |= set(found)
-        for pid in sorted(found, key=lambda pid: not found[pid]):
-            try:
-                # Look again: the PID may have been given to another process meanwhile.
-                if belongs(pid, directory, namespaces):
-                    os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.05)
+    with HeldNamespaces() as held:
+        while found := members(directory, held):
+            if time.monotonic() > deadline:
+                raise MiniclusterError(f"processes {sorted(found)} of the minicluster do not end")
+            seen |= set(found)
+            for pid in sorted(found, key=lambda pid: not found[pid]):
+                try:
+                    # Look again: the PID may have been given to another process meanwhile.
+                    if belongs(pid, directory, held):
+                        os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.05)
+    control_groups.remove(directory)
+    return len(seen)
 
 
-def belongs(pid: int, directory: Path, namespaces: set[str]) -> bool:
+def belongs(pid: int, directory: Path, held: HeldNamespaces) -> bool:
     """Whether a process belongs to the cluster."""
-    return bool(_namespaces(pid) & namespaces) or _has_member_variable(pid, directory) or is_init(pid, directory)
+    return held.has(pid) or _has_member_variable(pid, directory) or is_init(pid, directory)
 
 
 def check_removable(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from minicluster_lib import control_groups, requirements, teardown
 from minicluster_lib.layout import QEMU_ACCOUNT, RefusedError
+from minicluster_lib.namespaces import HeldNamespaces
 from patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -67,27 +69,14 @@ def traces_on_the_machine() -> dict[str, list[str]]:
     }
 
 
-def namespaces_of_hosts(directory: Path) -> set[str]:
-    found: set[str] = set()
-    for pid, is_init in teardown.members(directory).items():
-        if is_init:
-            found |= {os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("net", "mnt", "pid")}
-    # One that has only just begun may still be in those of this machine.
-    return found - {os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "pid")}
-
-
-def processes_in(namespaces: set[str]) -> list[str]:
+def processes_in(held: HeldNamespaces) -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():
         # An ended process that nobody has waited for yet still shows its namespaces.
-        if not entry.name.isdigit() or teardown.is_zombie(int(entry.name)):
+        if not entry.name.isdigit() or teardown.is_zombie(int(entry.name)) or not held.has(int(entry.name)):
             continue
-        for kind in ("net", "mnt", "pid"):
-            try:
-                if os.readlink(entry / "ns" / kind) in namespaces:
-                    found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
-            except OSError:
-                continue
+        with contextlib.suppress(OSError):
+            found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
     return found
 
 
@@ -97,7 +86,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     before = traces_on_the_machine()
-    with tempfile.TemporaryDirectory(prefix="rmsplugin-test-") as base:
+    with tempfile.TemporaryDirectory(prefix="rmsplugin-test-") as base, HeldNamespaces() as held:
         # One has a path that is too long for the address of a Unix socket.
         first, second = Path(base) / "one", Path(base) / ("two-" + "x" * 100)
         try:
@@ -110,15 +99,16 @@ def pair() -> Iterator[tuple[Path, Path]]:
             for thread in ups:
                 thread.join()
             assert status_of(first)["up"] and status_of(second)["up"]
-            namespaces = namespaces_of_hosts(first) | namespaces_of_hosts(second)
-            assert len(namespaces) == 12  # 2 clusters, 2 hosts, 3 kinds
+            for directory in (first, second):
+                teardown.members(directory, held)
+            assert len(held) == 8  # 2 clusters, 2 hosts, 2 kinds
             assert bool(control_groups.hierarchies()) == bool(control_groups.of(first) and control_groups.of(second))
             yield first, second
         finally:
             for directory in (first, second):
                 minicluster(directory, "down")
         assert list(Path(base).iterdir()) == []
-    assert processes_in(namespaces) == []
+        assert processes_in(held) == []
     assert not teardown.members(first) and not teardown.members(second)
     assert not control_groups.of(first) and not control_groups.of(second)
     assert traces_on_the_machine() == before
@@ -253,13 +243,14 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(tmp_path: Path, stage: str
     process.kill()
     process.wait()
     process.stderr.close()
-    namespaces = namespaces_of_hosts(directory)
     assert directory.exists()
-    assert not status_of(directory)["up"]
-    minicluster(directory, "down")
-    assert not control_groups.of(directory)
-    assert not directory.exists()
-    assert processes_in(namespaces) == []
+    with HeldNamespaces() as held:
+        teardown.members(directory, held)
+        assert not status_of(directory)["up"]
+        minicluster(directory, "down")
+        assert not control_groups.of(directory)
+        assert not directory.exists()
+        assert processes_in(held) == []
     assert traces_on_the_machine() == before
     assert "no minicluster" in minicluster(directory, "down").stderr
 
@@ -269,15 +260,17 @@ def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     before = traces_on_the_machine()
     owner = subprocess.Popen(["sleep", "infinity"])
-    try:
-        minicluster(directory, "up", "--nodes", "1", "--no-engine", "--owner", str(owner.pid))
-        namespaces = namespaces_of_hosts(directory)
-        assert status_of(directory)["up"]
-    finally:
-        owner.kill()
-        owner.wait()
-        wait_for(lambda: not directory.exists())
-    assert processes_in(namespaces) == []
+    with HeldNamespaces() as held:
+        try:
+            minicluster(directory, "up", "--nodes", "1", "--no-engine", "--owner", str(owner.pid))
+            teardown.members(directory, held)
+            assert len(held) == 4  # 2 hosts, 2 kinds
+            assert status_of(directory)["up"]
+        finally:
+            owner.kill()
+            owner.wait()
+            wait_for(lambda: not directory.exists())
+        assert processes_in(held) == []
     assert not teardown.members(directory)
     assert not control_groups.of(directory)
     assert traces_on_the_machine() == before
