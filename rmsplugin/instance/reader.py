@@ -133,8 +133,10 @@ def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Prob
                 location, lost = WAITING, True
             locations[vm["name"]] = location
         vjobs.append(_vjob(vjob, tuple(vms), lost))
-        if lost and vjobs[-1].target is VJobState.SLEEPING:
-            message = "a vjob that lost a VM (its node is down) has to begin anew, and cannot become sleeping"
+        if lost and vjobs[-1].target in (VJobState.PAUSED, VJobState.SLEEPING):
+            message = (
+                f"a vjob that lost a VM (its node is down) has to begin anew, and cannot become {vjobs[-1].target}"
+            )
             faults.append(Problem(("vjobs", j, "target"), message))
     try:
         configuration = Configuration(tuple(nodes), tuple(vjobs), locations)
@@ -168,6 +170,8 @@ def _location(vm: VMShape, state: str) -> Location:
     match state:
         case "running":
             return Location(VMState.RUNNING, vm.get("host"))
+        case "paused":
+            return Location(VMState.PAUSED, vm.get("host"))
         case "sleeping":
             return Location(VMState.SLEEPING, vm.get("image"))
         case _:
@@ -176,9 +180,10 @@ def _location(vm: VMShape, state: str) -> Location:
 
 def _misplaced(vm: VMShape, state: str, place: Place) -> Iterator[Problem]:
     """A place that a VM in this state does not have."""
-    for key, a_key, where in (("host", "a host", "running"), ("image", "an image", "sleeping")):
-        if vm.get(key) is not None and state != where:
-            yield Problem((*place, key), f"only a VM of a {where} vjob has {a_key}, and this vjob is {state}")
+    for key, a_key, where in (("host", "a host", ("running", "paused")), ("image", "an image", ("sleeping",))):
+        if vm.get(key) is not None and state not in where:
+            message = f"only a VM of a {' or '.join(where)} vjob has {a_key}, and this vjob is {state}"
+            yield Problem((*place, key), message)
 
 
 def _decimals(cpus: float, place: Place) -> Iterator[Problem]:

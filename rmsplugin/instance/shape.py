@@ -57,10 +57,10 @@ class VJobShape(TypedDict):
     """A vjob; what it need not have is what the model has a default for."""
 
     name: str
-    state: Literal["waiting", "running", "sleeping", "terminated"]
+    state: Literal["waiting", "running", "paused", "sleeping", "terminated"]
     vms: list[VMShape]
     preemptible: NotRequired[bool]
-    target: NotRequired[Literal["running", "sleeping", "waiting", "terminated"] | None]
+    target: NotRequired[Literal["running", "paused", "sleeping", "waiting", "terminated"] | None]
     nodes: NotRequired[list[str] | None]
     exclude: NotRequired[list[str]]
     priority: NotRequired[Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]]
@@ -103,8 +103,8 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("nodes", "state"): "up, draining or down",
     ("vjobs",): "a list of vjobs, the head of the queue first",
     ("vjobs", 0): "an object that describes a vjob",
-    ("vjobs", "state"): "waiting, running, sleeping or terminated",
-    ("vjobs", "target"): "running, sleeping, waiting or terminated",
+    ("vjobs", "state"): "waiting, running, paused, sleeping or terminated",
+    ("vjobs", "target"): "running, paused, sleeping, waiting or terminated",
     ("vjobs", "preemptible"): "true or false",
     ("vjobs", "nodes"): "a list of names of nodes",
     ("vjobs", "nodes", 0): "the name of a node",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, state_of
+from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, held, state_of
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
@@ -74,15 +74,17 @@ class Configuration:
 
     @cached_property
     def used(self) -> Mapping[str, Resources]:
-        """What the running VMs of each node demand together, by node name."""
+        """What the running VMs of each node demand together, and the memory of its paused ones, by node name."""
         cpus = {node.name: 0.0 for node in self.nodes}
         memory = {node.name: 0 for node in self.nodes}
-        running, locations = VMState.RUNNING, self.locations
+        running, paused, locations = VMState.RUNNING, VMState.PAUSED, self.locations
         for vjob in self.vjobs:
             for vm in vjob.vms:
                 location = locations[vm.name]
                 if location.state is running and location.node is not None:
                     cpus[location.node] += vm.demand.cpus
+                    memory[location.node] += vm.demand.memory_mib
+                elif location.state is paused and location.node is not None:
                     memory[location.node] += vm.demand.memory_mib
         return {name: Resources(cpus[name], memory[name]) for name in cpus}
 
@@ -126,9 +128,9 @@ class Configuration:
     def _used_after(self, updates: Mapping[str, Location]) -> Mapping[str, Resources]:
         used = dict(self.used)
         for name, location in updates.items():
-            demand, before = self.vm_by_name[name].demand, self.locations[name]
-            if before.state is VMState.RUNNING and before.node is not None:
-                used[before.node] -= demand
-            if location.state is VMState.RUNNING and location.node is not None:
-                used[location.node] += demand
+            vm, before = self.vm_by_name[name], self.locations[name]
+            if before.state.holds_memory and before.node is not None:
+                used[before.node] -= held(vm, before.state)
+            if location.state.holds_memory and location.node is not None:
+                used[location.node] += held(vm, location.state)
         return used

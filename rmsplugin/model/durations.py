@@ -2,7 +2,7 @@
 
 They follow RR-6929, section 2.3 and figure 3: a run takes about 6 s and a stop 25 s whatever the VM; the others depend
 on the memory (of 2 GiB: a migration 26 s, a suspend or local resume a minute and a half), and a remote resume takes
-twice as long as a local one.
+twice as long as a local one. A pause, and its end, move no memory at all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
         "remote_resume_s": 20.0,
         "remote_resume_s_per_mib": 0.078,
         "pipeline_s": 1.0,
+        "pause_s": 0.1,
+        "unpause_s": 0.1,
     }
 )
 

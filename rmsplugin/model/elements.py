@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from rmsplugin.model.resources import Resources
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 
 #: In place of a node: a saved state that every node reaches, on storage that all of them mount.
@@ -23,12 +23,18 @@ class NodeState(enum.StrEnum):
 
 
 class VMState(enum.StrEnum):
-    """Where a VM is in its life; between two of these states lies one of the five actions."""
+    """Where a VM is in its life; between two of these states lies one of the actions."""
 
     WAITING = "waiting"
     RUNNING = "running"
+    PAUSED = "paused"  # computes nothing, and keeps its memory on its node
     SLEEPING = "sleeping"
     TERMINATED = "terminated"
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a VM in this state has its memory on a node."""
+        return self in (VMState.RUNNING, VMState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class VM:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a VM is: its host if it runs, the node that holds its saved state (or ``SHARED``) if it sleeps."""
+    """Where a VM is: its host if it runs or is paused, the node with its saved state (or ``SHARED``) if it sleeps."""
 
     state: VMState
     node: str | None = None
@@ -69,9 +75,22 @@ def running_on(node: str) -> Location:
     return Location(VMState.RUNNING, node)
 
 
+@cache
+def paused_on(node: str) -> Location:
+    """The location of a VM that is paused in the memory of ``node``."""
+    return Location(VMState.PAUSED, node)
+
+
 def sleeping_on(node: str) -> Location:
     """The location of a VM whose saved state lies on ``node`` (or on ``SHARED`` storage)."""
     return Location(VMState.SLEEPING, node)
+
+
+def held(vm: VM, state: VMState) -> Resources:
+    """What a VM takes of its node: all that it demands if it runs, its memory alone if it is paused."""
+    if state is VMState.RUNNING:
+        return vm.demand
+    return Resources(0.0, vm.demand.memory_mib) if state is VMState.PAUSED else NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +140,12 @@ def original_vm(name: str) -> str:
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     """The state of a vjob; while its VMs differ (part of a plan was carried out), the state it must leave first.
 
-    Some VMs terminated: the job has ended. Some waiting: its start was interrupted. Running and sleeping mixed: it is
-    not asleep yet, or awake only in part, and counts as running.
+    Some VMs terminated: the job has ended. Some waiting: its start was interrupted. Running and others mixed: it is
+    not asleep yet, or awake only in part, and counts as running. Paused and sleeping mixed: it is not saved yet, and
+    counts as paused.
     """
     states = {locations[vm.name].state for vm in vjob.vms}
-    for state in (VMState.TERMINATED, VMState.WAITING, VMState.RUNNING):
+    for state in (VMState.TERMINATED, VMState.WAITING, VMState.RUNNING, VMState.PAUSED):
         if state in states:
             return VJobState(state)
     return VJobState.SLEEPING

@@ -16,7 +16,7 @@ Place = tuple[str | int, ...]
 _Sound = set[tuple[str, frozenset[str]]]
 
 #: States in which a VM, or its saved state, is on a node.
-_ON_NODES = (VMState.RUNNING, VMState.SLEEPING)
+_ON_NODES = (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING)
 
 #: More than any machine has; below it, sums and costs stay far inside the 64 bits in which solvers count.
 MOST_CPUS = 1_000_000
@@ -25,10 +25,14 @@ MOST_MEMORY_MIB = 2**31
 #: Decisions that can be fixed for a vjob in a state, by `target`. A saved state is never thrown away by going back.
 LEGAL_TARGETS = {
     VJobState.WAITING: {VJobState.WAITING, VJobState.RUNNING, VJobState.TERMINATED},
-    VJobState.RUNNING: {VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED},
+    VJobState.RUNNING: {VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING, VJobState.TERMINATED},
+    VJobState.PAUSED: {VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING, VJobState.TERMINATED},
     VJobState.SLEEPING: {VJobState.RUNNING, VJobState.SLEEPING, VJobState.TERMINATED},
     VJobState.TERMINATED: {VJobState.TERMINATED},
 }
+
+#: States to which only a vjob that may be preempted is led while it runs.
+_MAKES_WAY = (VJobState.PAUSED, VJobState.SLEEPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +194,9 @@ def _location(location: Location | None, nodes: Mapping[str, Node], place: Place
     elif node is None:
         yield Problem(key, f"a {state} VM needs its {key[-1]}")
     elif node == SHARED:
-        if state is VMState.RUNNING:
-            yield Problem(key, f"a VM runs on a node, not on {SHARED!r}")
+        if state is not VMState.SLEEPING:
+            what = "runs" if state is VMState.RUNNING else "is paused"
+            yield Problem(key, f"a VM {what} on a node, not on {SHARED!r}")
     elif node not in nodes:
         yield Problem(key, f"there is no node {node!r}")
     elif nodes[node].state is NodeState.DOWN:
@@ -202,5 +207,5 @@ def _target(vjob: VJob, state: VJobState, place: Place) -> Iterator[Problem]:
     if vjob.target is not None and vjob.target not in LEGAL_TARGETS[state]:
         legal = ", ".join(sorted(LEGAL_TARGETS[state]))
         yield Problem((*place, "target"), f"a vjob that is {state} cannot become {vjob.target}; it can become {legal}")
-    elif vjob.target is VJobState.SLEEPING and state is VJobState.RUNNING and not vjob.preemptible:
+    elif vjob.target in _MAKES_WAY and state is VJobState.RUNNING and not vjob.preemptible:
         yield Problem((*place, "target"), "a vjob that is not preemptible stays running once it runs")

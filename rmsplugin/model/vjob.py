@@ -11,11 +11,14 @@ from rmsplugin.model.constraints import Constraints
 
 
 class VJobState(enum.StrEnum):
-    """Life cycle of a vjob: the four states of RR-6929 fig. 2, and the transitions between them while they last."""
+    """Life cycle of a vjob: the states of RR-6929 fig. 2, paused beside them, and the transitions while they last."""
 
     WAITING = "waiting"
     STARTING = "starting"
     RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"  # its VMs compute nothing, and keep their memory on their nodes
+    UNPAUSING = "unpausing"
     SUSPENDING = "suspending"
     SLEEPING = "sleeping"
     RESUMING = "resuming"
@@ -30,8 +33,19 @@ class VJobState(enum.StrEnum):
     @property
     def is_transitional(self) -> bool:
         """Whether an operation is under way that a restarted engine has to finish."""
-        return self in (VJobState.STARTING, VJobState.SUSPENDING, VJobState.RESUMING, VJobState.STOPPING)
+        return self in _TRANSITIONAL
 
+
+_TRANSITIONAL = frozenset(
+    {
+        VJobState.STARTING,
+        VJobState.PAUSING,
+        VJobState.UNPAUSING,
+        VJobState.SUSPENDING,
+        VJobState.RESUMING,
+        VJobState.STOPPING,
+    }
+)
 
 _S = VJobState
 
@@ -45,6 +59,20 @@ TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
     (_S.RUNNING, _S.SUSPENDING): "a context switch, or an operator, suspends it",
     (_S.RUNNING, _S.STOPPING): "the job has ended",
     (_S.RUNNING, _S.WAITING): "its VMs were lost: the job is requeued from the start (I5)",
+    (_S.RUNNING, _S.PAUSING): "a context switch, or an operator, pauses it",
+    (_S.PAUSING, _S.PAUSED): "all its VMs hold still",
+    (_S.PAUSING, _S.RUNNING): "a VM could not be paused: all of them go on (I4)",
+    (_S.PAUSING, _S.STOPPING): "cancelled while being paused",
+    (_S.PAUSING, _S.WAITING): "its VMs were lost while being paused",
+    (_S.PAUSED, _S.UNPAUSING): "a context switch, or an operator, lets it go on where it is",
+    (_S.PAUSED, _S.SUSPENDING): "somebody needs its memory, its node leaves, or it was paused for long enough",
+    (_S.PAUSED, _S.STOPPING): "cancelled while paused",
+    (_S.PAUSED, _S.WAITING): "its VMs were lost: the job is requeued from the start (I5)",
+    (_S.UNPAUSING, _S.RUNNING): "all its VMs are seen running",
+    (_S.UNPAUSING, _S.PAUSED): "a VM could not go on: all of them hold still (I4)",
+    (_S.UNPAUSING, _S.STOPPING): "cancelled while going on",
+    (_S.UNPAUSING, _S.WAITING): "its VMs were lost while going on",
+    (_S.SUSPENDING, _S.PAUSED): "a save of paused VMs failed: all of them stay paused (I2, I4)",
     (_S.SUSPENDING, _S.SLEEPING): "all its states are saved and checked",
     (_S.SUSPENDING, _S.RUNNING): "a save failed: all its VMs run on (I2, I4)",
     (_S.SUSPENDING, _S.STOPPING): "cancelled while suspending",

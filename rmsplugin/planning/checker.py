@@ -31,10 +31,11 @@ class Rule(enum.StrEnum):
     DESTINATION = "destination"  # unknown, not up, not allowed for the vjob, or no move at all
     MEMORY = "memory"  # overcommitted while a pool is carried out (I3)
     EMPTY_POOL = "empty-pool"
-    LATE = "late"  # a suspend or stop after the first pool
-    SCATTERED = "scattered"  # the resumes of a vjob in several pools
+    LATE = "late"  # a suspend, stop or pause after the first pool that may have it
+    SCATTERED = "scattered"  # the resumes, pauses or unpauses of a vjob in several pools
+    CPUS = "cpus"  # a VM goes on where its CPUs are not free
     BYPASS = "bypass"  # that leads nowhere, or a detour that is not marked as one
-    PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended
+    PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended or paused
     LOSS = "loss"  # what a vjob has computed is thrown away (I2, I5)
     TARGET = "target"  # a VM is not where it should be in the end (I2: nor is its saved state)
     MIXED = "mixed"  # VMs of a vjob are in different states in the end (I4)
@@ -82,7 +83,10 @@ class _Run:
     def __init__(self, source: Configuration) -> None:
         self.source = source
         self.locations = dict(source.locations)
-        self.memory = {name: used.memory_mib for name, used in source.used.items()}
+        self.memory = {node.name: 0 for node in source.nodes}
+        self.centi_cpus = {node.name: 0 for node in source.nodes}
+        for name, location in source.locations.items():
+            self._add(location, source.vm_by_name[name], 1)
 
     def pool(self, number: int, pool: Sequence[Action]) -> Iterator[Violation]:
         """Carry out one pool: all arrivals of it are there before anything leaves, for they are in parallel."""
@@ -100,16 +104,21 @@ class _Run:
                 begun[action.vm.name] = action
                 yield from self._misdirected(number, action)
         yield from self._overcommitted(number, begun)
+        yield from self._without_cpus(number, begun)
         for name, action in begun.items():
             before, after = self.locations[name], _after(action)
-            memory_mib = self.source.vm_by_name[name].demand.memory_mib
-            self._add(before, -memory_mib)
-            self._add(after, memory_mib)
+            self._add(before, self.source.vm_by_name[name], -1)
+            self._add(after, self.source.vm_by_name[name], 1)
             self.locations[name] = after
 
-    def _add(self, location: Location, memory_mib: int) -> None:
-        if location.state is VMState.RUNNING and location.node in self.memory:
-            self.memory[location.node] += memory_mib
+    def _add(self, location: Location, vm: VM, times: int) -> None:
+        """A running VM has memory and CPUs, a paused one only memory."""
+        if location.node not in self.memory or location.node is None:
+            return
+        if location.state in (VMState.RUNNING, VMState.PAUSED):
+            self.memory[location.node] += times * vm.demand.memory_mib
+        if location.state is VMState.RUNNING:
+            self.centi_cpus[location.node] += times * vm.demand.centi_cpus
 
     def _why_illegal(self, action: Action) -> tuple[Rule, str] | None:
         name = action.vm.name
@@ -125,17 +134,23 @@ class _Run:
             case ActionKind.RESUME:
                 legal = location.state is VMState.SLEEPING and location.node == action.source
             case ActionKind.STOP:
-                legal = location.state in (VMState.RUNNING, VMState.SLEEPING) and location.node == action.source
+                there = (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING)
+                legal = location.state in there and location.node == action.source
             case ActionKind.MIGRATE | ActionKind.SUSPEND:
+                wanted = VMState.PAUSED if action.paused else VMState.RUNNING
+                legal = location.state is wanted and location.node == action.source
+            case ActionKind.PAUSE:
                 legal = location.state is VMState.RUNNING and location.node == action.source
+            case ActionKind.UNPAUSE:
+                legal = location.state is VMState.PAUSED and location.node == action.source == action.destination
         return None if legal else (Rule.ILLEGAL, f"{name} is {location} then")
 
     def _misdirected(self, number: int, action: Action) -> Iterator[Violation]:
         wrong = None
         if action.kind is ActionKind.SUSPEND:
             if action.destination not in (action.source, SHARED):
-                wrong = f"a state is saved where the VM runs or on {SHARED} storage, not on {action.destination}"
-        elif action.kind is not ActionKind.STOP:
+                wrong = f"a state is saved where the VM is or on {SHARED} storage, not on {action.destination}"
+        elif action.kind not in (ActionKind.STOP, ActionKind.PAUSE):
             node = self.source.node_by_name.get(action.destination or "")
             vjob = self.source.vjob_by_vm[action.vm.name]
             if node is None:
@@ -153,7 +168,9 @@ class _Run:
         arriving: dict[str, list[VM]] = defaultdict(list)
         for name, action in begun.items():
             after = _after(action)
-            if after.state is VMState.RUNNING and after.node in self.memory:
+            if action.kind not in (ActionKind.PAUSE, ActionKind.UNPAUSE) and after.node in self.memory:
+                if after.state not in (VMState.RUNNING, VMState.PAUSED):
+                    continue
                 arriving[after.node].append(self.source.vm_by_name[name])
         for node, vms in arriving.items():
             capacity = self.source.node_by_name[node].capacity.memory_mib
@@ -168,6 +185,22 @@ class _Run:
                     f"{names} need {needed} there",
                 )
 
+    def _without_cpus(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
+        """VMs that go on, and whose node has not the CPUs for all of them while others run there."""
+        waking: dict[str, list[VM]] = defaultdict(list)
+        for name, action in begun.items():
+            if action.kind is ActionKind.UNPAUSE and action.source in self.centi_cpus:
+                waking[action.source].append(self.source.vm_by_name[name])
+        for node, vms in waking.items():
+            capacity = self.source.node_by_name[node].capacity.centi_cpus
+            needed = sum(vm.demand.centi_cpus for vm in vms)
+            if needed and self.centi_cpus[node] + needed > capacity:
+                sentence = (
+                    f"{node} has {capacity} hundredths of CPUs, {self.centi_cpus[node]} are in use while the pool "
+                    f"begins, and {', '.join(vm.name for vm in vms)} need {needed} there"
+                )
+                yield Violation(Rule.CPUS, number, begun[vms[0].name] if len(vms) == 1 else None, sentence)
+
 
 def _after(action: Action) -> Location:
     match action.kind:
@@ -175,31 +208,51 @@ def _after(action: Action) -> Location:
             return Location(VMState.WAITING if action.requeue else VMState.TERMINATED)
         case ActionKind.SUSPEND:
             return Location(VMState.SLEEPING, action.destination)
-        case ActionKind.RUN | ActionKind.MIGRATE | ActionKind.RESUME:
+        case ActionKind.MIGRATE if action.paused:
+            return Location(VMState.PAUSED, action.destination)
+        case ActionKind.PAUSE:
+            return Location(VMState.PAUSED, action.source)
+        case ActionKind.RUN | ActionKind.MIGRATE | ActionKind.RESUME | ActionKind.UNPAUSE:
             return Location(VMState.RUNNING, action.destination)
 
 
+#: How the checker says that all VMs of a vjob do one of these in one pool.
+_TOGETHER = {ActionKind.RESUME: "resumed", ActionKind.PAUSE: "paused", ActionKind.UNPAUSE: "unpaused"}
+
+
 def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and what may not be."""
-    resumed: dict[str, int] = {}
+    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and what may not be.
+
+    Pools of pauses, unpauses and stops alone, before all others, cost nothing: suspends may be in the first one after.
+    """
+    at_once = (ActionKind.PAUSE, ActionKind.UNPAUSE, ActionKind.STOP)
+    costly = (number for number, pool in enumerate(pools) if any(action.kind not in at_once for action in pool))
+    first = next(costly, len(pools))
+    together: dict[tuple[ActionKind, str], int] = {}
+    woken: set[str] = set()  # VMs that were resumed on the way: they are paused apart from the others
     for number, pool in enumerate(pools):
         for action in pool:
             vjob = source.vjob_by_vm.get(action.vm.name)
             if vjob is None:
                 continue
-            yield from _wrongs(source, vjob, number, action)
-            if action.kind is ActionKind.RESUME:
-                first = resumed.setdefault(vjob.name, number)
-                if first != number:
-                    sentence = f"vjob {vjob.name} is resumed in pool {first} already, and its VMs must be together"
-                    yield Violation(Rule.SCATTERED, number, action, sentence)
+            yield from _wrongs(source, vjob, number, action, first, action.vm.name in woken)
+            if action.kind in _TOGETHER and not (action.kind is ActionKind.PAUSE and action.vm.name in woken):
+                before = together.setdefault((action.kind, vjob.name), number)
+                if before != number:
+                    done = f"vjob {vjob.name} is {_TOGETHER[action.kind]} in pool {before} already"
+                    yield Violation(Rule.SCATTERED, number, action, f"{done}, and its VMs must be together")
+        woken |= {action.vm.name for action in pool if action.kind is ActionKind.RESUME}
 
 
-def _wrongs(source: Configuration, vjob: VJob, number: int, action: Action) -> Iterator[Violation]:
+def _wrongs(
+    source: Configuration, vjob: VJob, number: int, action: Action, first: int, woken: bool
+) -> Iterator[Violation]:
+    """``first``: the first pool that may cost something; ``woken``: the VM was resumed in the plan."""
     suspends = action.kind is ActionKind.SUSPEND and not action.bypass
-    if number > 0 and (suspends or action.kind is ActionKind.STOP):
+    pauses = action.kind is ActionKind.PAUSE
+    if (number > first and (suspends or action.kind is ActionKind.STOP)) or (number > 0 and pauses and not woken):
         yield Violation(Rule.LATE, number, action, "it is always feasible, and belongs into the first pool")
-    if suspends and not vjob.preemptible:
+    if (suspends or pauses) and not vjob.preemptible and state_of(vjob, source.locations) is not VJobState.PAUSED:
         yield Violation(Rule.PREEMPTION, number, action, f"vjob {vjob.name} is not preemptible: it stays running")
     if action.requeue and not vjob.lost and state_of(vjob, source.locations) is not VJobState.WAITING:
         sentence = f"vjob {vjob.name} is not lost: to begin anew throws away what it has computed"
@@ -212,13 +265,32 @@ def _detours(source: Configuration, pools: Pools) -> Iterator[Violation]:
     for number, pool in enumerate(pools):
         for action in pool:
             steps[action.vm.name].append((number, action))
-    for own in steps.values():
+    for name, all_of_it in steps.items():
+        yield from _vain_pauses(source, name, all_of_it)
+        own = [(number, step) for number, step in all_of_it if step.kind not in _IN_PLACE]
         before: Action | None = None
-        for (number, action), following in zip(own, [*(step for _, step in own[1:]), None], strict=True):
+        nexts = [*(step for _, step in own), None][1:]
+        for (number, action), following in zip(own, nexts, strict=True):
             wrong = _wrong_detour(source, before, action, following)
             if wrong is not None:
                 yield Violation(Rule.BYPASS, number, action, wrong)
             before = action
+
+
+_IN_PLACE = (ActionKind.PAUSE, ActionKind.UNPAUSE)
+
+
+def _vain_pauses(source: Configuration, name: str, steps: Sequence[tuple[int, Action]]) -> Iterator[Violation]:
+    """A VM is paused only to end so or to be saved, and goes on only to run in the end; each once."""
+    runs = bool(steps) and _after(steps[-1][1]).state is VMState.RUNNING
+    seen: set[ActionKind] = set()
+    for number, action in steps:
+        if action.kind not in _IN_PLACE:
+            continue
+        wrong = action.kind in seen or runs is (action.kind is ActionKind.PAUSE)
+        seen.add(action.kind)
+        if wrong and name in source.vm_by_name:
+            yield Violation(Rule.BYPASS, number, action, f"{name} does not end so: it is for nothing")
 
 
 def _wrong_detour(source: Configuration, before: Action | None, action: Action, following: Action | None) -> str | None:
@@ -283,13 +355,17 @@ def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iter
         location.node
         for name, location in locations.items()
         if location is not source.locations[name]
-        and location.state is VMState.RUNNING
+        and location.state in (VMState.RUNNING, VMState.PAUSED)
         and location != source.locations[name]
+        and not (location.state is VMState.PAUSED and source.locations[name].node == location.node)
     }
     demands: dict[str, list[Resources]] = {node.name: [] for node in source.nodes if node.name in came}
     for name, location in locations.items():
+        demand = source.vm_by_name[name].demand
         if location.node in demands and location.state is VMState.RUNNING:
-            demands[location.node].append(source.vm_by_name[name].demand)
+            demands[location.node].append(demand)
+        elif location.node in demands and location.state is VMState.PAUSED:
+            demands[location.node].append(Resources(0, demand.memory_mib))
     for name, here in demands.items():
         capacity = source.node_by_name[name].capacity
         for what, has, wanted in (
@@ -315,7 +391,7 @@ def _own_cost(source: Configuration, action: Action) -> int:
     """RR-6929, table 1. A state on shared storage is as good as one on the destination: there is nothing to copy."""
     memory_mib = source.vm_by_name.get(action.vm.name, action.vm).demand.memory_mib
     match action.kind:
-        case ActionKind.RUN | ActionKind.STOP:
+        case ActionKind.RUN | ActionKind.STOP | ActionKind.PAUSE | ActionKind.UNPAUSE:
             return 0
         case ActionKind.MIGRATE | ActionKind.SUSPEND:
             return memory_mib

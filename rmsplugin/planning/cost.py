@@ -10,11 +10,11 @@ from rmsplugin.model.action import Action, ActionKind
 def local_cost(action: Action) -> int:
     """Cost of one action by itself (RR-6929, table 1), in MiB.
 
-    Migrate and suspend: the VM's memory demand Dm; resume: Dm if local, else 2 Dm; run and stop: 0.
+    Migrate and suspend: the VM's memory demand Dm; resume: Dm if local, else 2 Dm; run, stop, pause and unpause: 0.
     """
     memory_mib = action.vm.demand.memory_mib
     match action.kind:
-        case ActionKind.RUN | ActionKind.STOP:
+        case ActionKind.RUN | ActionKind.STOP | ActionKind.PAUSE | ActionKind.UNPAUSE:
             return 0
         case ActionKind.RESUME if not action.is_local:
             return 2 * memory_mib

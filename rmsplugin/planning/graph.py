@@ -61,6 +61,8 @@ def reconfiguration_graph(configuration: Configuration, actions: Iterable[Action
 
 def _edge(action: Action) -> GraphEdge:
     tail = action.source or VMState.WAITING.value
+    if action.kind is ActionKind.PAUSE:
+        return GraphEdge(tail, tail, action)
     if action.kind is ActionKind.STOP:
         return GraphEdge(tail, (VMState.WAITING if action.requeue else VMState.TERMINATED).value, action)
     return GraphEdge(tail, action.destination or "", action)

@@ -6,6 +6,8 @@ each node the arrivals of no such set take more than is free and its departures 
 and min-cut that is so if and only if all arrivals can be supplied at once: each from what is free at the start and from
 departures that it waits for, directly or by way of others.
 
+A VM that goes on needs its CPUs: those of its node that are free at the start, and those of VMs that it waits for.
+
 Like ``rmsplugin.planning.checker`` it shares nothing with the planner but the model's values.
 """
 
@@ -30,7 +32,7 @@ def check_order(source: Configuration, actions: Sequence[Action], needs: Sequenc
     """
     waits = _all_needs(needs)
     departures, arrivals = _by_node(source, actions)
-    return list(_overcommitted(source, actions, waits, departures, arrivals))
+    return [*_overcommitted(source, actions, waits, departures, arrivals), *_without_cpus(source, actions, waits)]
 
 
 def _all_needs(needs: Sequence[Sequence[int]]) -> list[int]:
@@ -48,8 +50,11 @@ def _by_node(source: Configuration, actions: Sequence[Action]) -> tuple[dict[str
     """The departures and the arrivals of each node."""
     departures: dict[str, list[int]] = {}
     arrivals: dict[str, list[int]] = {}
-    asleep = {name for name, location in source.locations.items() if location.state is not VMState.RUNNING}
+    in_memory = (VMState.RUNNING, VMState.PAUSED)
+    asleep = {name for name, location in source.locations.items() if location.state not in in_memory}
     for index, action in enumerate(actions):
+        if action.kind in (ActionKind.PAUSE, ActionKind.UNPAUSE):
+            continue
         if action.vm.name not in asleep and action.source is not None:
             departures.setdefault(action.source, []).append(index)
         if action.kind in (ActionKind.RUN, ActionKind.RESUME, ActionKind.MIGRATE):
@@ -80,6 +85,36 @@ def _overcommitted(
             names = ", ".join(actions[each].vm.name for each in coming)
             sentence = f"{node} has not the memory for {names} if those that they do not wait for are slow, or fail"
             yield Violation(Rule.MEMORY, None, None, sentence)
+
+
+def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Sequence[int]) -> Iterator[Violation]:
+    """VMs that may go on while their node has not the CPUs for them and all others that may go on there before.
+
+    What comes to a node to run meanwhile needs its CPUs in the end only, and is not counted.
+    """
+    used = {name: resources.centi_cpus for name, resources in source.used.items()}
+    runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
+    leaves: dict[str, list[int]] = {}  # by node: who ran there at the start and computes there no more afterwards
+    for index, action in enumerate(actions):
+        if action.source is not None and runs.get(action.vm.name) == action.source:
+            leaves.setdefault(action.source, []).append(index)
+            del runs[action.vm.name]
+    unpauses = [index for index, action in enumerate(actions) if action.kind is ActionKind.UNPAUSE]
+    for index in unpauses:
+        node, own = actions[index].destination or "", waits[index]
+        gone = sum(actions[each].vm.demand.centi_cpus for each in leaves.get(node, ()) if own >> each & 1)
+        beside = [
+            each
+            for each in unpauses
+            if actions[each].destination == node and not waits[each] >> index & 1 and actions[each].vm.demand.centi_cpus
+        ]
+        needed = sum(actions[each].vm.demand.centi_cpus for each in beside)
+        capacity = source.node_by_name[node].capacity.centi_cpus
+        if actions[index].vm.demand.centi_cpus and used[node] - gone + needed > capacity:
+            sentence = (
+                f"{node} has not the CPUs for {actions[index].vm.name} if those that it does not wait for are slow"
+            )
+            yield Violation(Rule.CPUS, None, actions[index], sentence)
 
 
 def _is_supplied(

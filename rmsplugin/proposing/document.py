@@ -72,7 +72,7 @@ def _decided(decision: Decision, vjob: str) -> dict[str, Any]:
 
 
 def _place(location: Location) -> dict[str, str]:
-    key = {VMState.RUNNING: "host", VMState.SLEEPING: "image"}.get(location.state)
+    key = {VMState.RUNNING: "host", VMState.PAUSED: "host", VMState.SLEEPING: "image"}.get(location.state)
     return {"state": str(location.state), **({key: location.node or ""} if key else {})}
 
 
@@ -100,7 +100,7 @@ def _action(action: Action, number: int, needs: Sequence[int]) -> dict[str, Any]
         found["to"] = action.destination
     if action.kind is ActionKind.RESUME:
         found["local"] = action.is_local
-    for mark in ("bypass", "requeue"):
+    for mark in ("bypass", "requeue", "paused"):
         if getattr(action, mark):
             found[mark] = True
     return found | {"cost": local_cost(action), "id": number, "needs": sorted(needs)}

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VJob, VMState
+from rmsplugin.model.elements import SHARED, VJob
 from rmsplugin.planning.plan import Plan
 
 _DIGEST_BYTES = 16
@@ -53,7 +53,7 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
             found[f"vjob {vjob.name}"] = _vjob(vjob)
         for vm in vjob.vms:
             at = configuration.locations[vm.name]
-            if touched or (at.state is VMState.RUNNING and at.node in nodes):
+            if touched or (at.state.holds_memory and at.node in nodes):
                 found[f"VM {vm.name}"] = f"{at}, demands {vm.demand.centi_cpus} cCPU and {vm.demand.memory_mib} MiB"
     return found
 

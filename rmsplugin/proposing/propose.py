@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from rmsplugin.decision.outgrown import Remedy, outgrown
 from rmsplugin.decision.policies import decide
@@ -15,6 +16,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
+from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.planning.target.placement import Placed, place, place_repaired, place_sample
 from rmsplugin.proposing.fingerprint import fingerprint
@@ -119,6 +121,33 @@ def _proposal(
 
 
 def _place(
+    source: Configuration,
+    decision: Decision,
+    parameters: ProposalParameters,
+    clock: Clock | None,
+    on_better: Callable[[Placed], None] | None,
+) -> Placed | Unreachable:
+    without = reduced(source, decision.states)
+    if without is None:
+        return _place_without_pauses(source, decision, parameters, clock, on_better)
+
+    def expanded(placed: Placed) -> Placed | Unreachable:
+        plan = without.plan(placed.plan)
+        return (
+            plan if isinstance(plan, Unreachable) else replace(placed, target=without.target(placed.target), plan=plan)
+        )
+
+    def better(placed: Placed) -> None:
+        found = expanded(placed)
+        if on_better is not None and isinstance(found, Placed):
+            on_better(found)
+
+    smaller = replace(decision, states=without.states)
+    placed = _place_without_pauses(without.source, smaller, parameters, clock, better if on_better else None)
+    return placed if isinstance(placed, Unreachable) else expanded(placed)
+
+
+def _place_without_pauses(
     source: Configuration,
     decision: Decision,
     parameters: ProposalParameters,

@@ -84,7 +84,10 @@ def _groups(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
     actions = proposal.order.actions
     for index in own:
         if actions[index].kind not in _KINDS:
-            raise UnsuitableError(f'"{actions[index]}": the engine ends VMs only when their job has ended')
+            why = "the engine ends VMs only when their job has ended"
+            if actions[index].kind is not ActionKind.STOP:
+                why = "the engine does not pause VMs yet"
+            raise UnsuitableError(f'"{actions[index]}": {why}')
     sleeps = next((pools[i] for i in own if actions[i].kind is ActionKind.SUSPEND and actions[i].bypass), None)
     groups: dict[tuple[OperationKind, int], _Group] = {}
     for index in own:

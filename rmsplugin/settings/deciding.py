@@ -134,6 +134,8 @@ class Durations(Section):
     pipeline_s: _DurationS = Field(
         DEFAULTS["pipeline_s"], description="between the beginnings of two suspends, or resumes, of one vjob"
     )
+    pause_s: _DurationS = Field(DEFAULTS["pause_s"], description="to pause a VM, whose memory stays where it is")
+    unpause_s: _DurationS = Field(DEFAULTS["unpause_s"], description="to let a paused VM go on")
 
 
 class Tokens(Section):

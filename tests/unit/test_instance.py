@@ -205,11 +205,11 @@ BAD: list[tuple[Change, str]] = [
     (setting("vjobs", 1, "name", "a"), "$.vjobs[1].name: a vjob named 'a' exists already; names must be unique"),
     (
         setting("vjobs", 1, "state", "suspended"),
-        '$.vjobs[1].state: must be waiting, running, sleeping or terminated, not "suspended"',
+        '$.vjobs[1].state: must be waiting, running, paused, sleeping or terminated, not "suspended"',
     ),
     (
         setting("vjobs", 1, "target", "stopped"),
-        '$.vjobs[1].target: must be running, sleeping, waiting or terminated, not "stopped"',
+        '$.vjobs[1].target: must be running, paused, sleeping, waiting or terminated, not "stopped"',
     ),
     (
         setting("vjobs", 1, "target", "waiting"),
@@ -264,8 +264,8 @@ BAD: list[tuple[Change, str]] = [
     (vm(0, "image", "n1"), f"{VM0}.image: only a VM of a sleeping vjob has an image, and this vjob is running"),
     (vm(1, "image", None), f"{VM1}.image: a sleeping VM needs its image"),
     (vm(1, "image", "n7"), f"{VM1}.image: there is no node 'n7'"),
-    (vm(1, "host", "n1"), f"{VM1}.host: only a VM of a running vjob has a host, and this vjob is sleeping"),
-    (vm(2, "host", "n1"), f"{VM2}.host: only a VM of a running vjob has a host, and this vjob is waiting"),
+    (vm(1, "host", "n1"), f"{VM1}.host: only a VM of a running or paused vjob has a host, and this vjob is sleeping"),
+    (vm(2, "host", "n1"), f"{VM2}.host: only a VM of a running or paused vjob has a host, and this vjob is waiting"),
     (vm(2, "image", "shared"), f"{VM2}.image: only a VM of a sleeping vjob has an image, and this vjob is waiting"),
     (vm(2, "name", "\ud800"), f'{VM2}.name: half of a character: "\\ud800"'),
 ]
@@ -318,18 +318,32 @@ def test_what_only_follows_from_another_fault_is_not_told() -> None:
         parse(json.dumps(data), "f")
     assert str(caught.value).splitlines() == [
         "f: $.nodes[0].name: must be a text, not 1",
-        'f: $.vjobs[1].state: must be waiting, running, sleeping or terminated, not "asleep"',
+        'f: $.vjobs[1].state: must be waiting, running, paused, sleeping or terminated, not "asleep"',
     ]
 
 
-def test_a_lost_vjob_cannot_be_sent_to_sleep() -> None:
+def test_a_paused_vjob_is_in_the_memory_of_its_hosts() -> None:
+    data = copy.deepcopy(GOOD)
+    data["vjobs"][0] |= {"state": "paused", "target": "paused"}
+    found = parse(json.dumps(data), "f")
+    assert {found.locations[vm.name].state for vm in found.vjobs[0].vms} == {VMState.PAUSED}
+    assert (found.state(found.vjobs[0]), found.vjobs[0].target) == (VJobState.PAUSED, VJobState.PAUSED)
+    of_host = sum(vm.demand.memory_mib for vm in found.vjobs[0].vms if found.locations[vm.name].node == "n1")
+    assert (found.used["n1"].memory_mib, found.used["n1"].cpus) == (of_host, 0)
+    del data["vjobs"][0]["vms"][0]["host"]
+    with pytest.raises(InstanceError, match=r"host: a paused VM needs its host"):
+        parse(json.dumps(data), "f")
+
+
+@pytest.mark.parametrize("target", ["sleeping", "paused"])
+def test_a_lost_vjob_cannot_be_sent_to_sleep(target: str) -> None:
     data = copy.deepcopy(GOOD)
     data["vjobs"][1]["vms"][0]["image"] = "n4"
-    data["vjobs"][1]["target"] = "sleeping"
+    data["vjobs"][1]["target"] = target
     with pytest.raises(InstanceError) as caught:
         parse(json.dumps(data), "f")
     assert str(caught.value) == (
-        "f: $.vjobs[1].target: a vjob that lost a VM (its node is down) has to begin anew, and cannot become sleeping"
+        "f: $.vjobs[1].target: a vjob that lost a VM (its node is down) has to begin anew, and cannot become " + target
     )
 
 

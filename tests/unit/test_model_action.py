@@ -1,4 +1,4 @@
-"""The five actions: what each begins and ends in, needs, gives back, and why it cannot begin."""
+"""The actions: what each begins and ends in, needs, gives back, and why it cannot begin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from rmsplugin.model.action import (
     ActionKind,
     InfeasibleActionError,
     migrate,
+    pause,
     resume,
     run,
     stop,
     suspend,
+    unpause,
 )
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import (
@@ -28,6 +30,7 @@ from rmsplugin.model.elements import (
     NodeState,
     VJob,
     VMState,
+    paused_on,
     running_on,
     sleeping_on,
 )
@@ -54,6 +57,7 @@ def where(a: Location, b: Location = WAITING) -> Configuration:
 PLACES = {
     VMState.WAITING: WAITING,
     VMState.RUNNING: running_on("n1"),
+    VMState.PAUSED: paused_on("n1"),
     VMState.SLEEPING: sleeping_on("n1"),
     VMState.TERMINATED: TERMINATED,
 }
@@ -68,6 +72,10 @@ ACTIONS = {
     "suspend to shared storage": suspend(A, "n1", SHARED),
     "resume here": resume(A, "n1", "n1"),
     "resume elsewhere": resume(A, "n1", "n2"),
+    "pause": pause(A, "n1"),
+    "unpause": unpause(A, "n1"),
+    "migrate paused": migrate(A, "n1", "n2", paused=True),
+    "save": suspend(A, "n1", paused=True),
 }
 
 #: The whole table: what each action makes of a VM in each state (on n1); nothing where it is illegal.
@@ -83,6 +91,12 @@ EFFECTS: dict[tuple[str, VMState], Location] = {
     ("suspend to shared storage", VMState.RUNNING): sleeping_on(SHARED),
     ("resume here", VMState.SLEEPING): running_on("n1"),
     ("resume elsewhere", VMState.SLEEPING): running_on("n2"),
+    ("stop", VMState.PAUSED): TERMINATED,
+    ("requeue", VMState.PAUSED): WAITING,
+    ("pause", VMState.RUNNING): paused_on("n1"),
+    ("unpause", VMState.PAUSED): running_on("n1"),
+    ("migrate paused", VMState.PAUSED): paused_on("n2"),
+    ("save", VMState.PAUSED): sleeping_on("n1"),
 }
 
 
@@ -91,8 +105,7 @@ def test_each_action_in_each_state(name: str, state: VMState) -> None:
     action, before = ACTIONS[name], where(PLACES[state])
     after = EFFECTS.get((name, state))
     assert action.is_applicable(before) is action.is_feasible(before) is (after is not None)
-    begins, ends = TRANSITIONS[action.kind]
-    assert (state in begins) is (after is not None)
+    assert after is None or state in TRANSITIONS[action.kind]
     if after is None:
         assert action.obstacle(before) == f"a is {PLACES[state]}"
         with pytest.raises(InfeasibleActionError, match=f"a is {PLACES[state]}$"):
@@ -100,15 +113,13 @@ def test_each_action_in_each_state(name: str, state: VMState) -> None:
     else:
         assert action.apply(before) == where(after)
         assert action.after == after
-        assert after.state in ends
+        assert after.state in TRANSITIONS[action.kind][state]
 
 
 def test_the_table_of_transitions_has_every_kind_and_no_edge_that_nothing_uses() -> None:
     assert set(TRANSITIONS) == set(ActionKind)
     used = {(ACTIONS[name].kind, state, after.state) for (name, state), after in EFFECTS.items()}
-    assert used == {
-        (kind, begin, end) for kind, (begins, ends) in TRANSITIONS.items() for begin in begins for end in ends
-    }
+    assert used == {(kind, begin, end) for kind, ends in TRANSITIONS.items() for begin in ends for end in ends[begin]}
 
 
 @pytest.mark.parametrize(
@@ -123,6 +134,11 @@ def test_the_table_of_transitions_has_every_kind_and_no_edge_that_nothing_uses()
         ("suspend to shared storage", VMState.RUNNING, "n1", None),
         ("resume here", VMState.SLEEPING, None, "n1"),
         ("resume elsewhere", VMState.SLEEPING, None, "n2"),
+        ("pause", VMState.RUNNING, None, None),
+        ("unpause", VMState.PAUSED, None, None),
+        ("migrate paused", VMState.PAUSED, "n1", "n2"),
+        ("save", VMState.PAUSED, "n1", None),
+        ("stop", VMState.PAUSED, "n1", None),
     ],
 )
 def test_what_an_action_gives_back_and_needs_is_what_applying_it_changes(
@@ -158,7 +174,16 @@ def test_what_an_action_gives_back_and_needs_is_what_applying_it_changes(
         (migrate(A, "n1", "forbidden"), running_on("n1"), WAITING, "vjob va may not be on forbidden"),
         (migrate(A, "n1", "down"), running_on("n1"), WAITING, "down is down"),
         (suspend(A, "n2"), running_on("n1"), WAITING, "a is running on n1"),
-        (suspend(A, "n1", "n2"), running_on("n1"), WAITING, "a state is saved where the VM runs, or on shared storage"),
+        (suspend(A, "n1", "n2"), running_on("n1"), WAITING, "a state is saved where the VM is, or on shared storage"),
+        (pause(A, "n2"), running_on("n1"), WAITING, "a is running on n1"),
+        (pause(A, "n1"), paused_on("n1"), WAITING, "a is paused on n1"),
+        (suspend(A, "n1"), paused_on("n1"), WAITING, "a is paused on n1"),
+        (migrate(A, "n1", "n2", paused=True), running_on("n1"), WAITING, "a is running on n1"),
+        (migrate(A, "n1", "n2", paused=True), paused_on("n1"), running_on("n2"), "n2 has 424 MiB free, it needs 512"),
+        (unpause(A, "n1"), paused_on("n1"), running_on("n1"), "n1 has 0 CPUs free, it needs 1"),
+        (unpause(A, "draining"), paused_on("draining"), WAITING, "draining is draining"),
+        (unpause(A, "forbidden"), paused_on("forbidden"), WAITING, "vjob va may not be on forbidden"),
+        (unpause(A, "n2"), paused_on("n1"), WAITING, "a is paused on n1"),
         (stop(A, "n2"), running_on("n1"), WAITING, "a is running on n1"),
         (stop(A, "n1"), sleeping_on(SHARED), WAITING, "a is sleeping on shared"),
         (run(VM("z", A.demand), "n1"), WAITING, WAITING, "z is unknown"),
@@ -184,6 +209,9 @@ def test_why_an_action_cannot_begin(action: Action, a: Location, b: Location, ob
         (run(B, "forbidden"), WAITING, WAITING),
         (resume(A, SHARED, "n1"), sleeping_on(SHARED), WAITING),
         (stop(A, SHARED), sleeping_on(SHARED), WAITING),
+        (pause(A, "draining"), running_on("draining"), WAITING),
+        (suspend(A, "draining", paused=True), paused_on("draining"), WAITING),
+        (unpause(A, "n1"), paused_on("n1"), paused_on("n1")),  # its memory it has, and another's CPUs are free
         (suspend(B, "n1"), running_on("n1"), running_on("n1")),  # overcommitted: what leaves is always feasible
     ],
     ids=str,
@@ -220,6 +248,9 @@ def test_the_demand_that_counts_is_the_configurations_not_the_one_it_was_planned
         (ActionKind.SUSPEND, None, "n1"),
         (ActionKind.RESUME, "n1", ""),
         (ActionKind.RESUME, "", "n1"),
+        (ActionKind.PAUSE, None, None),
+        (ActionKind.PAUSE, "n1", "n1"),
+        (ActionKind.UNPAUSE, "n1", None),
     ],
 )
 def test_an_action_that_leaves_a_choice_is_refused(
@@ -229,7 +260,27 @@ def test_an_action_that_leaves_a_choice_is_refused(
         Action(kind, A, source, destination)
 
 
-@pytest.mark.parametrize("action", [ACTIONS["run"], ACTIONS["stop"]], ids=str)
+def test_a_paused_vm_goes_on_where_it_is() -> None:
+    with pytest.raises(ValueError, match="goes on where it is, and not on 'n2'"):
+        Action(ActionKind.UNPAUSE, A, "n1", "n2")
+
+
+@pytest.mark.parametrize("name", ["run", "stop", "resume here", "pause", "unpause"])
+def test_only_migrations_and_saves_are_marked_as_of_a_paused_vm(name: str) -> None:
+    action = ACTIONS[name]
+    with pytest.raises(ValueError, match="only migrate and suspend"):
+        Action(action.kind, A, action.source, action.destination, paused=True)
+
+
+def test_a_pause_frees_the_cpus_and_keeps_the_memory_until_it_is_saved() -> None:
+    before = where(running_on("n1"))
+    paused = pause(A, "n1").apply(before)
+    assert paused.free("n1") == Resources(1, 512)
+    saved = suspend(A, "n1", paused=True).apply(paused)
+    assert saved.free("n1") == Resources(1, 1024)
+
+
+@pytest.mark.parametrize("action", [ACTIONS[name] for name in ("run", "stop", "pause", "unpause")], ids=str)
 def test_no_bypass_boots_or_ends_a_vm(action: Action) -> None:
     with pytest.raises(ValueError, match="can be a bypass"):
         Action(action.kind, A, action.source, action.destination, bypass=True)
@@ -257,4 +308,8 @@ def test_an_action_says_what_it_does() -> None:
         "suspend a from n1 to shared",
         "resume a from n1 to n1",
         "resume a from n1 to n2",
+        "pause a from n1",
+        "unpause a from n1 to n1",
+        "migrate paused a from n1 to n2",
+        "suspend paused a from n1 to n1",
     ]

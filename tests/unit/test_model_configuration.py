@@ -24,6 +24,7 @@ from rmsplugin.model.elements import (
     NodeState,
     VJob,
     VMState,
+    paused_on,
     running_on,
     sleeping_on,
 )
@@ -82,6 +83,7 @@ def test_memory_alone_makes_a_configuration_not_viable() -> None:
 
 
 W, T, R, S = WAITING, TERMINATED, running_on("N1"), sleeping_on("N1")
+P = paused_on("N1")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,10 @@ W, T, R, S = WAITING, TERMINATED, running_on("N1"), sleeping_on("N1")
         ((W, T, W), VJobState.TERMINATED),
         ((W, T, R), VJobState.TERMINATED),
         ((R, S, W), VJobState.WAITING),
+        ((P, P, P), VJobState.PAUSED),
+        ((P, S, S), VJobState.PAUSED),
+        ((P, R, S), VJobState.RUNNING),
+        ((P, W, S), VJobState.WAITING),
     ],
 )
 def test_the_state_of_a_vjob_also_while_its_vms_differ(locations: tuple[Location, ...], state: VJobState) -> None:

@@ -20,6 +20,7 @@ from rmsplugin.model.elements import (
     NodeState,
     VJob,
     VMState,
+    paused_on,
     running_on,
     sleeping_on,
 )
@@ -158,7 +159,8 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "back to the queue": (
         first_vjob(target=VJobState.WAITING),
-        "$.vjobs[0].target: a vjob that is running cannot become waiting; it can become running, sleeping, terminated",
+        "$.vjobs[0].target: a vjob that is running cannot become waiting; "
+        "it can become paused, running, sleeping, terminated",
     ),
     "suspend what may not be preempted": (
         first_vjob(target=VJobState.SLEEPING, preemptible=False),
@@ -167,7 +169,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "a transitional target": (
         first_vjob(target=VJobState.SUSPENDING),
         "$.vjobs[0].target: a vjob that is running cannot become suspending; "
-        "it can become running, sleeping, terminated",
+        "it can become paused, running, sleeping, terminated",
     ),
 }
 
@@ -234,6 +236,7 @@ def test_what_does_not_contradict_itself_is_accepted(name: str) -> None:
 PLACES = {
     VMState.WAITING: WAITING,
     VMState.RUNNING: running_on("n1"),
+    VMState.PAUSED: paused_on("n1"),
     VMState.SLEEPING: sleeping_on("n2"),
     VMState.TERMINATED: TERMINATED,
 }
@@ -251,5 +254,7 @@ def test_a_target_is_legal_only_where_the_table_says_so(state: VMState, target: 
 
 
 def test_no_legal_target_throws_a_saved_state_away_or_wakes_the_dead() -> None:
-    assert VJobState.WAITING not in LEGAL_TARGETS[VJobState.SLEEPING] | LEGAL_TARGETS[VJobState.RUNNING]
+    for state in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):
+        assert VJobState.WAITING not in LEGAL_TARGETS[state]
+    assert VJobState.PAUSED not in LEGAL_TARGETS[VJobState.SLEEPING]  # its memory is on disk
     assert LEGAL_TARGETS[VJobState.TERMINATED] == {VJobState.TERMINATED}

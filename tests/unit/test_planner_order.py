@@ -156,6 +156,7 @@ def test_the_settings_have_the_same_defaults_and_set_each_of_them() -> None:
         if amount
     ) == [1, 2, 3, 4, 5, 6]
     assert (changed.resume_local, changed.resume_remote) == (Duration(7, 8), Duration(9, 10))
+    assert (changed.pause, changed.unpause) == (Duration(12), Duration(13))
     assert changed.pipeline_s == 11
 
 

@@ -5,6 +5,9 @@ free at the start and what each departure gives back are divided among the arriv
 An arrival waits for the departures that its share comes from. Hence in any interleaving, however long each action
 takes, the arrivals that have begun hold no more than what was free and what the departures that have ended gave back:
 memory is never overcommitted (I3).
+
+A VM that goes on where it is paused needs no memory, but CPUs. It waits for whoever computed on its node at the start
+and left it, or was paused there, in an earlier pool; unless the CPUs are free at the start for all that go on there.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ class Order:
     """The actions of a plan, pool after pool, and what each of them waits for.
 
     ``needs[i]`` are the indices, ascending and all below i, of the actions that must have ended before action i begins.
-    ``together`` are the groups of actions that begin at the same time: the resumes of a vjob, and its suspends; each in
-    the order in which they are pipelined, one second apart (RR-6929 section 4.1).
+    ``together`` are the groups of actions that begin at the same time: the resumes of a vjob, and its suspends, in the
+    order in which they are pipelined, one second apart (RR-6929 section 4.1); its pauses, and its unpauses, at once.
     """
 
     actions: tuple[Action, ...]
@@ -42,7 +45,7 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
         ValueError: a pool needs memory that no earlier pool gives back; such a plan is not valid in ``source``.
     """
     actions = tuple(plan.actions())
-    memory = _Memory(source)
+    memory, cpus = _Memory(source), _Cpus(source, actions)
     last: dict[str, int] = {}  # the latest action of each VM so far
     hosts: dict[str, str | None] = {}  # where a VM runs that had an action already
     needs: list[set[int]] = []
@@ -53,27 +56,40 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
         for action in pool:
             name = action.vm.name
             before = source.locations[name]
-            host = hosts.get(name, before.node if before.state is VMState.RUNNING else None)
+            host = hosts.get(name, before.node if before.state.holds_memory else None)
             own = {last[name]} if name in last else set()
-            if action.demands is not None:
+            if action.kind is ActionKind.UNPAUSE:
+                own |= cpus.awaited(action.source or "")
+            elif action.demands is not None:
                 own |= memory.allot(action.demands, action.vm.demand.memory_mib, action)
-            if host is not None:
+            if host is not None and action.kind not in _IN_PLACE:
                 returns.append((host, index, action.vm.demand.memory_mib))
-            wakes = action.kind is ActionKind.RESUME and name not in last  # though it may be on the way only
-            if wakes or (action.kind in (ActionKind.SUSPEND, ActionKind.RESUME) and not action.bypass):
+            if _is_joint(action, name not in last):
                 groups.setdefault((number, action.kind, source.vjob_by_vm[name].name), []).append(index)
             needs.append(own)
             last[name] = index
-            hosts[name] = action.demands
+            hosts[name] = host if action.kind in _IN_PLACE else action.demands
             index += 1
         for node, departure, amount in returns:
             memory.give_back(node, departure, amount)
+        cpus.give_back(pool, index - len(pool))
     for group in groups.values():  # who begins together waits for the same
         joint = set().union(*(needs[each] for each in group))
         for each in group:
             needs[each] = joint
     together = tuple(tuple(group) for group in groups.values() if len(group) > 1)
     return Order(actions, tuple(tuple(sorted(own)) for own in needs), together)
+
+
+_IN_PLACE = (ActionKind.PAUSE, ActionKind.UNPAUSE)
+
+
+def _is_joint(action: Action, is_first: bool) -> bool:
+    """Whether an action begins together with those of its kind on the other VMs of the vjob."""
+    if action.kind in _IN_PLACE:
+        return True
+    wakes = action.kind is ActionKind.RESUME and is_first  # though it may be on the way only
+    return wakes or (action.kind in (ActionKind.SUSPEND, ActionKind.RESUME) and not action.bypass)
 
 
 class _Memory:
@@ -130,3 +146,28 @@ class _Memory:
         given_back[departure] -= memory
         if not given_back[departure]:
             del given_back[departure]
+
+
+class _Cpus:
+    """Who leaves the CPUs of each node to VMs that go on there."""
+
+    def __init__(self, source: Configuration, actions: tuple[Action, ...]) -> None:
+        self._runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
+        self._freed: dict[str, set[int]] = {}
+        wanted: dict[str, int] = {}
+        for action in actions:
+            if action.kind is ActionKind.UNPAUSE and action.source is not None:
+                wanted[action.source] = wanted.get(action.source, 0) + action.vm.demand.centi_cpus
+        self._short = {node for node, cpus in wanted.items() if cpus > max(0, source.free(node).centi_cpus)}
+
+    def awaited(self, node: str) -> set[int]:
+        """The actions for which one that goes on there waits."""
+        return set(self._freed.get(node, ())) if node in self._short else set()
+
+    def give_back(self, pool: tuple[Action, ...], first: int) -> None:
+        """Note who has left in a pool, of those that ran where they were at the start; the first has this index."""
+        for index, action in enumerate(pool, start=first):
+            node = action.source
+            if node is not None and self._runs.get(action.vm.name) == node:
+                del self._runs[action.vm.name]
+                self._freed.setdefault(node, set()).add(index)

@@ -44,6 +44,8 @@ class Durations:
     resume_local: Duration = Duration(DEFAULTS["resume_s"], DEFAULTS["resume_s_per_mib"])
     resume_remote: Duration = Duration(DEFAULTS["remote_resume_s"], DEFAULTS["remote_resume_s_per_mib"])
     pipeline_s: float = DEFAULTS["pipeline_s"]  # between the beginnings of two suspends, or resumes, of one vjob
+    pause: Duration = Duration(DEFAULTS["pause_s"])
+    unpause: Duration = Duration(DEFAULTS["unpause_s"])
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> Durations:
@@ -60,6 +62,8 @@ class Durations:
             _grows(values, "resume"),
             _grows(values, "remote_resume"),
             values["pipeline_s"],
+            Duration(values["pause_s"]),
+            Duration(values["unpause_s"]),
         )
 
     def of(self, action: Action) -> Duration:
@@ -75,6 +79,10 @@ class Durations:
                 return self.suspend
             case ActionKind.RESUME:
                 return self.resume_local if action.is_local else self.resume_remote
+            case ActionKind.PAUSE:
+                return self.pause
+            case ActionKind.UNPAUSE:
+                return self.unpause
 
 
 @dataclass(slots=True)
