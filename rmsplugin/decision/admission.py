@@ -49,7 +49,7 @@ class Draft:
     def stays_out(self, vjob: VJob, reason: Reason) -> None:
         """Decide that a vjob does not run: it sleeps if it runs or sleeps now, else it waits (RR-6929 section 3.2)."""
         now = self.configuration.state(vjob)
-        asleep = now in (VJobState.RUNNING, VJobState.SLEEPING)
+        asleep = now in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING)
         self.set(vjob, VJobState.SLEEPING if asleep else VJobState.WAITING, reason)
 
     def decision(self, policy: str, placement: Mapping[str, str]) -> Decision:
@@ -97,13 +97,13 @@ def _fixed(configuration: Configuration, vjob: VJob, now: VJobState) -> tuple[VJ
         return vjob.target, Reason(ReasonCode.TARGET, "its target fixes it as terminated")
     if vjob.lost:
         states = [configuration.locations[vm.name].state for vm in vjob.vms]
-        left = sum(state in (VMState.RUNNING, VMState.SLEEPING) for state in states)
+        left = sum(state in (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING) for state in states)
         if left:
             words = f"a VM or a saved state of it is lost; what is left, {left} of {len(states)} VMs, is stopped first"
             if vjob.target is VJobState.RUNNING:
                 words += ", and its target, to run, can be met after that"
             return VJobState.WAITING, Reason(ReasonCode.LOST, words, {"left": left, "vms": len(states)})
-    if vjob.target in (VJobState.SLEEPING, VJobState.WAITING):
+    if vjob.target in (VJobState.PAUSED, VJobState.SLEEPING, VJobState.WAITING):
         return vjob.target, Reason(ReasonCode.TARGET, f"its target fixes it as {vjob.target}")
     return None
 

@@ -98,6 +98,7 @@ class Parameters:
     exact_checks: int = 10  # so many per decision at most; 0: First Fit Decreasing alone, and no solver is started
     exempt_s: float = 300.0  # a vjob is not suspended for so long after it was started or resumed
     patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
+    pause_limit_s: float = 0.0  # whoever makes way keeps its memory for so long, unless it is needed; 0: nobody does
     horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
     exempt_switches: float = 0.0  # and for so many times what a suspend and a resume of it take
@@ -109,7 +110,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        for name in ("exempt_s", "patience_s", "exempt_switches"):
+        for name in ("exempt_s", "patience_s", "exempt_switches", "pause_limit_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
         if not (self.horizon_s > 0 and math.isfinite(self.horizon_s)):

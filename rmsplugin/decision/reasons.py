@@ -98,11 +98,14 @@ def sentence(configuration: Configuration, states: Mapping[str, VJobState], reas
     def count(singular: str, plural: str, chosen: Sequence[object]) -> list[str]:
         return [f"{len(chosen)} {singular if len(chosen) == 1 else plural}"] if chosen else []
 
-    running, sleeping = VJobState.RUNNING, VJobState.SLEEPING
+    running, paused, sleeping = VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING
     changes = [
-        *count("starts", "start", [m for m in moves if m[1] is running and m[0] is not sleeping]),
+        *count("starts", "start", [m for m in moves if m[1] is running and m[0] not in (paused, sleeping)]),
         *count("resumes", "resume", [m for m in moves if m == (sleeping, running)]),
-        *count("is suspended", "are suspended", [m for m in moves if m[1] is sleeping]),
+        *count("goes on", "go on", [m for m in moves if m == (paused, running)]),
+        *count("is paused", "are paused", [m for m in moves if m[1] is paused]),
+        *count("is suspended", "are suspended", [m for m in moves if m[1] is sleeping and m[0] is not paused]),
+        *count("is saved", "are saved", [m for m in moves if m == (paused, sleeping)]),
         *count("is stopped", "are stopped", [m for m in moves if m[1] is VJobState.TERMINATED]),
         *count("goes back to wait", "go back to wait", [m for m in moves if m[1] is VJobState.WAITING]),
         *count("is lost and begins anew", "are lost and begin anew", lost),

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from rmsplugin.decision.outgrown import Remedy, outgrown
-from rmsplugin.decision.policies import decide
+from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
@@ -57,7 +57,7 @@ def propose(
     with stage("decision"):
         remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
         configuration = configuration if remedy is None else remedy.applied_to(configuration)
-        decision = decide(parameters.policy, configuration, parameters.decision)
+        decision = decide_with_pauses(parameters.policy, configuration, parameters.decision)
     return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
 
 

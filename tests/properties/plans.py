@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from properties.exhaustive import Problem, TooLargeError, cheapest_cost_below
 
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.policies import POLICIES, decide
+from rmsplugin.decision.pausing import decide_with_pauses
+from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import (
@@ -28,6 +30,7 @@ from rmsplugin.model.elements import (
     NodeState,
     VJob,
     VMState,
+    paused_on,
     running_on,
     sleeping_on,
     state_of,
@@ -36,6 +39,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import LEGAL_TARGETS
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
+from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.target import placement
 from rmsplugin.planning.target.keep import bound_of, keep_all, keep_at_ease
 from rmsplugin.planning.target.placement import Objective
@@ -96,6 +100,23 @@ def instance(seed: int) -> tuple[Configuration, str, bool]:
         locations |= found
     policy = chance.choice(sorted(POLICIES)) if chance.random() < 0.4 else "rjsp"
     return Configuration(nodes, tuple(queue), locations), policy, chance.random() < 0.15
+
+
+def paused_instance(seed: int) -> tuple[Configuration, str, bool, float]:
+    """The same with some of those that run paused, some to be paused, and for how long a vjob may be."""
+    source, policy, shared = instance(seed)
+    chance = Random(f"pauses {seed}")
+    locations, queue = dict(source.locations), []
+    for vjob in source.vjobs:
+        runs = source.state(vjob) is VJobState.RUNNING
+        if runs and chance.random() < 0.5:
+            locations |= {vm.name: paused_on(locations[vm.name].node or "") for vm in vjob.vms}
+        if runs and vjob.preemptible and chance.random() < 0.25:
+            queue.append(replace(vjob, target=VJobState.PAUSED))
+        else:
+            queue.append(vjob)
+    limit_s = chance.choice((0.0, 500.0, math.inf, math.inf))
+    return Configuration(source.nodes, tuple(queue), locations), policy, shared, limit_s
 
 
 def _nodes(chance: Random, memory: tuple[int, ...]) -> tuple[Node, ...]:
@@ -160,7 +181,7 @@ def _target(chance: Random, now: VJobState, preemptible: bool) -> VJobState | No
     """Now and then what a vjob is to be."""
     if chance.random() < 0.85:
         return None
-    legal = sorted(LEGAL_TARGETS[now])
+    legal = sorted(LEGAL_TARGETS[now] - {VJobState.PAUSED})
     return chance.choice([each for each in legal if preemptible or each is not VJobState.SLEEPING])
 
 
@@ -177,12 +198,13 @@ class Examined:
     could_be_cheaper: bool = False  # and was not said to be proven
 
 
-def examine(seed: int, most: int = 300_000) -> Examined:
+def examine(seed: int, most: int = 300_000, pauses: bool = False) -> Examined:
     """Decide, place and plan for one instance, and look for a cheaper plan."""
-    source, policy, shared = instance(seed)
+    source, policy, shared, limit_s = paused_instance(seed) if pauses else (*instance(seed), 0.0)
     objective: Objective = "nodes" if seed % 10 == 9 else "cost"
-    decision = decide(policy, source, DECIDING)
-    parameters = ProposalParameters(policy, objective=objective, decision=DECIDING, search=SEARCH, shared_store=shared)
+    deciding = replace(DECIDING, pause_limit_s=limit_s)
+    decision = decide_with_pauses(policy, source, deciding)
+    parameters = ProposalParameters(policy, objective=objective, decision=deciding, search=SEARCH, shared_store=shared)
     proposal = propose_for(source, decision, parameters)
     if isinstance(proposal, NoProposal) or not isinstance(decision, Decision):
         fault = "" if not isinstance(decision, Decision) else f"no plan: {proposal}"
@@ -199,7 +221,9 @@ def examine(seed: int, most: int = 300_000) -> Examined:
     except TooLargeError:
         return Examined(seed, tuple(faults), True, proven, has_plan)
     least = cost if cheaper is None else cheaper
-    quick = quick_bound(replacement(source, decision.states, decision.placement, shared))
+    without = reduced(source, decision.states)
+    small, states = (source, decision.states) if without is None else (without.source, without.states)
+    quick = quick_bound(replacement(small, states, decision.placement, shared))
     for name, each in (("proven optimal" if proven else "the bound", bound), ("the bound without a search", quick)):
         if each > least:
             faults.append(f"{name}: {each}, and {least} exists ({policy})")
@@ -226,9 +250,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300_000, help="of the search, after which it is given up (300000)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one a CPU)")
     parser.add_argument("--as-larger", action="store_true", help="without the exact search that small plans have")
+    parser.add_argument("--pauses", action="store_true", help="with vjobs that are paused, or shall be")
     options = parser.parse_args()
     figures: Counter[str] = Counter()
-    seeds = ((options.seed * 1_000_003 + number, options.steps) for number in range(options.instances))
+    first = options.seed * 1_000_003
+    seeds = ((first + number, options.steps, options.pauses) for number in range(options.instances))
     with multiprocessing.Pool(options.workers, initializer=as_larger if options.as_larger else None) as pool:
         for found in pool.imap_unordered(_examined, seeds, chunksize=20):
             figures["instances"] += 1
@@ -246,7 +272,7 @@ def main() -> int:
     return 1 if figures["wrong"] else 0
 
 
-def _examined(question: tuple[int, int]) -> Examined:
+def _examined(question: tuple[int, int, bool]) -> Examined:
     return examine(*question)
 
 

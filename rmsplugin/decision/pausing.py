@@ -1,0 +1,229 @@
+"""Pausing: of those that make way, who keeps its memory, and who is saved. Any policy's decision passes here.
+
+To a policy a vjob that is paused sleeps: it computes nothing, and takes no room from those that shall run. When it is
+decided who runs, whoever makes way or sleeps in memory is paused as long as nobody needs that memory, its nodes stay,
+and it was not paused for too long; all others are saved. Those nearest to the head of the queue, who will go on first,
+keep their memory first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import decide
+from rmsplugin.decision.reasons import seconds, sentence
+from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, held, sleeping_on
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.classes import Item
+from rmsplugin.packing.repair import Repair
+from rmsplugin.packing.search import Search
+
+#: So often at most it is tried, one vjob after the other, who keeps its memory beside those that are known to.
+_MOST_TRIES = 32
+
+#: Of the limits of the decision, what one solver may use that looks for room beside all that are paused.
+_SEARCH_SHARE = 0.25
+
+
+def decide_with_pauses(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Decide the state of each vjob by a policy; then who of those that make way is paused.
+
+    Args:
+        policy: a name from ``rmsplugin.decision.policies.POLICIES``.
+        configuration: nodes, queue (head first) and where each VM is.
+        parameters: tunables; ``pause_limit_s`` of 0 pauses nobody, and saves whoever is paused and does not go on.
+
+    Raises:
+        ValueError: there is no such policy.
+    """
+    if parameters.pause_limit_s <= 0 and not _knows_pauses(configuration):
+        return decide(policy, configuration, parameters)
+    decision = decide(policy, as_asleep(configuration), parameters)
+    return decision if isinstance(decision, Infeasible) else with_pauses(configuration, decision, parameters)
+
+
+def as_asleep(configuration: Configuration) -> Configuration:
+    """The configuration as a policy sees it: who is paused sleeps where it is, and who shall be paused shall sleep."""
+    paused, target = VMState.PAUSED, VJobState.PAUSED
+    locations = {
+        name: sleeping_on(at.node or "") if at.state is paused else at for name, at in configuration.locations.items()
+    }
+    asleep = VJobState.SLEEPING
+    vjobs = tuple(replace(each, target=asleep) if each.target is target else each for each in configuration.vjobs)
+    return Configuration(configuration.nodes, vjobs, locations, checked=True)
+
+
+def with_pauses(configuration: Configuration, decision: Decision, parameters: Parameters) -> Decision | Infeasible:
+    """Say of each vjob that makes way whether it is paused or saved.
+
+    Args:
+        configuration: where each VM is; pauses among them.
+        decision: a policy's, for ``as_asleep`` of it.
+        parameters: how long a vjob may be paused, and the limits of a search.
+
+    Returns:
+        The decision with the same vjobs running; Infeasible if one is fixed as paused, and its memory is needed.
+    """
+    obstacles = {
+        vjob.name: _obstacle(configuration, vjob, parameters.pause_limit_s)
+        for vjob in configuration.vjobs
+        if decision.states[vjob.name] is VJobState.SLEEPING and _is_in_memory(configuration, vjob)
+    }
+    able = [vjob for vjob in configuration.vjobs if obstacles.get(vjob.name, "") is None]
+    able.sort(key=lambda vjob: vjob.target is not VJobState.PAUSED)  # stable: those that have to stay, then the queue
+    fixed = sum(vjob.target is VJobState.PAUSED for vjob in able)
+    rooms = _Rooms(configuration, decision, parameters.search.part(_SEARCH_SHARE))
+    kept, placement = _kept(rooms, able, fixed)
+    if len(kept) < fixed:
+        which = next(vjob.name for vjob in able if vjob not in kept)
+        return Infeasible(f"vjob {which!r} cannot stay paused, as its target demands: others need its memory")
+    names = {vjob.name for vjob in kept}
+    states = {name: VJobState.PAUSED if name in names else state for name, state in decision.states.items()}
+    reasons = dict(decision.reasons)
+    for name, obstacle in obstacles.items():
+        if name in names:
+            reasons[name] = _adding(reasons[name], "it keeps its memory meanwhile")
+        elif obstacle != "":
+            reasons[name] = _adding(reasons[name], obstacle or "it is saved: its memory is needed")
+    hosts = {vm.name: configuration.locations[vm.name].node or "" for vjob in kept for vm in vjob.vms}
+    words = sentence(configuration, states, reasons)
+    return replace(decision, states=states, reasons=reasons, placement={**placement, **hosts}, sentence=words)
+
+
+def _adding(reason: Reason, words: str) -> Reason:
+    return replace(reason, sentence=f"{reason.sentence}; {words}")
+
+
+def _knows_pauses(configuration: Configuration) -> bool:
+    if any(at.state is VMState.PAUSED for at in configuration.locations.values()):
+        return True
+    return any(vjob.target is VJobState.PAUSED for vjob in configuration.vjobs)
+
+
+def _is_in_memory(configuration: Configuration, vjob: VJob) -> bool:
+    return any(configuration.locations[vm.name].state.holds_memory for vm in vjob.vms)
+
+
+def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str | None:
+    """Why a vjob that makes way is saved, whoever needs its memory; empty if that goes without saying.
+
+    None: it may be paused.
+    """
+    places = [configuration.locations[vm.name] for vm in vjob.vms]
+    if not all(at.state.holds_memory for at in places):
+        return "it is saved: part of it is already"
+    nodes = [configuration.node_by_name[at.node or ""] for at in places]
+    leaving = next((node.name for node in nodes if node.state is not NodeState.UP or not vjob.allows(node.name)), None)
+    if leaving is not None:
+        return f"it is saved: it cannot stay on {leaving}"
+    if vjob.target is VJobState.PAUSED:
+        return None
+    if vjob.target is VJobState.SLEEPING or limit_s <= 0:
+        return ""
+    paused_s = math.inf if vjob.state_s is None else vjob.state_s
+    if configuration.state(vjob) is VJobState.PAUSED and math.isfinite(limit_s) and paused_s >= limit_s:
+        return f"it is saved: it was paused for {seconds(limit_s)}, which is as long as anybody is"
+    return None
+
+
+def _kept(rooms: _Rooms, able: Sequence[VJob], fixed: int) -> tuple[list[VJob], Mapping[str, str]]:
+    """Who keeps its memory, and where those that run have room beside it."""
+    if not able:
+        return [], rooms.sample
+    found = rooms.beside(able, with_solver=True)
+    if found is not None:
+        return list(able), found
+    stay, go, placement = 0, len(able), rooms.sample
+    while go - stay > 1:  # a search by halves: where fewer leave no room, more hardly ever do
+        middle = (stay + go) // 2
+        trial = rooms.beside(able[:middle], with_solver=False)
+        if trial is None:
+            go = middle
+        else:
+            stay, placement = middle, trial
+    if stay < fixed:
+        trial = rooms.beside(able[:fixed], with_solver=True)
+        stay, placement = (stay, placement) if trial is None else (fixed, trial)
+    kept = list(able[:stay])
+    for vjob in able[stay : stay + _MOST_TRIES]:
+        trial = rooms.beside([*kept, vjob], with_solver=False)
+        if trial is not None:
+            kept, placement = [*kept, vjob], trial
+    return kept, placement
+
+
+@dataclass
+class _Rooms:
+    """Looks for room for those that run, beside the memory of others."""
+
+    configuration: Configuration
+    decision: Decision
+    search: Search
+
+    def __post_init__(self) -> None:
+        """Sort those that run into who has its place, and who may have another."""
+        running = [v for v in self.configuration.vjobs if self.decision.states[v.name] is VJobState.RUNNING]
+        self._loose = [vjob for vjob in running if not self._is_pinned(vjob)]
+        pinned = [vm for vjob in running if self._is_pinned(vjob) for vm in vjob.vms]
+        self._fixed = {vm.name: self.sample[vm.name] for vm in pinned}
+        self._taken = _sums((self.sample[vm.name], vm.demand) for vm in pinned)
+        locations = self.configuration.locations
+        there = ((vm.name, locations[vm.name].node) for vjob in self._loose for vm in vjob.vms)
+        self._current = {name: node for name, node in there if node is not None}
+        alone = self._repair([]).by_best_fit()
+        self._moved_mib = math.inf if alone is None else alone.moved_mib
+
+    @property
+    def sample(self) -> Mapping[str, str]:
+        """The placement with which the policy proved its decision."""
+        return self.decision.placement
+
+    def beside(self, paused: Sequence[VJob], with_solver: bool) -> Mapping[str, str] | None:
+        """The node of each VM that runs; None if none was found for which no more has to move than is kept."""
+        repair = self._repair(paused)
+        worth_mib = self._moved_mib + sum(vjob.demand.memory_mib for vjob in paused)
+        found = repair.by_best_fit()
+        if with_solver and (found is None or found.moved_mib > worth_mib):
+            found = repair.by_program(self.search, worth_mib) or found
+        if found is not None and found.moved_mib <= worth_mib:
+            return {**self._fixed, **found.assignment}
+        return self.sample if found is None and self._has_room(paused) else None
+
+    def _is_pinned(self, vjob: VJob) -> bool:
+        """Whether a vjob that runs has to be where the policy left it."""
+        if vjob.in_transit or self.decision.reasons[vjob.name].code is ReasonCode.RESERVED_IN_PLACE:
+            return True
+        nodes = (self.configuration.node_by_name[self.sample[vm.name]] for vm in vjob.vms)
+        return any(node.state is not NodeState.UP or not vjob.allows(node.name) for node in nodes)
+
+    def _left(self, paused: Iterable[VJob]) -> list[Node]:
+        """The nodes that are up, with what these leave of them."""
+        kept = _sums((self._node(vm), held(vm, VMState.PAUSED)) for vjob in paused for vm in vjob.vms)
+        up = [node for node in self.configuration.nodes if node.state is NodeState.UP]
+        used = {node.name: self._taken.get(node.name, NOTHING) + kept.get(node.name, NOTHING) for node in up}
+        return [replace(node, capacity=node.capacity - used[node.name]) for node in up]
+
+    def _node(self, vm: VM) -> str:
+        return self.configuration.locations[vm.name].node or ""
+
+    def _repair(self, paused: Iterable[VJob]) -> Repair:
+        items = [Item(vm, vjob.nodes, vjob.exclude) for vjob in self._loose for vm in vjob.vms]
+        return Repair(items, self._left(paused), self._current)
+
+    def _has_room(self, paused: Iterable[VJob]) -> bool:
+        """Whether the policy's own sample fits beside these."""
+        wanted = _sums((self.sample[vm.name], vm.demand) for vjob in self._loose for vm in vjob.vms)
+        return all(node.capacity.holds(wanted.get(node.name, NOTHING)) for node in self._left(paused))
+
+
+def _sums(amounts: Iterable[tuple[str, Resources]]) -> dict[str, Resources]:
+    found: dict[str, Resources] = {}
+    for node, amount in amounts:
+        found[node] = found.get(node, NOTHING) + amount
+    return found
