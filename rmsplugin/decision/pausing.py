@@ -176,7 +176,7 @@ class _Rooms:
         locations = self.configuration.locations
         there = ((vm.name, locations[vm.name].node) for vjob in self._loose for vm in vjob.vms)
         self._current = {name: node for name, node in there if node is not None}
-        alone = self._repair([]).by_best_fit()
+        alone = self._repair(self._left([])).by_best_fit()
         self._moved_mib = math.inf if alone is None else alone.moved_mib
 
     @property
@@ -186,14 +186,18 @@ class _Rooms:
 
     def beside(self, paused: Sequence[VJob], with_solver: bool) -> Mapping[str, str] | None:
         """The node of each VM that runs; None if none was found for which no more has to move than is kept."""
-        repair = self._repair(paused)
+        left = self._left(paused)
+        hosts = {self._node(vm) for vjob in paused for vm in vjob.vms}
+        if any(node.name in hosts and node.capacity.memory_mib < 0 for node in left):
+            return None  # beside those that have their place
+        repair = self._repair(left)
         worth_mib = self._moved_mib + sum(vjob.demand.memory_mib for vjob in paused)
         found = repair.by_best_fit()
         if with_solver and (found is None or found.moved_mib > worth_mib):
             found = repair.by_program(self.search, worth_mib) or found
         if found is not None and found.moved_mib <= worth_mib:
             return {**self._fixed, **found.assignment}
-        return self.sample if found is None and self._has_room(paused) else None
+        return self.sample if found is None and self._has_room(left) else None
 
     def _is_pinned(self, vjob: VJob) -> bool:
         """Whether a vjob that runs has to be where the policy left it."""
@@ -212,14 +216,14 @@ class _Rooms:
     def _node(self, vm: VM) -> str:
         return self.configuration.locations[vm.name].node or ""
 
-    def _repair(self, paused: Iterable[VJob]) -> Repair:
+    def _repair(self, left: Sequence[Node]) -> Repair:
         items = [Item(vm, vjob.nodes, vjob.exclude) for vjob in self._loose for vm in vjob.vms]
-        return Repair(items, self._left(paused), self._current)
+        return Repair(items, left, self._current)
 
-    def _has_room(self, paused: Iterable[VJob]) -> bool:
-        """Whether the policy's own sample fits beside these."""
+    def _has_room(self, left: Sequence[Node]) -> bool:
+        """Whether the policy's own sample fits into what is left of nodes."""
         wanted = _sums((self.sample[vm.name], vm.demand) for vjob in self._loose for vm in vjob.vms)
-        return all(node.capacity.holds(wanted.get(node.name, NOTHING)) for node in self._left(paused))
+        return all(node.capacity.holds(wanted.get(node.name, NOTHING)) for node in left)
 
 
 def _sums(amounts: Iterable[tuple[str, Resources]]) -> dict[str, Resources]:

@@ -72,49 +72,58 @@ def _overcommitted(
     departures: dict[str, list[int]],
     arrivals: dict[str, list[int]],
 ) -> Iterator[Violation]:
+    memory = [action.vm.demand.memory_mib for action in actions]
     for node, coming in arrivals.items():
-        free = source.free(node).memory_mib
-        memory = [actions[index].vm.demand.memory_mib for index in coming]
-        if sum(memory) <= free:
-            continue
-        leaving = departures.get(node, [])
-        given = [actions[index].vm.demand.memory_mib for index in leaving]
-        sources = [[at for at, index in enumerate(leaving) if waits[each] >> index & 1] for each in coming]
-        firsts = range(len(coming)) if free < 0 else [None]
-        if not all(_is_supplied(memory, given, sources, free, first) for first in firsts):
+        if not _all_supplied(source.free(node).memory_mib, memory, waits, departures.get(node, []), coming):
             names = ", ".join(actions[each].vm.name for each in coming)
             sentence = f"{node} has not the memory for {names} if those that they do not wait for are slow, or fail"
             yield Violation(Rule.MEMORY, None, None, sentence)
 
 
 def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Sequence[int]) -> Iterator[Violation]:
-    """VMs that may go on while their node has not the CPUs for them and all others that may go on there before.
+    """Nodes on which VMs may go on while the CPUs are not there for all that do.
 
     What comes to a node to run meanwhile needs its CPUs in the end only, and is not counted.
     """
-    used = {name: resources.centi_cpus for name, resources in source.used.items()}
     runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
-    leaves: dict[str, list[int]] = {}  # by node: who ran there at the start and computes there no more afterwards
+    leaving: dict[str, list[int]] = {}  # by node: where VMs that ran there, or went on, compute no more
+    waking: dict[str, list[int]] = {}
     for index, action in enumerate(actions):
-        if action.source is not None and runs.get(action.vm.name) == action.source:
-            leaves.setdefault(action.source, []).append(index)
+        node = action.source or ""
+        if action.kind is ActionKind.UNPAUSE:
+            runs[action.vm.name] = node
+            if action.vm.demand.centi_cpus:
+                waking.setdefault(node, []).append(index)
+        elif runs.get(action.vm.name) == node:
+            leaving.setdefault(node, []).append(index)
             del runs[action.vm.name]
-    unpauses = [index for index, action in enumerate(actions) if action.kind is ActionKind.UNPAUSE]
-    for index in unpauses:
-        node, own = actions[index].destination or "", waits[index]
-        gone = sum(actions[each].vm.demand.centi_cpus for each in leaves.get(node, ()) if own >> each & 1)
-        beside = [
-            each
-            for each in unpauses
-            if actions[each].destination == node and not waits[each] >> index & 1 and actions[each].vm.demand.centi_cpus
-        ]
-        needed = sum(actions[each].vm.demand.centi_cpus for each in beside)
-        capacity = source.node_by_name[node].capacity.centi_cpus
-        if actions[index].vm.demand.centi_cpus and used[node] - gone + needed > capacity:
-            sentence = (
-                f"{node} has not the CPUs for {actions[index].vm.name} if those that it does not wait for are slow"
-            )
-            yield Violation(Rule.CPUS, None, actions[index], sentence)
+    cpus = [action.vm.demand.centi_cpus for action in actions]
+    for node, indices in waking.items():
+        if not _all_supplied(source.free(node).centi_cpus, cpus, waits, leaving.get(node, []), indices):
+            names = ", ".join(actions[each].vm.name for each in indices)
+            sentence = f"{node} has not the CPUs for {names} if those that they do not wait for are slow, or fail"
+            yield Violation(Rule.CPUS, None, None, sentence)
+
+
+def _all_supplied(
+    free: int, amounts: Sequence[int], waits: Sequence[int], leaving: Sequence[int], coming: Sequence[int]
+) -> bool:
+    """Whether all that come to a node can be supplied at once from what is free and from whom they wait for.
+
+    Args:
+        free: at the start; negative where more is demanded than there is.
+        amounts: of each action, what it takes or gives back.
+        waits: of each action, for whom it waits.
+        leaving: the actions that give back.
+        coming: the actions that take.
+    """
+    wanted = [amounts[index] for index in coming]
+    if sum(wanted) <= free:
+        return True
+    given = [amounts[index] for index in leaving]
+    sources = [[at for at, index in enumerate(leaving) if waits[each] >> index & 1] for each in coming]
+    firsts = range(len(coming)) if free < 0 else [None]
+    return all(_is_supplied(wanted, given, sources, free, first) for first in firsts)
 
 
 def _is_supplied(
@@ -123,7 +132,7 @@ def _is_supplied(
     """Whether all arrivals of a node can be supplied at once.
 
     Args:
-        memory: what each arrival takes.
+        memory: what each arrival takes; or its CPUs.
         given: what each departure gives back.
         sources: of each arrival the departures that it waits for.
         free: at the start; negative: more is demanded than there is.

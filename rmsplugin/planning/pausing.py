@@ -13,6 +13,7 @@ Where that is at once, the plan costs what the reduced one does.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,7 +47,9 @@ class Reduced:
 
         Unreachable only if a VM shall run on a node that lacks the CPUs for it in the end, which no viable target has.
         """
-        return _expanded(self._real, self._wanted, plan)
+        found = [_expanded(self._real, self._wanted, plan, way) for way in _Way]
+        plans = [each for each in found if isinstance(each, Plan)]
+        return min(plans, key=lambda each: each.cost) if plans else found[0]
 
 
 def reduced(source: Configuration, states: Mapping[str, VJobState]) -> Reduced | None:
@@ -68,16 +71,26 @@ def _without_cpus(source: Configuration, vjob: VJob, wanted: VJobState) -> VJob:
     return replace(vjob, vms=tuple(replace(vm, demand=Resources(0, vm.demand.memory_mib)) for vm in vjob.vms))
 
 
-def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan) -> Plan | Unreachable:
-    walk = _Walk(source, states)
+class _Way(enum.Enum):
+    """Who goes on first where there are not the CPUs for all at once; the cheapest plan of these is taken."""
+
+    QUEUE = enum.auto()  # the head of the queue
+    STAYING = enum.auto()  # those that go on where they end; the others leave the CPUs to them soon
+    ARRIVED = enum.auto()  # the head of the queue, but nobody before all its VMs are where they end
+
+
+def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan, way: _Way) -> Plan | Unreachable:
+    moving = [{source.vjob_by_vm[action.vm.name].name for action in pool} for pool in plan.pools]
+    walk = _Walk(source, states, frozenset().union(*moving) if way is _Way.STAYING else frozenset())
     pools = [list(pool) for pool in plan.pools]
     opening: list[Action] = []
     if walk.asleep and pools:  # whoever goes on may wait for the CPUs of those that end: to stop costs nothing
         opening = [action for action in pools[0] if action.kind is ActionKind.STOP]
         pools[0] = [action for action in pools[0] if action.kind is not ActionKind.STOP]
     walk.carry_out([*opening, *walk.first_pauses(pools[0] if pools else ())])
-    for pool in pools:
-        walk.carry_out(walk.between())
+    for number, pool in enumerate(pools):
+        still = frozenset[str]().union(*moving[number:]) if way is _Way.ARRIVED else frozenset[str]()
+        walk.carry_out(walk.between(still))
         walk.carry_out(pool)
     walk.carry_out(walk.between())
     if walk.asleep:
@@ -89,13 +102,15 @@ def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan
 class _Walk:
     """A plan that is being expanded, and where everything is so far."""
 
-    def __init__(self, source: Configuration, states: Mapping[str, VJobState]) -> None:
-        self._source, self._states = source, states
+    def __init__(self, source: Configuration, states: Mapping[str, VJobState], last: frozenset[str]) -> None:
+        """Nothing has happened yet; ``last`` are names of vjobs that go on after others, as long as CPUs are short."""
+        self._source = source
         self._locations = dict(source.locations)
         self._free = {node.name: source.free(node.name).centi_cpus for node in source.nodes}
         self.pools: list[tuple[Action, ...]] = []
         running, paused = VJobState.RUNNING, VJobState.PAUSED
-        self.asleep = [vjob for vjob in source.vjobs if states[vjob.name] is running and self._paused(vjob)]
+        asleep = [vjob for vjob in source.vjobs if states[vjob.name] is running and self._paused(vjob)]
+        self.asleep = sorted(asleep, key=lambda vjob: vjob.name in last)  # stable: else in the order of the queue
         self._to_pause = [vjob for vjob in source.vjobs if states[vjob.name] is paused]
 
     def first_pauses(self, first: Sequence[Action]) -> list[Action]:
@@ -109,15 +124,22 @@ class _Walk:
         vjobs = [vjob for vjob in self._source.vjobs if vjob.name in saved]
         return [*self._pauses(self._to_pause), *self._pauses(vjobs)]
 
-    def between(self) -> list[Action]:
-        """What can be done before the next pool: whoever has CPUs goes on; who was woken only to move is paused."""
+    def between(self, waiting: frozenset[str] = frozenset()) -> list[Action]:
+        """What can be done before the next pool: whoever has CPUs goes on; who was woken only to move is paused.
+
+        Vjobs whose names are in ``waiting`` do not go on yet.
+        """
         found = self._pauses(self._to_pause)
         taken: dict[str, int] = {}
         left = []
         for vjob in self.asleep:
             vms = self._paused(vjob)
             needs = self._needs(vjob, vms)
-            if needs is None or any(taken.get(node, 0) + cpus > self._free[node] for node, cpus in needs.items()):
+            if (
+                vjob.name in waiting
+                or needs is None
+                or any(taken.get(node, 0) + cpus > self._free[node] for node, cpus in needs.items())
+            ):
                 left.append(vjob)
                 continue
             for node, cpus in needs.items():

@@ -103,7 +103,7 @@ def instance(seed: int) -> tuple[Configuration, str, bool]:
 
 
 def paused_instance(seed: int) -> tuple[Configuration, str, bool, float]:
-    """The same with some of those that run paused, some to be paused, and for how long a vjob may be."""
+    """The same with some of those that run or sleep paused, some to be paused, and for how long a vjob may be."""
     source, policy, shared = instance(seed)
     chance = Random(f"pauses {seed}")
     locations, queue = dict(source.locations), []
@@ -111,12 +111,28 @@ def paused_instance(seed: int) -> tuple[Configuration, str, bool, float]:
         runs = source.state(vjob) is VJobState.RUNNING
         if runs and chance.random() < 0.5:
             locations |= {vm.name: paused_on(locations[vm.name].node or "") for vm in vjob.vms}
+        elif source.state(vjob) is VJobState.SLEEPING and chance.random() < 0.7:
+            locations |= _in_memory(chance, Configuration(source.nodes, source.vjobs, locations), vjob)
         if runs and vjob.preemptible and chance.random() < 0.25:
             queue.append(replace(vjob, target=VJobState.PAUSED))
         else:
             queue.append(vjob)
     limit_s = chance.choice((0.0, 500.0, math.inf, math.inf))
     return Configuration(source.nodes, tuple(queue), locations), policy, shared, limit_s
+
+
+def _in_memory(chance: Random, source: Configuration, vjob: VJob) -> dict[str, Location]:
+    """Places in memory for all VMs of a vjob; none if there is no room."""
+    left = {node.name: source.free(node.name).memory_mib for node in source.nodes if node.state is not NodeState.DOWN}
+    found: dict[str, Location] = {}
+    for vm in vjob.vms:
+        hosts = [name for name, memory_mib in left.items() if memory_mib >= vm.demand.memory_mib]
+        if not hosts:
+            return {}
+        host = chance.choice(hosts)
+        left[host] -= vm.demand.memory_mib
+        found[vm.name] = paused_on(host)
+    return found
 
 
 def _nodes(chance: Random, memory: tuple[int, ...]) -> tuple[Node, ...]:

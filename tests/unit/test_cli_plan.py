@@ -585,6 +585,7 @@ def test_each_duration_of_the_settings_is_used() -> None:
     Path("site.toml").write_text(SETTINGS.replace("run_s = 100", "\n".join(f"{k} = {v}" for k, v in values.items())))
     taken = makespan.Durations.from_values(solve.durations("site.toml"))
     pairs = [taken.run, taken.stop, taken.migrate, taken.suspend, taken.resume_local, taken.resume_remote]
+    pairs += [taken.pause, taken.unpause]
     numbers = [pair.constant_s for pair in pairs] + [pair.s_per_mib for pair in pairs] + [taken.pipeline_s]
     assert sorted(number for number in numbers if number) == sorted(values.values())
     assert taken.resume_remote.constant_s == values["remote_resume_s"]

@@ -6,8 +6,9 @@ An arrival waits for the departures that its share comes from. Hence in any inte
 takes, the arrivals that have begun hold no more than what was free and what the departures that have ended gave back:
 memory is never overcommitted (I3).
 
-A VM that goes on where it is paused needs no memory, but CPUs. It waits for whoever computed on its node at the start
-and left it, or was paused there, in an earlier pool; unless the CPUs are free at the start for all that go on there.
+A VM that goes on where it is paused needs no memory, but CPUs. It waits for whoever computed on its node at the start,
+or has gone on there, and left it or was paused there in an earlier pool; unless the CPUs are free at the start for all
+that go on there.
 """
 
 from __future__ import annotations
@@ -165,9 +166,11 @@ class _Cpus:
         return set(self._freed.get(node, ())) if node in self._short else set()
 
     def give_back(self, pool: tuple[Action, ...], first: int) -> None:
-        """Note who has left in a pool, of those that ran where they were at the start; the first has this index."""
+        """Note who has left in a pool, and who computes where it was paused; the first action has this index."""
         for index, action in enumerate(pool, start=first):
             node = action.source
-            if node is not None and self._runs.get(action.vm.name) == node:
+            if action.kind is ActionKind.UNPAUSE:
+                self._runs[action.vm.name] = node
+            elif node is not None and self._runs.get(action.vm.name) == node:
                 del self._runs[action.vm.name]
                 self._freed.setdefault(node, set()).add(index)
