@@ -41,7 +41,7 @@ _NEVER_S = 7 * 86400.0
 
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
-    *("policy", "objective", "heuristic", "memory_threshold"),
+    *("policy", "objective", "heuristic", "memory_threshold", "pause_limit"),
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
 
@@ -110,6 +110,13 @@ def _add_plan(commands: options.Commands) -> None:
         type=options.share,
         help="plan VMs up to this share of each node's memory, above 0 to 1, where demands are observed; with mixed and"
         " v-reconfiguration nodes may be reserved for VMs that outgrow theirs, which notes tell (default: 1)",
+    )
+    plan.add_argument(
+        "--pause-limit",
+        metavar="S",
+        type=options.positive_seconds,
+        help="a vjob that makes way is paused for so long, in the memory of its nodes, unless somebody needs that "
+        "(default: it is saved at once)",
     )
     _add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -248,7 +255,11 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         search, durations = search_of(arguments), solve.durations(arguments.config)
         parameters = ProposalParameters(
             policy=arguments.policy or "rjsp",
-            decision=Parameters(search=search, durations=SwitchDurations.from_values(durations)),
+            decision=Parameters(
+                search=search,
+                durations=SwitchDurations.from_values(durations),
+                pause_limit_s=arguments.pause_limit or 0.0,
+            ),
             objective=arguments.objective or "cost",
             heuristic=arguments.heuristic,
             search=search,

@@ -69,6 +69,8 @@ def _row(action: Row) -> Row:
         notes.append("to shared storage")
     if action.get("bypass"):
         notes.append("bypass")
+    if action.get("paused"):
+        notes.append("paused")
     if action.get("requeue"):
         notes.append("begins anew")
     return {**action, "note": notes}
