@@ -58,20 +58,22 @@ def at_least_nothing(amount: Resources) -> Resources:
 class VMFacts:
     """One VM: what it demands, where it is, and all nodes on which it holds memory or is about to.
 
-    A VM that runs holds memory on its host, one that migrates on both ends, one that boots or is being restored on the
-    node where it will run; one that waits or sleeps on none.
+    A VM that runs or is paused holds memory on its host, one that migrates on both ends, one that boots or is being
+    restored on the node where it will run; one that waits or sleeps on none.
 
     Attributes:
         vm: its name and demand.
         location: where it is.
         holds: nodes on which it holds memory now.
         will_hold: nodes on which it will, once all that is planned for it is done; None: where it does now.
+        will_compute: whether it will need its CPUs, though it is paused now: its turn to go on comes.
     """
 
     vm: VM
     location: Location = WAITING
     holds: frozenset[str] = frozenset()
     will_hold: frozenset[str] | None = None
+    will_compute: bool = False
 
 
 class Members(tuple[VMFacts, ...]):
@@ -110,13 +112,13 @@ class Members(tuple[VMFacts, ...]):
 
     @cached_property
     def hold_where_they_are(self) -> bool:
-        """Whether each that runs holds memory on its host, and nothing else is held: else they are not settled."""
+        """Whether each that runs or is paused holds memory on its host, and nothing else: or they are unsettled."""
         return all(each.holds == _held_at(each.location) for each in self)
 
 
 def _held_at(location: Location) -> frozenset[str]:
     """The nodes on which a settled VM holds memory."""
-    if location.state is VMState.RUNNING and location.node is not None:
+    if location.state.holds_memory and location.node is not None:
         return frozenset({location.node})
     return frozenset()
 

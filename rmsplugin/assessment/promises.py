@@ -12,6 +12,10 @@ from rmsplugin.model.operation import OperationKind
 PROMISED = "its turn comes in the context switch that is under way"
 
 
+#: After these, VMs that they do not name are where an earlier step has left them.
+_WHERE_THEY_ARE = (OperationKind.MIGRATE, OperationKind.PAUSE, OperationKind.UNPAUSE)
+
+
 class Step(Protocol):
     """A step of a context switch, planned or under way."""
 
@@ -33,7 +37,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """How a vjob ends: by what, and where its VMs that have moved run then."""
+    """How a vjob ends: by what, and where its VMs are then that have moved."""
 
     kind: OperationKind
     hosts: Mapping[str, str]
@@ -50,7 +54,7 @@ def promises(steps: Iterable[Step]) -> dict[str, Promise]:
     found: dict[str, Promise] = {}
     for step in steps:
         known = found.get(step.vjob)
-        # VMs of one vjob may move in several steps: each is promised where its own step takes it.
-        moved = known.hosts if known is not None and step.kind is OperationKind.MIGRATE else {}
+        # VMs of one vjob may move in several steps: each is promised where its own step takes it, or it is paused.
+        moved = known.hosts if known is not None and step.kind in _WHERE_THEY_ARE else {}
         found[step.vjob] = Promise(step.kind, {**moved, **step.hosts})  # the last one is how the vjob ends
     return found

@@ -170,6 +170,8 @@ class _Transits:
         for each in vjob.vms:
             then = each.holds if each.will_hold is None else each.will_hold
             demand = _sound(each.vm.demand)
+            if each.location.state is VMState.PAUSED and not each.will_compute:
+                demand = Resources(0, demand.memory_mib)
             for node in (each.holds | then) & self._sizes.keys():
                 vm = VM(vm_in_transit(vjob.name, each.vm.name, node), demand)
                 (stay if node in then else go).setdefault(node, []).append(vm)

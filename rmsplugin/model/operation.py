@@ -13,6 +13,8 @@ class OperationKind(enum.StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     MIGRATE = "migrate"
+    PAUSE = "pause"  # all its VMs compute no more, and keep their memory
+    UNPAUSE = "unpause"  # all its VMs go on where they are
     CHECKPOINT = "checkpoint"  # its VMs are written to files as they are at one instant, and go on
     REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
     RESTART = "restart"  # the VMs were lost: clean up, requeue from the start

@@ -47,6 +47,10 @@ class ProposalParameters:
     shared_store: bool = False
     shortage: Shortage | None = None
 
+    def without_pauses(self) -> ProposalParameters:
+        """The same, and whoever makes way is saved."""
+        return replace(self, decision=replace(self.decision, pause_limit_s=0.0))
+
     def without_solver(self) -> ProposalParameters:
         """The same policy by heuristics alone: cheap, and no solver that could hang or eat memory."""
         return replace(

@@ -37,10 +37,12 @@ class Prepared:
 
 
 def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
-    """Ask for a proposal, and check it; if it is no good, ask for one without a solver."""
+    """Ask for a proposal, and check it; if it is no good, ask for one without a solver, then for one without pauses."""
     found = _prepared(source, parameters, ask)
     if found.proposal is None and found.fault:
         found = replace(_prepared(source, parameters.without_solver(), ask), fault=found.fault)
+    if found.proposal is None and found.fault and parameters.decision.pause_limit_s > 0:
+        found = replace(_prepared(source, parameters.without_solver().without_pauses(), ask), fault=found.fault)
     return found
 
 

@@ -21,10 +21,19 @@ _KINDS = {
     ActionKind.SUSPEND: OperationKind.SUSPEND,
     ActionKind.RESUME: OperationKind.RESUME,
     ActionKind.MIGRATE: OperationKind.MIGRATE,
+    ActionKind.PAUSE: OperationKind.PAUSE,
+    ActionKind.UNPAUSE: OperationKind.UNPAUSE,
 }
 
 #: Of a vjob that has several steps in one pool, which comes first.
-_ORDER = (OperationKind.MIGRATE, OperationKind.SUSPEND, OperationKind.RESUME, OperationKind.START)
+_ORDER = (
+    OperationKind.PAUSE,
+    OperationKind.MIGRATE,
+    OperationKind.SUSPEND,
+    OperationKind.UNPAUSE,
+    OperationKind.RESUME,
+    OperationKind.START,
+)
 
 
 class UnsuitableError(ValueError):
@@ -37,8 +46,9 @@ class PlannedStep:
 
     Attributes:
         vjob: its name.
-        kind: start, suspend, resume or migrate.
-        hosts: by VM name, the node on which it runs afterwards; of a suspend none, of a migration the VMs that move.
+        kind: start, suspend, resume, migrate, pause or unpause.
+        hosts: by VM name, the node on which it runs afterwards; of a suspend or pause none, of a migration the VMs that
+            move, which are paused afterwards if they were before.
         needs: indices of the steps, all before this one, that must have ended well before it begins.
     """
 
@@ -68,7 +78,8 @@ def steps_of(source: Configuration, proposal: Proposal) -> tuple[PlannedStep, ..
     """The steps of a proposal for ``source``, each after all that it waits for.
 
     Raises:
-        UnsuitableError: the plan stops a VM, or suspends a vjob that may not be preempted to break a cycle.
+        UnsuitableError: the plan stops a VM, or suspends a vjob that may not be preempted to break a cycle, or one that
+            is paused in the end.
     """
     pools = [number for number, pool in enumerate(proposal.plan.pools) for _ in pool]
     by_vjob: dict[str, list[int]] = {}
@@ -84,10 +95,7 @@ def _groups(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
     actions = proposal.order.actions
     for index in own:
         if actions[index].kind not in _KINDS:
-            why = "the engine ends VMs only when their job has ended"
-            if actions[index].kind is not ActionKind.STOP:
-                why = "the engine does not pause VMs yet"
-            raise UnsuitableError(f'"{actions[index]}": {why}')
+            raise UnsuitableError(f'"{actions[index]}": the engine ends VMs only when their job has ended')
     sleeps = next((pools[i] for i in own if actions[i].kind is ActionKind.SUSPEND and actions[i].bypass), None)
     groups: dict[tuple[OperationKind, int], _Group] = {}
     for index in own:
@@ -108,8 +116,9 @@ def _groups(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
 def _add(group: _Group, index: int, action: Action, needs: Iterable[int]) -> None:
     group.members.append(index)
     group.needs |= set(needs)
-    if action.demands is not None:
-        group.hosts[action.vm.name] = action.demands
+    node = action.source if action.kind is ActionKind.UNPAUSE else action.demands
+    if node is not None:
+        group.hosts[action.vm.name] = node
 
 
 def _detour(source: Configuration, proposal: Proposal, vjob: str, own: list[int], pools: list[int]) -> Iterable[_Group]:
@@ -118,6 +127,8 @@ def _detour(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
     if not found.preemptible:
         raise UnsuitableError(f"only a suspend of vjob {vjob}, which is not preemptible, would break a cycle")
     ends = {vm.name: proposal.target[vm.name] for vm in found.vms}
+    if any(end.state is VMState.PAUSED for end in ends.values()):
+        raise UnsuitableError(f"vjob {vjob}, which is to be paused, would be woken to break a cycle")
     suspend = _Group(vjob, OperationKind.SUSPEND, pools[own[0]], members=own)
     resume = _Group(vjob, OperationKind.RESUME, max(pools[index] for index in own))
     resume.hosts = {name: end.node or "" for name, end in ends.items() if end.state is VMState.RUNNING}
