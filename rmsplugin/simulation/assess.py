@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rmsplugin.assessment.facts import Members, NodeFacts, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
-from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
+from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -17,7 +17,14 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 #: States in which a vjob gives back what its VMs hold.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
-_READY = {VJobState.WAITING: OperationKind.START, VJobState.SLEEPING: OperationKind.RESUME}
+_READY = {
+    VJobState.WAITING: (OperationKind.START, "start"),
+    VJobState.SLEEPING: (OperationKind.RESUME, "resume"),
+    VJobState.PAUSED: (OperationKind.UNPAUSE, "unpause"),
+}
+
+#: States of a vjob in which its VMs, on their hosts, compute nothing, and those of them in which they are about to.
+_HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
 class Assessor:
@@ -88,12 +95,14 @@ def _vm(vjob: SimulatedVJob, index: int, promise: Promise | None) -> VMFacts:
         demand = shared_demand(demand.cpus, vjob.memory.demanded_mib)
     if (host or image) and vjob.observed is not None:
         demand = Resources(vjob.observed.cpus(index), demand.memory_mib)
-    location = running_on(host) if host else sleeping_on(image) if image else WAITING
+    here = paused_on if vjob.state in _HOLDS_STILL else running_on
+    location = here(host) if host else sleeping_on(image) if image else WAITING
     holds = frozenset({host, destination} - {""})
     gone = vjob.end_s is not None or (promise is None and vjob.state in _GOES)
     ends = "" if gone else destination or host
     will_hold = frozenset({ends} - {""}) if gone or promise is None else promise.will_hold(name, ends)
-    return VMFacts(VM(name, demand), location, holds, will_hold)
+    goes_on = vjob.state is VJobState.UNPAUSING or (promise is not None and promise.kind is OperationKind.UNPAUSE)
+    return VMFacts(VM(name, demand), location, holds, will_hold, goes_on)
 
 
 def _unsettled(vjob: SimulatedVJob, promise: Promise | None, now: float) -> str:
@@ -105,5 +114,5 @@ def _unsettled(vjob: SimulatedVJob, promise: Promise | None, now: float) -> str:
         return "its script has ended"
     if vjob.moving:
         return "a migration of it has not ended"
-    kind = _READY.get(vjob.state)
-    return "its resume has failed, and is tried again later" if kind and vjob.rests(kind, now) else ""
+    kind, word = _READY.get(vjob.state, (None, ""))
+    return f"its {word} has failed, and is tried again later" if kind and vjob.rests(kind, now) else ""

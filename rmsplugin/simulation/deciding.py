@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from rmsplugin.decision.policies import decide
+from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VMState
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
@@ -32,7 +31,7 @@ class Deciding:
         but on fewer nodes there may always be room.
         """
         self.decisions += 1
-        decision = decide(self._parameters.policy, source, self._parameters.decision)
+        decision = decide_with_pauses(self._parameters.policy, source, self._parameters.decision)
         cheapest = self._parameters.objective == "cost"
         if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
             return None
@@ -48,7 +47,7 @@ class Deciding:
         if prepared.proposal is None:
             return None
         target = prepared.proposal.target
-        self._previous = {name: at.node for name, at in target.items() if at.state is VMState.RUNNING and at.node}
+        self._previous = {name: at.node for name, at in target.items() if at.state.holds_memory and at.node}
         return prepared if prepared.steps else None
 
     def _ask(

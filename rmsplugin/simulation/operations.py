@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.model.action import Action, ActionKind, migrate, resume, run, stop, suspend
+from rmsplugin.model.action import Action, ActionKind, migrate, pause, resume, run, stop, suspend, unpause
 from rmsplugin.model.elements import VM
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
@@ -23,9 +23,28 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 K, S = OperationKind, VJobState
 
 #: The state that a vjob is in while an operation on it is under way, and the one that it comes into by it.
-_DURING = {K.START: S.STARTING, K.SUSPEND: S.SUSPENDING, K.RESUME: S.RESUMING, K.STOP: S.STOPPING}
-_AFTER = {K.START: S.RUNNING, K.SUSPEND: S.SLEEPING, K.RESUME: S.RUNNING, K.STOP: S.TERMINATED}
-_FAILED = {K.START: S.WAITING, K.SUSPEND: S.RUNNING, K.RESUME: S.SLEEPING}
+_DURING = {
+    K.START: S.STARTING,
+    K.SUSPEND: S.SUSPENDING,
+    K.RESUME: S.RESUMING,
+    K.STOP: S.STOPPING,
+    K.PAUSE: S.PAUSING,
+    K.UNPAUSE: S.UNPAUSING,
+}
+_AFTER = {
+    K.START: S.RUNNING,
+    K.SUSPEND: S.SLEEPING,
+    K.RESUME: S.RUNNING,
+    K.STOP: S.TERMINATED,
+    K.PAUSE: S.PAUSED,
+    K.UNPAUSE: S.RUNNING,
+}
+
+#: All actions of these take the same time, whatever memory a VM has.
+_CONSTANT = (K.START, K.STOP, K.PAUSE, K.UNPAUSE)
+
+#: Those that leave a vjob as it was if they fail. A save of one that is paused leaves it paused.
+_HARMLESS = (K.START, K.SUSPEND, K.RESUME, K.PAUSE, K.UNPAUSE)
 
 
 @dataclass(slots=True)
@@ -38,6 +57,7 @@ class Operation:
     hosts: Mapping[str, str]
     begin_s: float
     fails: bool
+    before: VJobState  # in which the vjob was
     local: tuple[str, ...] = ()
     remote: tuple[str, ...] = ()
     left: int = 1
@@ -81,21 +101,22 @@ class Operations:
 
         Args:
             vjob: on which nothing is under way.
-            kind: start, suspend, resume, migrate or stop.
+            kind: start, suspend, resume, migrate, pause, unpause or stop.
             hosts: by VM name, where it will run (start, resume), or where it moves to.
             now: when it begins.
         """
         self._count += 1
-        to = {name: hosts[name] for name in vjob.names if name in hosts}
+        stays = kind is K.UNPAUSE  # its memory it has
+        to = {name: hosts[name] for name in vjob.names if name in hosts and not stays}
         went = self._measured.went(vjob.job.job_id, kind, self._begun[vjob, kind])
         self._begun[vjob, kind] += 1
         fails = (went is not None and went.failed) or self._fails(vjob, kind)
-        operation = Operation(self._count, vjob, kind, to, now, fails)
+        operation = Operation(self._count, vjob, kind, to, now, fails, vjob.state)
         self.by_vjob[vjob] = operation
         actions = self._actions_of(operation)
         self._slow_down(operation, actions)
         self._enter(operation, now)
-        if went is None and kind in (K.START, K.STOP):  # all actions of which take the same time
+        if went is None and kind in _CONSTANT:
             went = Went(self._durations.of(actions[0]).constant_s)
         if went is not None:
             heapq.heappush(self._timed, (now + went.seconds, self._count, operation))
@@ -136,6 +157,10 @@ class Operations:
                 return [suspend(vm, vjob.hosts[vm.name]) for vm in vms]
             case K.RESUME:
                 return [resume(vm, vjob.images[vm.name], to[vm.name]) for vm in vms]
+            case K.PAUSE:
+                return [pause(vm, vjob.hosts[vm.name]) for vm in vms]
+            case K.UNPAUSE:
+                return [unpause(vm, vjob.hosts[vm.name]) for vm in vms]
             case _:
                 return [migrate(vm, vjob.hosts[vm.name], to[vm.name]) for vm in vms if vm.name in to]
 
@@ -180,9 +205,9 @@ class Operations:
         elif not operation.fails:
             vjob.become(_AFTER[kind], now)
             self._succeeded(operation, now)
-        elif kind in _FAILED:
-            vjob.become(_FAILED[kind], now, failed=True)
-            if kind is not K.SUSPEND:
+        elif kind in _HARMLESS:
+            vjob.become(operation.before, now, failed=True)
+            if kind in (K.START, K.RESUME):
                 self._leave(vjob)
         if vjob.computes and kind is not K.MIGRATE:
             vjob.counted_s = now
@@ -200,7 +225,7 @@ class Operations:
         if vjob.observed is not None:
             if operation.kind is K.START:
                 vjob.observed.anew()
-            elif operation.kind is K.RESUME:
+            elif operation.kind in (K.RESUME, K.UNPAUSE):
                 vjob.observed.went_on(range(len(vjob.names)))
 
     def _leave(self, vjob: SimulatedVJob) -> None:

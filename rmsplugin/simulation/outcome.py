@@ -9,6 +9,16 @@ from rmsplugin.decision.reservation import Note
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.workload.jobs import Job
 
+#: States of a vjob that has begun and computes nothing.
+_ASLEEP = (
+    VJobState.PAUSING,
+    VJobState.PAUSED,
+    VJobState.UNPAUSING,
+    VJobState.SUSPENDING,
+    VJobState.SLEEPING,
+    VJobState.RESUMING,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -69,14 +79,18 @@ class JobRun:
 
     @property
     def asleep_s(self) -> float:
-        """How long it was suspended, from the beginning of the suspends to the end of the resumes."""
-        states = (VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING)
-        return sum(each.end_s - each.begin_s for each in self.intervals if each.state in states)
+        """How long it was paused or suspended, from the beginning of that until it computed again."""
+        return sum(each.end_s - each.begin_s for each in self.intervals if each.state in _ASLEEP)
 
     @property
     def suspends(self) -> int:
-        """How often it was suspended."""
-        return sum(each.state is VJobState.SUSPENDING and not each.failed for each in self.intervals)
+        """How often it was suspended or paused; one that is saved after a pause has made way once."""
+        leaves = (VJobState.PAUSING, VJobState.SUSPENDING)
+        count, before = 0, VJobState.WAITING
+        for each in self.intervals:
+            count += each.state in leaves and not each.failed and before is VJobState.RUNNING
+            before = each.state
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +166,13 @@ class Outcome:
 
     def actions(self) -> dict[str, int]:
         """Actions on VMs that went well, by kind; a resume is local or remote."""
-        found = dict.fromkeys(("run", "suspend", "resume", "remote_resume", "migrate"), 0)
-        kinds = {VJobState.STARTING: "run", VJobState.SUSPENDING: "suspend"}
+        found = dict.fromkeys(("run", "suspend", "resume", "remote_resume", "migrate", "pause", "unpause"), 0)
+        kinds = {
+            VJobState.STARTING: "run",
+            VJobState.SUSPENDING: "suspend",
+            VJobState.PAUSING: "pause",
+            VJobState.UNPAUSING: "unpause",
+        }
         for run in self.jobs:
             asleep: tuple[str, ...] = ()
             for each in run.intervals:
@@ -194,7 +213,8 @@ class Event:
     """What began or ended on a vjob at a time."""
 
     time_s: float
-    event: str  # submit, start, run, suspend, sleep, resume, migrate, migrated, stop, end; with -failed where it did
+    event: str  # submit, start, run, pause, paused, unpause, suspend, sleep, resume, migrate, migrated, stop, end;
+    # with -failed where it did
     job_id: int
     nodes: tuple[str, ...] = ()
 
@@ -203,6 +223,9 @@ _EVENTS = {
     VJobState.WAITING: "wait",
     VJobState.STARTING: "start",
     VJobState.RUNNING: "run",
+    VJobState.PAUSING: "pause",
+    VJobState.PAUSED: "paused",
+    VJobState.UNPAUSING: "unpause",
     VJobState.SUSPENDING: "suspend",
     VJobState.SLEEPING: "sleep",
     VJobState.RESUMING: "resume",

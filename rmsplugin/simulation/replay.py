@@ -45,7 +45,7 @@ _TOLD_EVERY = 256
 
 _YEAR_S = 366 * 86400.0
 
-_READY = (VJobState.WAITING, VJobState.SLEEPING)
+_READY = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
 
 #: Policies by which whoever finds room beside those ahead of it runs, so that nobody else need be asked.
 _GREEDY = frozenset({"rjsp", "rjsp-exact"})
@@ -248,6 +248,8 @@ class _Replay:
         fails = parameters.failure_rate > 0 or parameters.measured.fails
         if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
             return None
+        if parameters.proposal.decision.pause_limit_s > 0:  # who is paused takes memory, and no CPUs
+            return None
         if any(self._is_observed(job) for job in self._jobs):
             return None
         return places_of(self._jobs, self._cluster)
@@ -310,7 +312,13 @@ class _Replay:
         self._remind(vjob, now)
 
     def _remind(self, vjob: SimulatedVJob, now: float) -> None:
-        """Decide again when a vjob stops being exempt from suspension, or has waited as long as it has patience."""
+        """Decide again when a vjob stops being exempt from suspension, or has waited as long as it has patience.
+
+        And when it was paused for as long as anybody is.
+        """
+        limit_s = self._parameters.proposal.decision.pause_limit_s
+        if vjob.state is VJobState.PAUSED and math.isfinite(limit_s):
+            self._events.at(now + limit_s, self._wake)
         if not self._timed:
             return
         decision = self._parameters.proposal.decision
@@ -342,7 +350,7 @@ class _Replay:
             self._stop(vjob, now)
         else:
             self._remind(vjob, now)
-        if operation.kind in (K.START, K.RESUME, K.MIGRATE) and vjob.computes:
+        if operation.kind in (K.START, K.RESUME, K.MIGRATE, K.UNPAUSE) and vjob.computes:
             self._watching.watch(vjob, now)
 
     def _stop(self, vjob: SimulatedVJob, now: float) -> None:

@@ -18,12 +18,14 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 K = OperationKind
 
-#: The state in which a vjob has to be for a step.
+#: The states in which a vjob may be for a step.
 _BEFORE = {
-    K.START: VJobState.WAITING,
-    K.RESUME: VJobState.SLEEPING,
-    K.SUSPEND: VJobState.RUNNING,
-    K.MIGRATE: VJobState.RUNNING,
+    K.START: (VJobState.WAITING,),
+    K.RESUME: (VJobState.SLEEPING,),
+    K.SUSPEND: (VJobState.RUNNING, VJobState.PAUSED),
+    K.MIGRATE: (VJobState.RUNNING, VJobState.PAUSED),
+    K.PAUSE: (VJobState.RUNNING,),
+    K.UNPAUSE: (VJobState.PAUSED,),
 }
 
 
@@ -119,7 +121,8 @@ class Switches:
             return _How.FAILED
         if any(how is not _How.DONE for how in needs) or vjob in self._operations.by_vjob:
             return _How.PLANNED
-        if vjob.state is not _BEFORE[step.kind] or vjob.end_s is not None or not self._have_room(vjob, step.hosts):
+        comes = {} if step.kind is K.UNPAUSE else step.hosts
+        if vjob.state not in _BEFORE[step.kind] or vjob.end_s is not None or not self._have_room(vjob, comes):
             return _How.FAILED
         self._operations.begin(vjob, step.kind, step.hosts, now)
         self._running[vjob] = (switch, number)

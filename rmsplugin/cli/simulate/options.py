@@ -113,6 +113,14 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         help="seconds that the engine takes to look and decide, once something calls for a decision (default: 0)",
     )
+    group.add_argument(
+        "--pause-limit",
+        metavar="S",
+        type=options.positive_seconds,
+        default=0.0,
+        help="a vjob that makes way keeps its memory on its nodes for so long, unless somebody needs that (default: it "
+        "is saved at once)",
+    )
     for name, seconds, words in times:
         group.add_argument(
             name,
@@ -319,7 +327,9 @@ def replay_parameters(
     limit = arguments.deterministic_limit
     search = Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=limit)
     switch = SwitchDurations.from_values(values)
-    decision = Parameters(search=search.part(0.5), durations=switch, exempt_s=arguments.exempt)
+    decision = Parameters(
+        search=search.part(0.5), durations=switch, exempt_s=arguments.exempt, pause_limit_s=arguments.pause_limit
+    )
     durations = Durations.from_values(values)
     proposal = ProposalParameters(policy, decision=decision, search=search, durations=durations)
     return ReplayParameters(

@@ -65,7 +65,7 @@ def switches(simulated: Simulated) -> dict[str, Any]:
     """Actions on VMs by kind, the remote ones of the resumes, and what the context switches cost and took."""
     replayed = simulated.replayed
     if replayed is None or not simulated.switches:  # fcfs and easy have none
-        return {"suspend": 0, "resume": 0, "migrate": 0}
+        return {"suspend": 0, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0}
     actions = replayed.actions()
     real = [each for each in replayed.switches if not each.is_start_only]
     return {
@@ -73,6 +73,8 @@ def switches(simulated: Simulated) -> dict[str, Any]:
         "resume": actions["resume"] + actions["remote_resume"],
         "migrate": actions["migrate"],
         "remote_resumes": actions["remote_resume"],
+        "pause": actions["pause"],
+        "unpause": actions["unpause"],
         "run": actions["run"],
         "switches": len(real),
         "cost_mib": sum(each.cost_mib for each in real),
@@ -159,9 +161,10 @@ def _switched(simulated: Simulated) -> str:
     if not simulated.switches:
         return "no context switches"
     found = switches(simulated)
+    pauses = f"{counted(found['pause'], 'pause')}, " if found["pause"] else ""
     return (
         f"{found['switches']} context {'switch' if found['switches'] == 1 else 'switches'} with "
-        f"{counted(found['suspend'], 'suspend')}, "
+        f"{pauses}{counted(found['suspend'], 'suspend')}, "
         f"{counted(found['resume'], 'resume')} ({found['remote_resumes']} remote) and "
         f"{counted(found['migrate'], 'migration')} of VMs"
     )
