@@ -48,7 +48,7 @@ def expansion(waited_s: float, needed_s: float, weight: float = 1.0) -> float:
 
 def switch_s(vjob: VJob, parameters: Parameters) -> float:
     """How long it takes to suspend a vjob, and to resume it."""
-    return parameters.durations.suspend.of(vjob) + parameters.durations.resume.of(vjob)
+    return parameters.durations.away_s(vjob)
 
 
 def lost_s(begins_s: float, part: float, victims: Iterable[tuple[float, float]]) -> float:

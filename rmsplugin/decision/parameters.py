@@ -40,6 +40,17 @@ class SwitchDurations:
     run: ActionDuration = ActionDuration(DEFAULTS["run_s"])
     suspend: ActionDuration = ActionDuration(DEFAULTS["suspend_s"], DEFAULTS["suspend_s_per_mib"])
     resume: ActionDuration = ActionDuration(DEFAULTS["resume_s"], DEFAULTS["resume_s_per_mib"])
+    pause: ActionDuration = ActionDuration(DEFAULTS["pause_s"])
+    unpause: ActionDuration = ActionDuration(DEFAULTS["unpause_s"])
+    pauses: bool = False  # whether those that make way are taken to be paused, and not saved
+
+    def leave_s(self, vjob: VJob) -> float:
+        """Seconds that a vjob loses to make way."""
+        return (self.pause if self.pauses else self.suspend).of(vjob)
+
+    def away_s(self, vjob: VJob) -> float:
+        """Seconds that a vjob loses to make way and to go on later."""
+        return self.leave_s(vjob) + (self.unpause if self.pauses else self.resume).of(vjob)
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> SwitchDurations:
@@ -50,7 +61,8 @@ class SwitchDurations:
         Raises:
             KeyError: a key is missing.
         """
-        return cls(ActionDuration(values["run_s"]), _grows(values, "suspend"), _grows(values, "resume"))
+        pauses = ActionDuration(values["pause_s"]), ActionDuration(values["unpause_s"])
+        return cls(ActionDuration(values["run_s"]), _grows(values, "suspend"), _grows(values, "resume"), *pauses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ _SEARCH_SHARE = 0.25
 def decide_with_pauses(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Decide the state of each vjob by a policy; then who of those that make way is paused.
 
+    What a switch costs depends on that: it is decided as if all that make way were paused, and once more at what a save
+    and a resume take if one of them has to be saved.
+
     Args:
         policy: a name from ``rmsplugin.decision.policies.POLICIES``.
         configuration: nodes, queue (head first) and where each VM is.
@@ -44,8 +47,27 @@ def decide_with_pauses(policy: str, configuration: Configuration, parameters: Pa
     """
     if parameters.pause_limit_s <= 0 and not _knows_pauses(configuration):
         return decide(policy, configuration, parameters)
-    decision = decide(policy, as_asleep(configuration), parameters)
+    asleep = as_asleep(configuration)
+    if parameters.pause_limit_s > 0:
+        cheap = replace(parameters, durations=replace(parameters.durations, pauses=True))
+        found = _with_pauses(configuration, decide(policy, asleep, cheap), parameters)
+        if not _saves_one_that_runs(configuration, found):
+            return found
+    return _with_pauses(configuration, decide(policy, asleep, parameters), parameters)
+
+
+def _with_pauses(
+    configuration: Configuration, decision: Decision | Infeasible, parameters: Parameters
+) -> Decision | Infeasible:
     return decision if isinstance(decision, Infeasible) else with_pauses(configuration, decision, parameters)
+
+
+def _saves_one_that_runs(configuration: Configuration, decision: Decision | Infeasible) -> bool:
+    """Whether one makes way by more than a pause, so that it was taken to cost too little."""
+    if isinstance(decision, Infeasible):
+        return False
+    running, asleep = VJobState.RUNNING, VJobState.SLEEPING
+    return any(decision.states[v.name] is asleep and configuration.state(v) is running for v in configuration.vjobs)
 
 
 def as_asleep(configuration: Configuration) -> Configuration:

@@ -30,7 +30,7 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
         return 0.0
     exempt_s = parameters.exempt_s
     if parameters.exempt_switches:
-        switch_s = parameters.durations.suspend.of(vjob) + parameters.durations.resume.of(vjob)
+        switch_s = parameters.durations.away_s(vjob)
         exempt_s = max(exempt_s, parameters.exempt_switches * switch_s)
     return max(0.0, exempt_s - vjob.state_s)
 

@@ -32,7 +32,7 @@ def start_s(vjob: VJob, state: VJobState, parameters: Parameters) -> float:
 def of_hole(vjob: VJob, state: VJobState, hole_s: float, parameters: Parameters) -> Worth:
     """Of filling a hole: its CPUs as long as the hole lasts, against what starting and then suspending it loses."""
     cpus = vjob.demand.cpus
-    lost_s = start_s(vjob, state, parameters) + parameters.durations.suspend.of(vjob)
+    lost_s = start_s(vjob, state, parameters) + parameters.durations.leave_s(vjob)
     return Worth(hole_s, cpus * hole_s, cpus * lost_s)
 
 
@@ -49,6 +49,6 @@ def of_preemption(
     durations = parameters.durations
     gain = (cpus - sum(victim.demand.cpus for victim in victims)) * over_s
     cost = cpus * start_s(vjob, state, parameters) + sum(
-        victim.demand.cpus * (durations.suspend.of(victim) + durations.resume.of(victim)) for victim in victims
+        victim.demand.cpus * durations.away_s(victim) for victim in victims
     )
     return Worth(over_s, gain, cost)

@@ -46,7 +46,9 @@ def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configu
         priority = draw(st.sampled_from([priority, priority, max(0, priority - 1)]))  # the queue is in order of tiers
         state = base.state(vjob)
         limit_s = draw(st.sampled_from([None, None, 50.0, 500.0]))
-        legal = [t for t in LEGAL_TARGETS[state] if t is not VJobState.SLEEPING or vjob.preemptible]
+        # Policies never see who shall be paused: see rmsplugin.decision.pausing.
+        known = LEGAL_TARGETS[state] - {VJobState.PAUSED}
+        legal = [t for t in known if t is not VJobState.SLEEPING or vjob.preemptible]
         vjobs.append(
             replace(
                 vjob,

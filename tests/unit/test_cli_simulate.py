@@ -155,7 +155,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
             "p95": pytest.approx(5.05),
             "p99": pytest.approx(5.41),
         },
-        "context_switches": {"suspend": 0, "resume": 0, "migrate": 0},
+        "context_switches": {"suspend": 0, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0},
         "trace": {
             "lines": 5,
             "header": {"Version": "2.2", "Computer": "a small one"},
@@ -434,7 +434,7 @@ def test_memory_that_processors_cannot_stand_for_is_looked_at_vm_by_vm(capsys: p
         file.write(line(job_id=4, submit_s=30, run_s=5, allocated_processors=1, requested_memory_kib=300 << 10) + "\n")
     found = simulated(capsys, "--memory-per-node", "512", "--jobs-out", "o.csv")
     assert Path("o.csv").read_text().startswith(EASY)
-    assert found["context_switches"] == {"suspend": 0, "resume": 0, "migrate": 0}
+    assert found["context_switches"] == {"suspend": 0, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0}
     assert Path("o.csv").read_text().splitlines()[4].startswith("4,30,100,105,1,")
 
 

@@ -171,3 +171,13 @@ def test_a_lost_one_that_is_paused_begins_anew() -> None:
     lost = replace(job("long", vms=2), lost=True)
     source = cluster({lost: (paused_on("n"), WAITING)}, {"n": 1024})
     assert decided(source) == {"long": W}
+
+
+def test_what_a_switch_costs_is_a_pause_as_long_as_nobody_has_to_be_saved() -> None:
+    """To save and resume 64 GiB takes more than an hour and a half: no short vjob is worth that."""
+    long = replace(job("long", 65536), time_limit_s=86400.0, ran_s=7200.0)
+    short = replace(job("short"), time_limit_s=60.0, waited_s=300.0)
+    places: dict[VJob, Location | tuple[Location, ...]] = {long: running_on("n"), short: WAITING}
+    assert decided(cluster(places, {"n": 131072}), policy="slowdown") == {"long": P, "short": R}
+    assert decided(cluster(places, {"n": 65536 + 256}), policy="slowdown") == {"long": R, "short": W}
+    assert decided(cluster(places, {"n": 131072}), Parameters(exempt_s=0.0), "slowdown") == {"long": R, "short": W}
