@@ -171,8 +171,11 @@ class _Walk:
             self._preempt(vjob)
 
     def _fits_after_migrations(self, vjob: VJob) -> bool:
-        """Start one beside all that run where the room is there in pieces, if few migrations join them."""
-        if not self.room.free_for(vjob).holds(vjob.demand):
+        """Start one beside all that run where the room is there in pieces, if few migrations join them.
+
+        What is free on nodes that it may not use counts, too: others may be there instead.
+        """
+        if not self.room.free.holds(vjob.demand):
             return False
         worth_mib = self.worth_mib + price_mib([vjob])
         found = near(loose(self.room.site), [*self.room.members, vjob])

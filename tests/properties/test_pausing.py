@@ -20,7 +20,7 @@ PAUSING = replace(DECIDING, pause_limit_s=math.inf)
 SEEDS = range(5000, 5120)
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "mixed"])
+@pytest.mark.parametrize("policy", ["rjsp", "mixed", "slowdown"])
 def test_with_a_decision_applied_the_next_one_changes_nothing(policy: str) -> None:
     for seed in SEEDS:
         source, _, shared, _ = paused_instance(seed)

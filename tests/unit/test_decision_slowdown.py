@@ -345,6 +345,14 @@ def test_room_in_pieces_is_joined_by_few_migrations() -> None:
     assert decision.placement["x-0"] == decision.placement["y-0"] != decision.placement["a-0"]
 
 
+def test_one_that_may_use_few_nodes_starts_where_others_can_leave_them_to_it() -> None:
+    # all that is free is where `a` may not be; `r` fits there
+    queue = Queue(*nodes(2)).add("r", "n1").add("a", nodes=frozenset({"n1"}), waited_s=1.0)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"a", "r"}
+    assert "free after few migrations" in str(decision.reasons["a"])
+
+
 def test_where_few_would_not_do_those_that_yield_move_and_nobody_is_suspended() -> None:
     decision = pieces(129)  # more than the memory of `a`, twice
     assert running(decision) == {"x", "y", "a"}
