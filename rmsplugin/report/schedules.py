@@ -27,10 +27,16 @@ _STATES: dict[VJobState, Literal["waiting", "running", "sleeping"]] = {
     VJobState.WAITING: "waiting",
     VJobState.STARTING: "waiting",
     VJobState.RUNNING: "running",
+    VJobState.PAUSING: "sleeping",
+    VJobState.PAUSED: "sleeping",
+    VJobState.UNPAUSING: "sleeping",
     VJobState.SUSPENDING: "sleeping",
     VJobState.SLEEPING: "sleeping",
     VJobState.RESUMING: "sleeping",
 }
+
+#: States in which one goes on that was saved, or paused.
+_WAKING = (VJobState.RESUMING, VJobState.UNPAUSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def _job(run: JobRun, cluster: Cluster, without: dict[str, Schedule | None]) -> 
         slowdown=_rounded(max(1.0, completion_s / max(job.run_s, SLOWDOWN_THRESHOLD_S))),
         slowed_s=0.0,
         suspends=run.suspends,
-        resumes=sum(each.state is VJobState.RESUMING and not each.failed for each in run.intervals),
+        resumes=sum(each.state in _WAKING and not each.failed for each in run.intervals),
         migrations=sum(len(move.moves) for move in run.moves if not move.failed),
         limit_s=job.estimate_s,
         slurm=None,

@@ -66,6 +66,16 @@ def test_a_job_lives_until_its_work_is_done_and_a_migration_begins_an_interval(t
     assert job["without"] == {"fcfs": {"start": 100, "end": 600}}
 
 
+def test_one_that_is_paused_sleeps_and_goes_on_as_from_a_resume() -> None:
+    spans = (Interval(S.RUNNING, 150.0, 400.0, ("n1",)), Interval(S.PAUSING, 400.0, 401.0, ("n1",)))
+    spans += (Interval(S.PAUSED, 401.0, 500.0, ("n1",)), Interval(S.UNPAUSING, 500.0, 501.0, ("n1",)))
+    spans += (Interval(S.RUNNING, 501.0, 800.0, ("n1",)),)
+    run = JobRun(RUN.job, vms=1, cpu_s=549.0, end_s=800.0, intervals=spans, moves=())
+    (job,) = document("simulation", Schedules(CLUSTER, Outcome("rjsp", [run], [], USAGE)), [], made=5.0)["jobs"]
+    assert [(each["state"], each["from"], each["until"]) for each in job["intervals"]][1] == ("sleeping", 400, 501)
+    assert (job["asleep_s"], job["suspends"], job["resumes"]) == (101, 1, 1)
+
+
 def test_cpus_over_time_are_means_of_each_minute(told: dict[str, Any]) -> None:
     points = told["utilisation"]
     assert (told["since"], told["until"], told["utilisation_step_s"], len(points)) == (100, 800, 60, 12)
