@@ -1,8 +1,8 @@
 """Slowdown: whoever has waited longest for what it still needs goes first (docs/decisions/0080).
 
 - Vjobs are ranked by ``rmsplugin.decision.expansion``. PriorityTier comes first, always.
-- A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, the last of the ranking
-  first. What the switch loses to all of them counts as if whom it is made for had to do that work itself: for one of
+- A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, whoever has run least
+  first: so the longest jobs are not the ones that pay for all short ones. What the switch loses to all of them counts as if whom it is made for had to do that work itself: for one of
   30 s nobody is suspended whose memory takes an hour to save.
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
 - An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
@@ -47,8 +47,7 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     """Decide, round after round until nothing changes."""
     ranks = Ranks.of(configuration, parameters)
     parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
-    ranked = Configuration(configuration.nodes, ranks.order, configuration.locations, checked=True)
-    found = in_rounds(ranked, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start))
+    found = in_rounds(configuration, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start))
     if isinstance(found, Infeasible):
         return found
     queue = [vjob.name for vjob in configuration.vjobs]
@@ -61,16 +60,18 @@ class Ranks:
     """Who goes first, as of the beginning of a decision.
 
     Attributes:
-        order: all vjobs, whoever goes first first.
         expansions: of those that are decided about, by name.
         due: the names of those that are protected, for they are overdue.
         capacity: of all nodes that are up.
+        position: of each vjob in Slurm's order, by name.
+        by_queue: whether nobody makes way for one behind it in Slurm's order.
     """
 
-    order: tuple[VJob, ...]
     expansions: Mapping[str, float]
     due: frozenset[str]
     capacity: Resources
+    position: Mapping[str, int]
+    by_queue: bool
 
     @classmethod
     def of(cls, configuration: Configuration, parameters: Parameters) -> Ranks:
@@ -78,12 +79,23 @@ class Ranks:
         capacity = sum((node.capacity for node in configuration.nodes if node.state is NodeState.UP), NOTHING)
         due = _due(configuration, capacity, parameters)
         expansions = {vjob.name: _expansion(vjob, parameters) for vjob in configuration.vjobs}
-        by_queue = parameters.slowdown.slurm_priority == "order"
+        position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
+        return cls(expansions, due, capacity, position, parameters.slowdown.slurm_priority == "order")
 
-        def rank(vjob: VJob) -> tuple[int, bool, float]:
-            return -vjob.priority, vjob.name not in due, 0.0 if by_queue else -expansions[vjob.name]
+    def ranked(self, configuration: Configuration) -> Configuration:
+        """The same configuration, with its vjobs in the order of the ranking.
 
-        return cls(tuple(sorted(configuration.vjobs, key=rank)), expansions, due, capacity)
+        In each tier those that are protected, then those that are ready, by their expansions, then those that run:
+        whoever has run longest is the last one to make way.
+        """
+
+        def rank(vjob: VJob) -> tuple[int, bool, bool, float]:
+            runs = configuration.state(vjob) is VJobState.RUNNING
+            first = vjob.ran_s if runs else 0.0 if self.by_queue else self.expansions[vjob.name]
+            return -vjob.priority, vjob.name not in self.due, runs, -first
+
+        vjobs = tuple(sorted(configuration.vjobs, key=rank))
+        return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
 
     def why_kept(self, vjob: VJob) -> Reason:
         """Why one that runs goes on running: nobody ahead of it may take its room, or nobody of its tier may."""
@@ -117,7 +129,7 @@ def _once(
     configuration: Configuration, parameters: Parameters, ranks: Ranks, effort: Effort, start: bool
 ) -> Decision | Infeasible:
     """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
-    draft, kept = keep_or_await(configuration, parameters, effort)
+    draft, kept = keep_or_await(ranks.ranked(configuration), parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
     room = kept.near or kept.room
@@ -210,7 +222,7 @@ class _Walk:
             self.draft.runs(vjob, fits(vjob, how="which are free after some have moved"))
 
     def _make_room(self, vjob: VJob, yielding: Sequence[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
-        """Find room for one, and who then finds none any more of these, the last ones of the ranking.
+        """Find room for one, and who then finds none any more of these, the last ones first: they have run least.
 
         As few are moved as the sums ask for; twice as many, and so on, where their room is in pieces.
         """
@@ -232,8 +244,7 @@ class _Walk:
             return member.priority < vjob.priority
         if member.name in self.ranks.due or vjob.name in self.ranks.due:
             return member.name not in self.ranks.due
-        position = self.room.site.position
-        if position[member.name] < position[vjob.name]:
+        if self.ranks.by_queue and self.ranks.position[member.name] < self.ranks.position[vjob.name]:
             return False
         expansions = self.ranks.expansions
         return expansions[vjob.name] >= self.parameters.slowdown.factor * expansions[member.name]

@@ -32,7 +32,12 @@ _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """One vjob as it stands at the time of a decision; ``rank`` is less for whoever goes first."""
+    """One vjob as it stands at the time of a decision.
+
+    Attributes:
+        rank: of those that are ready, less for whoever goes first.
+        stays: of those that run, less for whoever makes way later.
+    """
 
     vjob: SimulatedVJob
     places: int
@@ -41,6 +46,7 @@ class _Standing:
     needed_s: float
     due: bool
     rank: tuple[bool, float, int]
+    stays: tuple[float, int]
 
 
 @dataclass
@@ -51,6 +57,13 @@ class _Run:
     may_yield: list[_Standing]
     starts: list[_Standing] = field(default_factory=list)
     goes: list[_Standing] = field(default_factory=list)
+
+    def goes_on(self, each: _Standing) -> None:
+        """One runs: it starts, or it does not make way after all."""
+        if each in self.goes:
+            self.goes.remove(each)
+        else:
+            self.starts.append(each)
 
 
 class Counting:
@@ -85,16 +98,17 @@ class Counting:
         stand = self._standings([*running, *ready], now)
         may_yield = [stand[vjob] for vjob in running if not stand[vjob].due and not self._exempt_for_s(vjob, now)]
         then = _Run(free, may_yield)
-        waiting = sorted((stand[vjob] for vjob in ready), key=lambda each: each.rank)
+        asking = [stand[vjob] for vjob in ready]
+        waiting = sorted(asking, key=lambda each: each.rank)
         for _ in range(self._parameters.rounds):
-            settled_now = (len(then.starts), len(then.goes))
+            before = ([*then.starts], [*then.goes])
             for each in waiting:
                 self._consider(each, then)
-            if (len(then.starts), len(then.goes)) == settled_now:
+            if (then.starts, then.goes) == before:
                 break
-            # Who makes way may find room all the same, now that wider ones have made way, too.
-            waiting = [each for each in [*waiting, *then.goes] if each not in then.starts]
-            waiting = sorted(dict.fromkeys(waiting), key=lambda each: each.rank)
+            # Who makes way may find room all the same, now that wider ones have made way, too, or others for it.
+            waiting = [each for each in [*asking, *then.goes] if each not in then.starts]
+            waiting.sort(key=lambda each: each.rank)
         self.quiet_s = 0.0 if then.starts else self._quiet_for_s(waiting, [stand[vjob] for vjob in running])
         return [each.vjob for each in then.goes], [each.vjob for each in then.starts]
 
@@ -137,17 +151,18 @@ class Counting:
             ran_s = vjob.run_s + (now - vjob.since_s if runs else 0.0)
             waited_s = max(0.0, now - vjob.job.submit_s - ran_s)
             limit_s = vjob.job.estimate_s
-            found.append((vjob, waited_s, still_expected_s(limit_s, ran_s)))
+            found.append((vjob, waited_s, still_expected_s(limit_s, ran_s), ran_s))
             times = overdue(waited_s, limit_s, ran_s, slowdown)
             if times > 1:
                 late.append((vjob, now - vjob.since_s if runs else None, times, self._part(vjob)))
         due = set(protected(sorted(late, key=lambda each: each[0].number))) if late else set()
         by_queue = slowdown.slurm_priority == "order"
         stand = {}
-        for vjob, waited_s, needed_s in found:
+        for vjob, waited_s, needed_s, ran_s in found:
             its = expansion(waited_s, needed_s)
             rank = (vjob not in due, 0.0 if by_queue else -its, vjob.number)
-            stand[vjob] = _Standing(vjob, len(vjob.names), its, waited_s, needed_s, vjob in due, rank)
+            stays = (-ran_s, vjob.number)
+            stand[vjob] = _Standing(vjob, len(vjob.names), its, waited_s, needed_s, vjob in due, rank, stays)
         return stand
 
     def _part(self, vjob: SimulatedVJob) -> float:
@@ -158,19 +173,14 @@ class Counting:
         """Start one if there is room, or if those that yield make room and that pays."""
         if each.places <= run.free:
             run.free -= each.places
-            if each in run.goes:
-                run.goes.remove(each)
-            else:
-                run.starts.append(each)
-            return
-        if each in run.goes:
+            run.goes_on(each)
             return
         yielding = [other for other in run.may_yield if self._yields(other, each)]
         room = run.free + sum(other.places for other in yielding) - each.places
         if room < 0:
             return
         victims = []
-        for other in sorted(yielding, key=lambda other: other.rank):
+        for other in sorted(yielding, key=lambda other: other.stays):
             if other.places <= room:
                 room -= other.places
             else:
@@ -180,17 +190,19 @@ class Counting:
         run.free = room
         run.goes += victims
         run.may_yield = [other for other in run.may_yield if other not in victims]
-        run.starts.append(each)
+        run.goes_on(each)
 
     def _yields(self, member: _Standing, each: _Standing) -> bool:
         if each.due:
             return True
-        factor = self._parameters.slowdown.factor
-        return member.rank > each.rank and each.expansion >= factor * member.expansion
+        slowdown = self._parameters.slowdown
+        if slowdown.slurm_priority == "order" and member.vjob.number < each.vjob.number:
+            return False
+        return each.expansion >= slowdown.factor * member.expansion
 
     def _pays(self, each: _Standing, victims: Sequence[_Standing]) -> bool:
         durations = self._parameters.durations
-        begins = durations.resume if each.vjob.state is VJobState.SLEEPING else durations.run
+        begins = durations.run if each.vjob.state is VJobState.WAITING else durations.resume
         loss_s = lost_s(
             _of(begins, each.vjob),
             self._part(each.vjob),

@@ -163,7 +163,8 @@ class Oracle:
             return runner.priority < vjob.priority
         if runner.name in self.due or vjob.name in self.due:
             return runner.name not in self.due
-        if self.rank.index(runner) < self.rank.index(vjob):
+        by_queue = self.parameters.slowdown.slurm_priority == "order"
+        if by_queue and self.queue.index(runner) < self.queue.index(vjob):
             return False
         return self.expansion(vjob) >= 3 * self.expansion(runner)
 
@@ -177,6 +178,10 @@ class Oracle:
         loss_s += sum(self.part(each) * self.switch_s(each) for each in victims) / self.part(vjob)
         return self.expansion(vjob, loss_s) >= 3 * max(map(self.expansion, equal))
 
+    def by_run(self) -> list[VJob]:
+        """Those that run, whoever makes way last first: of a higher tier, or having run for longer."""
+        return sorted(self.queue, key=lambda v: (-v.priority, v.name not in self.due, -v.ran_s))
+
     def turn(self) -> None:
         """Every ready vjob once, whoever goes first first; those that have made way meanwhile come to their turn."""
         here = [vjob for vjob in self.queue if self.state[vjob.name] is RUNS]
@@ -186,11 +191,11 @@ class Oracle:
             if self.state[vjob.name] is RUNS:
                 continue
             staying = [each for each in here if each not in goes]
-            can_go = [each for each in self.rank if each in staying and self.makes_way(each, vjob)]
+            can_go = [each for each in self.by_run() if each in staying and self.makes_way(each, vjob)]
             gone: list[VJob] = []
             while not self.fit([*[v for v in staying if v not in gone], *started, vjob]) and can_go:
-                gone.append(can_go.pop())  # the last one first
-            for each in [each for each in self.rank if each in gone]:  # who is in nobody's way after all
+                gone.append(can_go.pop())  # who has run least first
+            for each in [each for each in self.by_run() if each in gone]:  # who is in nobody's way after all
                 if self.fit([*[v for v in staying if v not in gone], *started, vjob, each]):
                     gone.remove(each)
             fits = self.fit([*[v for v in staying if v not in gone], *started, vjob])

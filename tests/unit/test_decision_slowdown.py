@@ -162,17 +162,38 @@ def test_and_for_ten_times_what_a_switch_of_it_takes() -> None:
     assert moved(against(50000, state_s=1200.0), durations=slow)
 
 
-def test_the_last_of_the_ranking_make_way_first_and_as_few_as_needed() -> None:
-    queue = Queue(*nodes(4)).add("x", "n1", waited_s=50, **HALF_DONE).add("y", "n2", waited_s=30, **HALF_DONE)
-    queue.add("z", "n3", waited_s=0, **HALF_DONE).add("w", "n4", waited_s=40, **HALF_DONE)
+def has_run(ran_s: float, waited_s: float) -> dict[str, float]:
+    """One that needs 300 s more."""
+    return {"ran_s": ran_s, "time_limit_s": ran_s + 300, "waited_s": waited_s}
+
+
+def test_of_those_that_may_have_to_whoever_has_run_least_makes_way_first_and_as_few_as_needed() -> None:
+    queue = Queue(*nodes(4)).add("x", "n1", **has_run(9000, 10)).add("y", "n2", **has_run(200, 30))
+    queue.add("z", "n3", **has_run(400, 50)).add("w", "n4", **has_run(3000, 0))
     queue.add("a", vms=2, waited_s=5000)
     decision = queue.decide("slowdown", **EAGER)
     assert running(decision) == {"a", "x", "w"}
-    assert str(decision.reasons["a"]).endswith("y and z makes way")
+    assert str(decision.reasons["a"]).endswith("z and y makes way")
+
+
+def test_whom_many_short_ones_make_way_for_is_not_the_longest_again_and_again() -> None:
+    """A job of two days that nobody waits for runs on while jobs of an hour make way for jobs of a minute."""
+    queue = Queue(*nodes(2)).add("days", "n1", time_limit_s=172800, ran_s=90000)
+    queue.add("hour", "n2", time_limit_s=3600, ran_s=600, waited_s=300).add("a", time_limit_s=60, waited_s=5000)
+    assert running(queue.decide("slowdown", **EAGER)) == {"a", "days"}
+
+
+def test_who_has_run_less_stays_all_the_same_where_another_makes_way_for_it() -> None:
+    # `late` would make way for `a`; but three times `old`'s expansion is its own
+    queue = Queue(*nodes(2)).add("old", "n1", **has_run(9000, 0)).add("late", "n2", **has_run(200, 1500))
+    queue.add("a", waited_s=50000)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"a", "late"}
+    assert str(decision.reasons["old"]) == "makes way for late: that has an expansion of 6.0, and this of 1.0"
 
 
 def test_whom_a_wider_one_makes_way_for_leaves_what_fits_to_narrow_ones() -> None:
-    # the wide one is the last of the ranking; what it frees is more than is needed, and `z` stays
+    # the wide one has run for as long, and is behind; what it frees is more than is needed, and `z` stays
     queue = Queue(*nodes(4)).add("z", "n1", waited_s=30, **HALF_DONE).add("wide", "n2", "n3", "n4", **HALF_DONE)
     queue.add("a", vms=2, waited_s=5000).add("b", waited_s=4000)
     assert running(queue.decide("slowdown", **EAGER)) == {"a", "b", "z"}
