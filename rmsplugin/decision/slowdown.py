@@ -47,7 +47,9 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     """Decide, round after round until nothing changes."""
     ranks = Ranks.of(configuration, parameters)
     parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
-    found = in_rounds(configuration, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start))
+    found = in_rounds(
+        configuration, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start)
+    )
     if isinstance(found, Infeasible):
         return found
     queue = [vjob.name for vjob in configuration.vjobs]
