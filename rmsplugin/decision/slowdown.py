@@ -2,8 +2,8 @@
 
 - Vjobs are ranked by ``rmsplugin.decision.expansion``. PriorityTier comes first, always.
 - A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, whoever has run least
-  first: so the longest jobs are not the ones that pay for all short ones. What the switch loses to all of them counts as if whom it is made for had to do that work itself: for one of
-  30 s nobody is suspended whose memory takes an hour to save.
+  first (0120): the longest jobs do not pay for all short ones. What the switch loses to all counts as if whom it is
+  made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save.
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
 - An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
   protected at a time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and
