@@ -23,6 +23,9 @@ RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
 #: Of these, the policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
 COMPARES = frozenset({"mixed", "slowdown"})
 
+#: The policies under which nobody makes way for others.
+NEVER_SUSPENDS = frozenset({"fcfs", "easy"})
+
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {

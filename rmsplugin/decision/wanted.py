@@ -37,8 +37,23 @@ def nodes_wanted(
         free: what is left of each node that takes VMs, or will soon.
         others: capacity of nodes that could be held.
     """
+    return frozenset().union(*places_beyond(queue, free, others).values())
+
+
+def places_beyond(
+    queue: Sequence[Candidate], free: Mapping[str, Resources], others: Mapping[str, Resources]
+) -> dict[str, frozenset[str]]:
+    """Who finds a place only with some of the ``others``: by vjob, those on which it would have VMs.
+
+    Each vjob of the queue takes its place, in queue order; one that finds none takes nothing.
+
+    Args:
+        queue: vjobs, in queue order.
+        free: what is left of nodes that are tried first.
+        others: what is left of other nodes.
+    """
     left = {**free, **others}
-    wanted: set[str] = set()
+    found: dict[str, frozenset[str]] = {}
     in_vain: set[Hashable] = set()  # what found no place in what is left
     for item in queue:
         alike = tuple((vm.demand, item.prefer.get(vm.name)) for vm in item.vms), item.nodes
@@ -51,7 +66,7 @@ def nodes_wanted(
             continue
         in_vain.clear()
         for vm in item.vms:
-            node = placement[vm.name]
-            left[node] -= vm.demand
-            wanted |= {node} & others.keys()
-    return frozenset(wanted)
+            left[placement[vm.name]] -= vm.demand
+        if beyond := frozenset(placement.values()) & others.keys():
+            found[item.name] = beyond
+    return found

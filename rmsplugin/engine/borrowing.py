@@ -11,7 +11,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.evacuation import unsafe_stores
 from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rooms import HostUse, Room, RoomState, next_reservation, plan_rooms, shortest_room_s
+from rmsplugin.engine.rooms import HostUse, Room, RoomState, is_idle, next_reservation, plan_rooms, shortest_room_s
 from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState, parse_vm_name
 
@@ -76,6 +76,22 @@ class Borrowing:
                 said += self._extend(seen, room, hosts.room_time_limit_s)
         return said
 
+    def lendable(self, seen: Observation) -> set[str]:
+        """Nodes of elastic partitions for which a room would be requested if a vjob that waits needed one."""
+        found: set[str] = set()
+        for name in self._context.settings.hosts_partitions:
+            hosts, partition = self._context.settings.hosts_of(name), seen.rms.partitions.get(name)
+            if hosts.rooms != "elastic" or partition is None or not partition.up:
+                continue
+            held = sum(room.partition == name for room in seen.rooms.by_node.values())
+            idle = [node for node in partition.nodes if node in seen.rms.nodes and self._may_lend(seen, node)]
+            found.update(idle[: None if hosts.rooms_max is None else max(0, hosts.rooms_max - held)])
+        return found
+
+    def _may_lend(self, seen: Observation, node: str) -> bool:
+        resting = self._is_resting(node, seen.taken)
+        return node not in seen.rooms.by_node and not resting and is_idle(seen.rms.nodes[node])
+
     # -- what is so --------------------------------------------------------------------------------------------------
 
     def _occupied(self, seen: Observation) -> set[str]:
@@ -94,9 +110,12 @@ class Borrowing:
         since = self._idle_since.setdefault(node, now)
         if occupied or wanted:
             since = self._idle_since[node] = now
+        resting, fault = self._is_resting(node, now), seen.faults.get(node, "")
+        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, resting, fault)
+
+    def _is_resting(self, node: str, now: float) -> bool:
         rest = self._rests.get(node)
-        resting = rest is not None and rest.until > now
-        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, resting, seen.faults.get(node, ""))
+        return rest is not None and rest.until > now
 
     def _notice_ends(self, seen: Observation) -> None:
         """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""

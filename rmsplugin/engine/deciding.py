@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -76,19 +76,33 @@ class Deciding:
         prepared = prepare(bearable(assessment.configuration), parameters, ask)
         return Found(assessment, prepared, seconds)
 
-    def run(self, seen: Observation, queue: Sequence[Waiting], report: CycleReport) -> Configuration:
-        """Decide, and begin what was decided. Returns the configuration as it will be then."""
+    def run(
+        self, seen: Observation, queue: Sequence[Waiting], left_out: Mapping[str, str], report: CycleReport
+    ) -> Configuration:
+        """Decide, and begin what was decided.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed, head first.
+            left_out: of whom nothing is decided now, by display id, and why in a sentence.
+            report: what was begun goes into it.
+
+        Returns:
+            The configuration as it will be then.
+        """
         self._switch.look(seen, queue)
         report.begun += self._switch.advance(judge=True)
         pause = self._context.ledger.plans.pause
         if pause is not None:
             self._switch.skip_planned(f"paused by {pause.by}")
-            self._tell(queue, None, None, f"context switches, starts and resumes are paused by {pause.by}", report)
+            paused = f"context switches, starts and resumes are paused by {pause.by}"
+            self._tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
             return self._switch.assess(seen, queue).configuration
-        found = self.find(seen, queue)
+        decided = without(queue, left_out)
+        found = self.find(seen, decided)
         self._note(found, report)
         proposal = found.prepared.proposal
-        self._tell(queue, found.assessment, proposal.decision if proposal else None, "", report)
+        self._tell(queue, left_out, found.assessment, proposal.decision if proposal else None, report)
         if proposal is None:
             return found.assessment.configuration
         self._relief.remember(proposal.remedy)
@@ -98,7 +112,7 @@ class Deciding:
         if not found.prepared.steps:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:
-            self._apply(seen, queue, found, proposal, report)
+            self._apply(seen, decided, found, proposal, report)
         return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
 
     def _apply(
@@ -145,9 +159,9 @@ class Deciding:
     def _tell(
         self,
         queue: Sequence[Waiting],
+        left_out: Mapping[str, str],
         assessment: Assessment | None,
         decision: Decision | None,
-        otherwise: str,
         report: CycleReport,
     ) -> None:
         """Give every vjob that goes on waiting its reason."""
@@ -156,20 +170,24 @@ class Deciding:
         reasons: dict[int, str] = {}
         for waiting in queue:
             name = waiting.job.display_id
-            reason = assessment.why_not(name) if assessment else ""
+            reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
             if decision is not None and name in decision.states and not reason:
                 if decision.states[name] is VJobState.RUNNING:
                     continue
                 reason = decision.reasons[name].sentence
             report.waiting += 1
             row = rows.get(name)  # elements of an array that were not split off have none
-            reason = reason or otherwise
             if row is not None and reason and row.reason != reason:
                 reasons[row.job_id] = reason
         if reasons:
             with ledger.transaction():  # one for all: thousands may change at once
                 for job_id, reason in reasons.items():
                     ledger.update_vjob(job_id, reason=reason)
+
+
+def without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
+    """The queue without those of whom nothing is decided."""
+    return [waiting for waiting in queue if waiting.job.display_id not in left_out]
 
 
 def _sentence(proposal: Proposal) -> str:

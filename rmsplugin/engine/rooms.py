@@ -48,6 +48,7 @@ class Room:
     since: float = 0.0  # 0 while it is not held
     until: float = math.inf  # when Slurm ends it
     reason: str = ""  # why it is leaving, or not held yet
+    requested: float = 0.0  # when Slurm was asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
 
 def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now: float) -> Room:
     if job.state is JobState.PENDING:
-        return Room(node.name, job.partition, job.job_id, RoomState.REQUESTED, reason=job.reason)
+        asked = float(job.submit_time)
+        return Room(node.name, job.partition, job.job_id, RoomState.REQUESTED, reason=job.reason, requested=asked)
     grace_s = rms.partitions[job.partition].grace_time_s
     until = float(job.end_time) or math.inf
     reason = ""
@@ -115,9 +117,20 @@ def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now:
     elif until - now < evacuation_s(grace_s):
         reason = "its time is up, and Slurm does not extend it"
     elif job.state is not JobState.RUNNING:
-        return Room(node.name, job.partition, job.job_id, RoomState.STARTING, reason="Slurm prepares the node")
+        asked, why = float(job.submit_time), "Slurm prepares the node"
+        return Room(node.name, job.partition, job.job_id, RoomState.STARTING, reason=why, requested=asked)
     state = RoomState.LEAVING if reason else RoomState.HELD
     return Room(node.name, job.partition, job.job_id, state, float(job.start_time), until, reason)
+
+
+def is_coming(room: Room | None) -> bool:
+    """Whether it was requested, and is not held yet."""
+    return room is not None and room.state in (RoomState.REQUESTED, RoomState.STARTING)
+
+
+def is_idle(node: RmsNode) -> bool:
+    """Whether Slurm may lend it: no job is on it, and it is neither down nor being drained."""
+    return node.up and not node.draining and "IDLE" in node.state
 
 
 def next_reservation(settings: Settings, rms: RmsSnapshot, node: str, now: float) -> float:

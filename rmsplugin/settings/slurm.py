@@ -73,6 +73,13 @@ class Hosts(Section):
     )
     rooms_min: int = Field(0, ge=0, description="elastic: keep at least so many rooms")
     rooms_max: int | None = Field(None, ge=0, description="elastic: have at most so many rooms; none: no bound")
+    room_wait_s: float = Field(
+        30.0,
+        ge=0,
+        le=86400,
+        description="elastic: where an idle node would do, a vjob waits so long for a room on it before others make "
+        "way for it",
+    )
     store_survives: bool = Field(
         True,
         description="whether saved states stay on a node that was given back; false: they are copied away first",
