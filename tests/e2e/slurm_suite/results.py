@@ -71,6 +71,8 @@ _SHORTEST = 30
 
 #: What the guest's programs say.
 _INSIDE = re.compile(r"[^\n]*is not possible inside a vjob[^\n]*")
+#: Before what a program said stand the log's own words, and the program's name.
+_BEFORE = re.compile(r"^(?:\[[^\]]*\] *\w+\s+Output: *)?(?:[\w.-]+: error: )?")
 
 
 def _pattern(sentence: str) -> re.Pattern[str]:
@@ -82,7 +84,7 @@ def refusal(log: str, patterns: Sequence[re.Pattern[str]]) -> str:
     """The first sentence of a log in which something was refused; nothing if there is none."""
     found = (pattern.search(log) for pattern in (*patterns, _INSIDE))
     firsts = sorted((match.start(), -len(match[0]), match[0]) for match in found if match)
-    return re.sub(r"^[\w.-]+: error: ", "", firsts[0][2].strip()) if firsts else ""
+    return _BEFORE.sub("", firsts[0][2].strip()) if firsts else ""
 
 
 def compare(test: str, native: Run, vjob: Run, patterns: Sequence[re.Pattern[str]]) -> Comparison:
