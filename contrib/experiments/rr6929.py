@@ -43,7 +43,7 @@ TASK_S = 745.0
 #: Entropy gathers what VMs use for about 10 s between two decisions.
 CYCLE_S = 10.0
 
-POLICIES = ("fcfs", "rjsp", "rjsp-exact", "mixed")
+POLICIES = ("fcfs", "rjsp", "rjsp-exact", "mixed", "slowdown")
 _COLUMNS = 100
 
 _PAPER = {
@@ -217,7 +217,7 @@ def _diagrams(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:
 def _other_queues(count: int) -> Iterator[str]:
     """The same vjobs in other orders, with their memory sizes dealt anew: is the result one of this queue alone?"""
     shuffle = random.Random(6929).sample
-    saved: dict[str, list[float]] = {"rjsp": [], "mixed": []}
+    saved: dict[str, list[float]] = {"rjsp": [], "mixed": [], "slowdown": []}
     local = resumes = 0
     totals_s = []
     for _ in range(count):

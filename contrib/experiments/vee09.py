@@ -118,20 +118,20 @@ def ways_of(scale: float, limit: float) -> dict[str, Way]:
         run_s = sum(phase.work_s for phase in activity[number])
         jobs.append(Job(number, 0.0, run_s, vms, run_s, memory_mib, number))
     static = simulated(jobs, CLUSTER, "fcfs", activity=activity)
-    ffd, ours = (
-        simulated(
+    ways = {"static": Way(static, IDLE_S)}
+    for name, policy in (("FFD", "rjsp"), ("ours", "rjsp"), ("ours, slowdown", "slowdown")):
+        outcome = simulated(
             jobs,
             CLUSTER,
-            "rjsp",
+            policy,
             activity=activity,
             cycle_s=CYCLE_S,
             objective="nodes",
-            heuristic="ffd" if name == "ffd" else None,
+            heuristic="ffd" if name == "FFD" else None,
             limit=limit,
         )
-        for name in ("ffd", "ours")
-    )
-    return {"static": Way(static, IDLE_S), "FFD": Way(ffd, IDLE_S), "ours": Way(ours, IDLE_S)}
+        ways[name] = Way(outcome, IDLE_S)
+    return ways
 
 
 def _totals(ways: dict[str, Way]) -> Iterator[str]:

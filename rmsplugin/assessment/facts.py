@@ -140,6 +140,7 @@ class VJobFacts:
         state_s: how long it has been in its state; None: for ever.
         waited_s: how long it has not run since it was submitted, sleeps included.
         weight: what the site says of it beyond its age, see ``rmsplugin.decision.expansion``.
+        user: whose it is; empty: nobody knows.
     """
 
     name: str
@@ -153,6 +154,7 @@ class VJobFacts:
     state_s: float | None = None
     waited_s: float = 0.0
     weight: float = 1.0
+    user: str = ""
 
 
 def vm_demand(

@@ -246,6 +246,7 @@ def _transit(
         in_transit=True,
         yields_later=yields_later,
         leaves=leaves,
+        user=vjob.user,
         state_s=vjob.state_s if vjob.state_s is not None and 0 <= vjob.state_s < math.inf else None,
     )
 
@@ -285,6 +286,7 @@ def _vjob(vjob: VJobFacts) -> VJob:
         state_s=vjob.state_s,
         waited_s=vjob.waited_s,
         weight=vjob.weight,
+        user=vjob.user,
     )
 
 

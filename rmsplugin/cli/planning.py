@@ -42,6 +42,7 @@ _NEVER_S = 7 * 86400.0
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
     *("policy", "objective", "heuristic", "memory_threshold", "pause_limit"),
+    *("user_share", "user_share_s"),
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
 
@@ -117,6 +118,18 @@ def _add_plan(commands: options.Commands) -> None:
         type=options.positive_seconds,
         help="a vjob that makes way is paused for so long, in the memory of its nodes, unless somebody needs that "
         "(default: it is saved at once)",
+    )
+    plan.add_argument(
+        "--user-share",
+        metavar="SHARE",
+        type=options.share,
+        help="slowdown: what a user has beyond this part of the cluster makes way for others (default: 1)",
+    )
+    plan.add_argument(
+        "--user-share-s",
+        metavar="S",
+        type=options.positive_seconds,
+        help="slowdown: for those that have waited for so long (default: 3600)",
     )
     _add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -243,7 +256,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         from dataclasses import replace
 
         from rmsplugin.cli.plan import solve, text, threshold
-        from rmsplugin.decision.parameters import Parameters, SwitchDurations
+        from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
         from rmsplugin.instance import read
         from rmsplugin.planning.order.transfers import Durations
         from rmsplugin.proposing.document import document, notes_of, states_before
@@ -259,6 +272,10 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
                 search=search,
                 durations=SwitchDurations.from_values(durations),
                 pause_limit_s=arguments.pause_limit or 0.0,
+                slowdown=SlowdownParameters(
+                    user_share=arguments.user_share or 1.0,
+                    user_share_s=3600.0 if arguments.user_share_s is None else arguments.user_share_s,
+                ),
             ),
             objective=arguments.objective or "cost",
             heuristic=arguments.heuristic,

@@ -77,6 +77,8 @@ class SlowdownParameters:
         max_delay_s: if it has waited for at least so long.
         slurm_priority: what Slurm's priorities say within a tier: ``ties`` between equals only, ``weight`` through the
             weights of vjobs, ``order`` that nobody makes way for one behind it in the queue.
+        user_share: what a user's vjobs have beyond this part of the cluster makes way for those of other users,
+        user_share_s: that have waited for so long; and none starts beyond it while others can. 1: no bound.
 
     Raises:
         ValueError: a number that cannot be meant.
@@ -87,12 +89,16 @@ class SlowdownParameters:
     max_delay: float = 0.4
     max_delay_s: float = 86400.0
     slurm_priority: Literal["ties", "weight", "order"] = "weight"
+    user_share: float = 1.0
+    user_share_s: float = 3600.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         if not self.factor > 1:
             raise ValueError(f"factor must be above 1, not {self.factor}")
-        for name in ("switches", "max_delay", "max_delay_s"):
+        if not 0 < self.user_share <= 1:
+            raise ValueError(f"user_share must be above 0, and 1 at most, not {self.user_share}")
+        for name in ("switches", "max_delay", "max_delay_s", "user_share_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
 

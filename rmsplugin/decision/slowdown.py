@@ -5,6 +5,8 @@
   first (0120): the longest jobs do not pay for all short ones. What the switch loses to all counts as if whom it is
   made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save.
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
+- With what is beyond the share of its user (0121), if the site sets one, it is the other way round: that comes last,
+  and makes way for whoever of others has waited long enough.
 - An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
   protected at a time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and
   the order of submission would be back.
@@ -35,6 +37,7 @@ from rmsplugin.decision.reasons import fits, names, no_room, seconds
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.rounds import in_rounds, nobody_starts
+from rmsplugin.decision.shares import beyond
 from rmsplugin.decision.switching import KEPT
 from rmsplugin.decision.worth import start_s
 from rmsplugin.model.configuration import Configuration
@@ -47,9 +50,13 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     """Decide, round after round until nothing changes."""
     ranks = Ranks.of(configuration, parameters)
     parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
-    found = in_rounds(
-        configuration, parameters, lambda now, effort, start: _once(now, parameters, ranks, effort, start)
-    )
+
+    def once(now: Configuration, effort: Effort, start: bool) -> Decision | Infeasible:
+        # What users have beyond their shares is not the same once somebody makes way.
+        then = Ranks.of(now, parameters) if parameters.slowdown.user_share < 1 else ranks
+        return _once(now, parameters, then, effort, start)
+
+    found = in_rounds(configuration, parameters, once)
     if isinstance(found, Infeasible):
         return found
     queue = [vjob.name for vjob in configuration.vjobs]
@@ -67,6 +74,7 @@ class Ranks:
         capacity: of all nodes that are up.
         position: of each vjob in Slurm's order, by name.
         by_queue: whether nobody makes way for one behind it in Slurm's order.
+        beyond: the names of those with which their users have more than their share.
     """
 
     expansions: Mapping[str, float]
@@ -74,27 +82,29 @@ class Ranks:
     capacity: Resources
     position: Mapping[str, int]
     by_queue: bool
+    beyond: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, configuration: Configuration, parameters: Parameters) -> Ranks:
         """Rank the vjobs of a configuration."""
         capacity = sum((node.capacity for node in configuration.nodes if node.state is NodeState.UP), NOTHING)
-        due = _due(configuration, capacity, parameters)
         expansions = {vjob.name: _expansion(vjob, parameters) for vjob in configuration.vjobs}
+        excess = _beyond(configuration, capacity, expansions, parameters.slowdown.user_share)
+        due = _due(configuration, capacity, parameters, excess)
         position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
-        return cls(expansions, due, capacity, position, parameters.slowdown.slurm_priority == "order")
+        return cls(expansions, due, capacity, position, parameters.slowdown.slurm_priority == "order", excess)
 
     def ranked(self, configuration: Configuration) -> Configuration:
         """The same configuration, with its vjobs in the order of the ranking.
 
         In each tier those that are protected, then those that are ready, by their expansions, then those that run:
-        whoever has run longest is the last one to make way.
+        whoever has run longest is the last one to make way. Those beyond the share of their users come last.
         """
 
-        def rank(vjob: VJob) -> tuple[int, bool, bool, float]:
+        def rank(vjob: VJob) -> tuple[int, bool, bool, bool, float]:
             runs = configuration.state(vjob) is VJobState.RUNNING
             first = vjob.ran_s if runs else 0.0 if self.by_queue else self.expansions[vjob.name]
-            return -vjob.priority, vjob.name not in self.due, runs, -first
+            return -vjob.priority, vjob.name in self.beyond, vjob.name not in self.due, runs, -first
 
         vjobs = tuple(sorted(configuration.vjobs, key=rank))
         return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
@@ -113,13 +123,34 @@ def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0) -> float
     return expansion(vjob.waited_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
 
 
-def _due(configuration: Configuration, capacity: Resources, parameters: Parameters) -> frozenset[str]:
+def _beyond(
+    configuration: Configuration, capacity: Resources, expansions: Mapping[str, float], share: float
+) -> frozenset[str]:
+    """Whose users have more than their share with them: of what runs that which has run least, then what is ready."""
+    if share >= 1:
+        return frozenset()
+    states = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
+    counting = [
+        vjob for vjob in configuration.vjobs if not vjob.leaves and states[vjob.name] is not VJobState.TERMINATED
+    ]
+
+    def kept(vjob: VJob) -> tuple[bool, bool, float]:
+        runs = vjob.in_transit or states[vjob.name] is VJobState.RUNNING
+        return not vjob.in_transit, not runs, -(vjob.ran_s if runs else expansions[vjob.name])
+
+    counting.sort(key=kept)
+    return frozenset(beyond(((vjob.name, vjob.user, part_of(vjob.demand, capacity)) for vjob in counting), share))
+
+
+def _due(
+    configuration: Configuration, capacity: Resources, parameters: Parameters, beyond: frozenset[str]
+) -> frozenset[str]:
     """Who is protected, for it is overdue: in each tier by itself, for a lower one is in nobody's way."""
     found: dict[int, list[tuple[str, float | None, float, float]]] = {}
     for vjob in configuration.vjobs:
         state = configuration.state(vjob)
         times = overdue(vjob.waited_s, vjob.time_limit_s, vjob.ran_s, parameters.slowdown)
-        if times > 1 and not vjob.in_transit and state is not VJobState.TERMINATED:
+        if times > 1 and not vjob.in_transit and state is not VJobState.TERMINATED and vjob.name not in beyond:
             known_s = math.inf if vjob.state_s is None else vjob.state_s
             runs_s = known_s if state is VJobState.RUNNING else None
             of_tier = found.setdefault(vjob.priority, [])
@@ -244,6 +275,11 @@ class _Walk:
         """Whether one that runs makes way for another one, as far as what they have waited goes."""
         if member.priority != vjob.priority:
             return member.priority < vjob.priority
+        beyond = self.ranks.beyond
+        if vjob.name in beyond and (member.name not in beyond or member.user != vjob.user):
+            return False
+        if self._by_share(vjob, member):
+            return True
         if member.name in self.ranks.due or vjob.name in self.ranks.due:
             return member.name not in self.ranks.due
         if self.ranks.by_queue and self.ranks.position[member.name] < self.ranks.position[vjob.name]:
@@ -251,9 +287,16 @@ class _Walk:
         expansions = self.ranks.expansions
         return expansions[vjob.name] >= self.parameters.slowdown.factor * expansions[member.name]
 
+    def _by_share(self, vjob: VJob, member: VJob) -> bool:
+        """Whether one gets what another user has beyond his share, whatever either has waited for what it needs."""
+        beyond = self.ranks.beyond
+        if member.name not in beyond or vjob.name in beyond or member.user == vjob.user:
+            return False
+        return vjob.waited_s >= self.parameters.slowdown.user_share_s
+
     def _does_not_pay(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
         """Why these do not make way: with what it loses to them, whom the switch is made for has not waited enough."""
-        equal = [each for each in victims if each.priority == vjob.priority]
+        equal = [each for each in victims if each.priority == vjob.priority and not self._by_share(vjob, each)]
         if vjob.name in self.ranks.due or not equal:
             return None
         loss_s = lost_s(
@@ -274,6 +317,10 @@ class _Walk:
     def _refusal(self, vjob: VJob, yielding: Sequence[VJob]) -> Reason:
         where = "free, nobody has to make way for it" if not yielding else "free, and too few make way for it"
         lack = no_room(vjob, self.room, where)
+        if vjob.name in self.ranks.beyond:
+            part = f"{100 * self.parameters.slowdown.user_share:g} % of the cluster"
+            words = f"{lack.sentence}; its user would have more than his share, {part}, and nobody makes way for that"
+            return Reason(lack.code, words, lack.numbers)
         return Reason(lack.code, f"{lack.sentence}; {self._said(vjob)}", lack.numbers)
 
     def _said(self, vjob: VJob) -> str:
@@ -286,6 +333,8 @@ class _Walk:
     def _against(self, vjob: VJob, victim: VJob) -> str:
         if vjob.priority > victim.priority:
             return "that is of a higher tier"
+        if self._by_share(vjob, victim):
+            return f"that has waited {seconds(vjob.waited_s)}, and with this its user has more than his share"
         if vjob.name in self.ranks.due:
             return self._said(vjob).replace("has waited", "that has waited", 1)
         expansions = self.ranks.expansions

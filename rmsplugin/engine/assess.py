@@ -160,6 +160,7 @@ class _Assessor:
             state_s=max(0.0, self._seen.taken - waiting.since),
             waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
             weight=self._weight(waiting.priority, job, row),
+            user=job.user,
         )
 
     def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
@@ -182,6 +183,7 @@ class _Assessor:
             state_s=max(0.0, self._seen.taken - vjob.state_since),
             waited_s=self._waited_s(job, vjob, ran_s),
             weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
+            user=vjob.user,
         )
 
     def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:

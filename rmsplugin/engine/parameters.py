@@ -35,6 +35,8 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
                 max_delay=settings.decision.max_delay,
                 max_delay_s=settings.decision.max_delay_s,
                 slurm_priority=settings.decision.slurm_priority,
+                user_share=settings.decision.user_share,
+                user_share_s=settings.decision.user_share_s,
             ),
         ),
         objective=settings.planning.objective,

@@ -161,6 +161,7 @@ def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
         state_s=data.get("state_s"),
         waited_s=data.get("waited_s", 0.0),
         weight=data.get("weight", 1.0),
+        user=data.get("user", ""),
         lost=lost,
     )
 

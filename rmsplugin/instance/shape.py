@@ -69,6 +69,7 @@ class VJobShape(TypedDict):
     state_s: NotRequired[_Seconds | None]
     waited_s: NotRequired[_Seconds]
     weight: NotRequired[Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]]
+    user: NotRequired[str]
 
 
 @_closed
@@ -116,6 +117,7 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("vjobs", "state_s"): "a number of seconds, 0 or more",
     ("vjobs", "waited_s"): "a number of seconds, 0 or more",
     ("vjobs", "weight"): "a number above 0",
+    ("vjobs", "user"): "the name of a user",
     ("vjobs", "vms"): "a list of VMs",
     ("vjobs", "vms", 0): "an object that describes a VM",
     ("vjobs", "vms", "host"): "the name of a node",

@@ -37,6 +37,14 @@ class Decision(Section):
     max_delay_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
         86400.0, description="... if it has waited at least so long: it goes first, and makes way for nobody"
     )
+    user_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0,
+        description="slowdown: what a user's vjobs have beyond this part of the cluster (but for one vjob) makes way "
+        "for those of other users, ... (1: no bound)",
+    )
+    user_share_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
+        3600.0, description="... that have waited for so long; and none starts beyond it where another's can"
+    )
     demand_window_s: Seconds = Field(
         60.0, description="the demand of a VM falls when nothing more was seen for so long"
     )

@@ -78,6 +78,7 @@ class Assessor:
             ran_s=ran_s,
             state_s=now - vjob.since_s,
             waited_s=max(0.0, now - vjob.job.submit_s - ran_s),
+            user=vjob.job.user,
         )
 
     def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> Members:

@@ -248,6 +248,8 @@ class _Replay:
         fails = parameters.failure_rate > 0 or parameters.measured.fails
         if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
             return None
+        if parameters.proposal.decision.slowdown.user_share < 1:  # whose a vjob is is not counted
+            return None
         if parameters.proposal.decision.pause_limit_s > 0:  # who is paused takes memory, and no CPUs
             return None
         if any(self._is_observed(job) for job in self._jobs):

@@ -230,6 +230,52 @@ def test_the_overdue_of_a_lower_tier_take_nothing_of_the_protection_of_a_higher_
     assert decision.reasons["r"].code is ReasonCode.OVERDUE
 
 
+# -- shares of users --------------------------------------------------------------------------------------------------
+
+
+def shared(share: float = 0.5, waits_s: float = 600.0) -> dict[str, object]:
+    return {**EAGER, "slowdown": SlowdownParameters(user_share=share, user_share_s=waits_s)}
+
+
+def test_what_a_user_has_beyond_his_share_makes_way_for_who_has_waited_long_enough() -> None:
+    def decided(waited_s: float, share: float = 0.5, user: str = "ben") -> Decision:
+        queue = Queue(*nodes(4))
+        for number, ran_s in enumerate((900, 300, 600)):
+            queue.add(f"ann{number}", f"n{number + 1}", user="ann", ran_s=ran_s, time_limit_s=86400, waited_s=90000)
+        queue.add("cy", "n4", user="cy", ran_s=100, time_limit_s=86400)
+        return queue.add("week", time_limit_s=604800, ran_s=60000, waited_s=waited_s, user=user).decide(
+            "slowdown", **shared(share)
+        )
+
+    decision = decided(600)
+    assert running(decision) == {"ann0", "ann2", "cy", "week"}, "what has run least of ann's is beyond her share"
+    words = "makes way for week: that has waited 600 s, and with this its user has more than his share"
+    assert str(decision.reasons["ann1"]) == words
+    assert "week" not in running(decided(599))
+    assert "week" not in running(decided(600, share=0.75))
+    assert "week" not in running(decided(600, user="ann"))
+
+
+def test_beyond_his_share_a_user_starts_where_nobody_else_can_and_makes_nobody_make_way() -> None:
+    queue = Queue(*nodes(2)).add("a", "n1", user="ann", **HALF_DONE).add("more", user="ann", waited_s=9e4)
+    assert running(queue.decide("slowdown", **shared())) == {"a", "more"}
+    assert running(queue.add("b", user="ben").decide("slowdown", **shared())) == {"a", "b"}
+    full = Queue(*nodes(2)).add("a", "n1", user="ann", **HALF_DONE).add("b", "n2", user="ben", **HALF_DONE)
+    decision = full.add("more", user="ann", waited_s=9e4).decide("slowdown", **shared())
+    assert running(decision) == {"a", "b"}
+    assert str(decision.reasons["more"]).endswith(
+        "its user would have more than his share, 50 % of the cluster, and nobody makes way for that"
+    )
+
+
+def test_one_vjob_a_user_may_have_however_large_it_is_and_a_tier_comes_first() -> None:
+    wide = Queue(*nodes(4)).add("wide", "n1", "n2", "n3", "n4", user="ann", **HALF_DONE)
+    wide.add("b", user="ben", waited_s=700, ran_s=60000, time_limit_s=604800)
+    assert running(wide.decide("slowdown", **shared())) == {"wide"}
+    high = Queue(*nodes(1)).add("a", user="ann", priority=1).add("more", user="ann", priority=1)
+    assert running(high.add("low", user="ben", waited_s=9e4).decide("slowdown", **shared())) == {"a"}
+
+
 # -- overdue ----------------------------------------------------------------------------------------------------------
 
 
@@ -410,7 +456,7 @@ def test_whoever_is_overdue_and_in_transit_takes_nobodys_protection() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"factor": 1.0}, {"factor": math.nan}, {"switches": -1.0}, {"max_delay_s": math.nan}]
+    "wrong", [{"factor": 1.0}, {"factor": math.nan}, {"switches": -1.0}, {"max_delay_s": math.nan}, {"user_share": 0.0}]
 )
 def test_parameters_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be"):

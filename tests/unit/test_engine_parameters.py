@@ -52,6 +52,8 @@ def test_what_the_settings_say_of_slowdown_is_done() -> None:
     said = {"policy": "slowdown", "max_delay": 0.7, "max_delay_s": 60, "slurm_priority": "order"}
     found = parameters(decision=said).decision.slowdown
     assert (found.max_delay, found.max_delay_s, found.slurm_priority) == (0.7, 60, "order")
+    shares = parameters(decision={"user_share": 0.25, "user_share_s": 7}).decision.slowdown
+    assert (shares.user_share, shares.user_share_s) == (0.25, 7)
 
 
 def test_settings_that_say_nothing_are_the_defaults_of_a_decision() -> None:

@@ -238,6 +238,7 @@ BAD: list[tuple[Change, str]] = [
     (setting("vjobs", 1, "state_s", True), "$.vjobs[1].state_s: must be a number of seconds, 0 or more, not true"),
     (setting("vjobs", 1, "waited_s", -1), "$.vjobs[1].waited_s: must be a number of seconds, 0 or more, not -1"),
     (setting("vjobs", 1, "waited_s", None), "$.vjobs[1].waited_s: must be a number of seconds, 0 or more, not null"),
+    (setting("vjobs", 1, "user", 7), "$.vjobs[1].user: must be the name of a user, not 7"),
     (setting("vjobs", 1, "weight", 0), "$.vjobs[1].weight: must be a number above 0, not 0"),
     (setting("vjobs", 1, "weight", float("inf")), "$.vjobs[1].weight: must be a number above 0, not Infinity"),
     (setting("vjobs", 1, "weight", float("nan")), "$.vjobs[1].weight: must be a number above 0, not NaN"),

@@ -121,6 +121,20 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         help="a vjob that makes way keeps its memory on its nodes for so long, unless somebody needs that (default: it "
         "is saved at once)",
     )
+    group.add_argument(
+        "--user-share",
+        metavar="SHARE",
+        type=options.share,
+        default=1.0,
+        help="slowdown: what a user has beyond this part of the cluster makes way for others (default: 1)",
+    )
+    group.add_argument(
+        "--user-share-s",
+        metavar="S",
+        type=options.positive_seconds,
+        default=3600.0,
+        help="slowdown: for those that have waited for so long (default: 3600)",
+    )
     for name, seconds, words in times:
         group.add_argument(
             name,
@@ -311,7 +325,7 @@ def replay_parameters(
     Raises:
         WorkloadError: a file cannot be read, or has something wrong in it.
     """
-    from rmsplugin.decision.parameters import Parameters, SwitchDurations
+    from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
     from rmsplugin.model.durations import DEFAULTS
     from rmsplugin.packing.search import Search
     from rmsplugin.planning.order.transfers import Durations
@@ -328,7 +342,11 @@ def replay_parameters(
     search = Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=limit)
     switch = SwitchDurations.from_values(values)
     decision = Parameters(
-        search=search.part(0.5), durations=switch, exempt_s=arguments.exempt, pause_limit_s=arguments.pause_limit
+        search=search.part(0.5),
+        durations=switch,
+        exempt_s=arguments.exempt,
+        pause_limit_s=arguments.pause_limit,
+        slowdown=SlowdownParameters(user_share=arguments.user_share, user_share_s=arguments.user_share_s),
     )
     durations = Durations.from_values(values)
     proposal = ProposalParameters(policy, decision=decision, search=search, durations=durations)
