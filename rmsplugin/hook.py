@@ -34,7 +34,7 @@ _NOTICE_TIMEOUT_S = 5.0
 _ACCOUNT_S = 15.0
 
 #: States of a vjob whose VMs will come up, so that the prolog goes on waiting.
-_COMING = frozenset({"starting", "suspending", "sleeping", "resuming"})
+_COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
 
 _JOB_ID = re.compile(r"[0-9]{1,10}")
 

@@ -21,6 +21,8 @@ _ACTIONS = {
     "migrate": ("migrate", "migrate"),
     "suspend": ("suspend", "suspend"),
     "resume": ("resume", "resume"),
+    "pause": ("pause", "pause"),
+    "unpause": ("unpause", "unpause"),
 }
 #: Kinds of actions that move the memory of a VM.
 _MOVING = frozenset({"suspend", "resume", "migrate", "copy", "checkpoint"})
@@ -41,7 +43,7 @@ class MeasuredAction:
     """An action on a VM that has ended. Times are seconds since the epoch."""
 
     vm: str
-    kind: str  # run, stop, suspend, resume, migrate, copy, checkpoint
+    kind: str  # run, stop, suspend, resume, migrate, pause, unpause, copy, checkpoint
     nodes: tuple[str, ...]
     memory_mib: int  # of the VM
     began: float
@@ -53,7 +55,7 @@ class MeasuredAction:
 class MeasuredOperation:
     """An operation on a vjob that went well, with the actions on its VMs. Times are seconds since the epoch."""
 
-    kind: str  # start, stop, suspend, resume, migrate
+    kind: str  # start, stop, suspend, resume, migrate, pause, unpause
     began: float
     ended: float
     actions: tuple[MeasuredAction, ...]

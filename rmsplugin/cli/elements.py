@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
 
 #: States of elements of which nothing has to be done: it is so, or about to be.
-_DONE = {"suspend": ("sleeping", "suspending"), "resume": ("running", "resuming"), "migrate": ()}
+_DONE = {"suspend": ("sleeping", "suspending"), "resume": ("running", "resuming", "unpausing"), "migrate": ()}
 #: Stands for the element in a sentence that holds for several.
 _NAME = "\0"
 

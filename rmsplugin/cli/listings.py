@@ -43,6 +43,12 @@ _FOLLOW_S = 1.0
 _FOLLOW_LIMIT = 10000
 
 
+def _state(row: Row) -> str:
+    """Its state; who is paused sleeps, too, and goes on at once where its memory is."""
+    where = text_of("nodes")(row)
+    return f"sleeping (in memory of {where})" if row.get("state") == "paused" else text_of("state")(row)
+
+
 def _in_state(row: Row) -> str:
     since = row.get("state_since")
     return duration(time.time() - since) if since else ""
@@ -72,7 +78,10 @@ VJOB_FIELDS = (
     Field("user", "who submitted it", text_of("user")),
     Field("partition", "its partition", text_of("partition")),
     Field(
-        "state", "waiting, starting, running, suspending, sleeping, resuming, stopping or terminated", text_of("state")
+        "state",
+        "waiting, starting, running, pausing, sleeping (in memory of its nodes), unpausing, suspending, sleeping, "
+        "resuming, stopping or terminated",
+        _state,
     ),
     Field("time", "how long it has been in this state", _in_state, right=True),
     Field("since", "when it came into this state", time_of("state_since")),

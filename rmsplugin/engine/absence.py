@@ -40,6 +40,7 @@ _TAKEN = "Slurm has given the id of its job to another one, and nothing proves t
 _FITTING = {
     VJobState.WAITING: {JobState.PENDING},
     VJobState.RUNNING: {JobState.RUNNING},
+    VJobState.PAUSED: {JobState.SUSPENDED, JobState.PENDING},
     VJobState.SLEEPING: {JobState.SUSPENDED, JobState.PENDING},
     VJobState.TERMINATED: {JobState.ENDED},
 }
@@ -87,7 +88,7 @@ def has_ended(job: RmsJob | None) -> bool:
 
 
 class MissingVMs:
-    """Remembers since when VMs that should run are missing."""
+    """Remembers since when VMs that should run, or be paused, are missing."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -102,8 +103,8 @@ class MissingVMs:
             del self._context.seen_vms[vm, node]
 
     def gone(self, vjob: VJobRow, vms: Collection[VMRow], seen: Observation) -> list[VMRow]:
-        """The VMs of a running vjob that certainly do not exist any more."""
-        if vjob.state is not VJobState.RUNNING:
+        """The VMs of a running or paused vjob that certainly do not exist any more."""
+        if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
             return []
         for vm in vms:
             self._context.seen_vms.update({(vm.name, node): seen.taken for node in seen.where(vm.name)})

@@ -29,11 +29,14 @@ from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.strays import stray_nodes
 from rmsplugin.engine.weights import accrues_from, beyond_age, normalised
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, WAITING, running_on, sleeping_on
+from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
 #: States in which a vjob gives back what its VMs hold.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
+
+#: States in which its VMs, on their hosts, compute nothing.
+_HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,11 @@ class _Assessor:
             elif waiting.sleeping is None and waiting.geometry.vms > free:
                 refused[name] = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
             else:
-                found.append((queue_key(seen, waiting.job, waiting.priority, waiting.submitted), self._ready(waiting)))
+                row, key = waiting.sleeping, queue_key(seen, waiting.job, waiting.priority, waiting.submitted)
+                if row is not None and row.state is VJobState.PAUSED:
+                    found.append((key, self._hosted(row, waiting.job, goes_on=True)))
+                else:
+                    found.append((key, self._ready(waiting)))
         known = {facts.name for _, facts in found}
         for vjob in self._context.ledger.vjobs():
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
@@ -163,8 +170,8 @@ class _Assessor:
             user=job.user,
         )
 
-    def _hosted(self, vjob: VJobRow, job: RmsJob | None) -> VJobFacts:
-        """A vjob that has VMs, or saved states that nobody resumes now."""
+    def _hosted(self, vjob: VJobRow, job: RmsJob | None, *, goes_on: bool = False) -> VJobFacts:
+        """A vjob that has VMs, or saved states that nobody resumes now; ``goes_on``: it is paused, and may go on."""
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
@@ -175,8 +182,8 @@ class _Assessor:
             name=vjob.display_id,
             vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
-            unsettled=self._unsettled(vjob, vms, job, promise),
-            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND),
+            unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
+            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
             priority=self._tier(vjob.partition),
             time_limit_s=_finite(job.time_limit_s) if job else None,
             ran_s=ran_s,
@@ -188,11 +195,14 @@ class _Assessor:
 
     def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
         holds = frozenset({vm.host, vm.destination} - {""})
-        location = running_on(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
+        here = paused_on if vjob.state in _HOLDS_STILL else running_on
+        location = here(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
         ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
         will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
         will_hold = frozenset() if ended else will_hold
-        return VMFacts(VM(vm.name, booked(self._context, self._seen, vjob, vm)), location, holds, will_hold)
+        computes = vjob.state is VJobState.UNPAUSING
+        computes = computes or (promise is not None and promise.kind is OperationKind.UNPAUSE)
+        return VMFacts(VM(vm.name, booked(self._context, self._seen, vjob, vm)), location, holds, will_hold, computes)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)
@@ -204,20 +214,24 @@ class _Assessor:
         nodes = allowed - rest if rest else allowed
         return nodes if here <= nodes else nodes | here  # mostly all share one set, which may be of a thousand nodes
 
-    def _unsettled(self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None) -> str:
+    def _unsettled(
+        self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None, *, goes_on: bool
+    ) -> str:
         seen = self._seen
         if vjob.job_id in self._busy or vjob.state.is_transitional:
             return f"is {vjob.state}" if vjob.state.is_transitional else "an operation on it is under way"
         if promise is not None:
             return PROMISED
-        if vjob.state is not VJobState.RUNNING:
+        if vjob.state is not VJobState.RUNNING and not goes_on:
             return f"is {vjob.state}, and nobody resumes it now"
         if vjob.state_since >= seen.taken:
             return "has just begun to run"
         if is_ending(vjob, seen.taken):
             return "its script has ended"
-        if job is None or job.state is not JobState.RUNNING or job.completing:
+        if not goes_on and (job is None or job.state is not JobState.RUNNING or job.completing):
             return f"its job is {job.detail if job else 'not in the list'} in Slurm"
+        if goes_on and self._rests(vjob, OperationKind.SUSPEND):
+            return "a save of it has failed, and is tried again later"
         if vjob.job_id in seen.changed:
             return "its job was requeued a moment ago"
         if any(vm.destination for vm in vms):
@@ -233,9 +247,10 @@ class _Assessor:
     def _weight(self, priority: int, job: RmsJob | None, row: VJobRow | None) -> float:
         return beyond_age(self._seen, priority, accrues_from(job, row, self._seen.taken), job, row)
 
-    def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
-        failed = self._failures.get((vjob.job_id, kind))
-        return failed is not None and failed.rests(self._seen.taken)
+    def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
+        """Whether one of these failed too short a time ago."""
+        failed = [self._failures.get((vjob.job_id, kind)) for kind in kinds]
+        return any(each is not None and each.rests(self._seen.taken) for each in failed)
 
     def _tier(self, partition: str) -> int:
         found = self._seen.rms.partitions.get(partition)

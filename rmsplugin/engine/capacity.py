@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rmsplugin.engine.context import Context
     from rmsplugin.engine.observation import Observation
 
-#: States in which a VM goes on, if it does, where it was saved.
-_SAVED = (VJobState.SLEEPING, VJobState.RESUMING)
+#: States in which a VM goes on, if it does, where it was saved or paused.
+_SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ def demand(
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
     """The CPUs that a VM was seen to demand; None where nothing is known: then those asked for count.
 
-    One that sleeps, or is being resumed, goes on where it was saved: it demands what it did then.
+    One that sleeps or is paused, or is about to go on, goes on where it was: it demands what it did then.
     """
     if vjob.state is VJobState.RUNNING:
         return context.demands.cpus(vm.name)
@@ -88,9 +88,14 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():
-            found[place].used += booked(context, seen, vjobs[row.job_id], row)
+            found[place].used += held(vjobs[row.job_id], booked(context, seen, vjobs[row.job_id], row))
             found[place].vms += 1
     return found
+
+
+def held(vjob: VJobRow, booked: Resources) -> Resources:
+    """What a VM has now of what is booked for it: one that is paused has no CPUs."""
+    return Resources(0, booked.memory_mib) if vjob.state is VJobState.PAUSED else booked
 
 
 def _why_not(seen: Observation, name: str) -> str:

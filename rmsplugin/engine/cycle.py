@@ -46,6 +46,11 @@ from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
+#: States of a vjob in which its VMs are on their nodes, and nothing is under way on them.
+_HAVE_VMS = (VJobState.RUNNING, VJobState.PAUSED)
+#: What lets a vjob go on that has begun.
+_WAKES = {VJobState.SLEEPING: OperationKind.RESUME, VJobState.PAUSED: OperationKind.UNPAUSE}
+
 
 class Cycle:
     """Runs cycles and previews, one at a time; whoever holds ``lock`` is sure that none of them runs."""
@@ -198,7 +203,7 @@ class Cycle:
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # it moves
         directive = self._directive(seen, vjob, vms, gone, jobs)
-        if directive is None and vjob.state is VJobState.RUNNING and _unseen(seen, vms):
+        if directive is None and vjob.state in _HAVE_VMS and _unseen(seen, vms):
             names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
             self._unclear[vjob.job_id] = f"{names} was not seen at the last look"
         if directive is not None and (directive.absence or directive.disputed or not proved):
@@ -234,11 +239,12 @@ class Cycle:
             self._copies(vms, seen) or strays(context, seen, vjob),
             lost,
             self._states.unknown(vms, bool(missing), job, lost),
+            seen.running(vms) if vjob.state is VJobState.PAUSED else (),
         )
         if directive is None:
             return None
         suspends = directive.what is OperationKind.SUSPEND and not directive.takes_over
-        if vjob.state is VJobState.RUNNING and suspends and _unseen(seen, vms):
+        if vjob.state in _HAVE_VMS and suspends and _unseen(seen, vms):
             return None  # there is nothing to be saved; whether they are gone shows in another look
         if vjob.job_id in jobs.found:
             return directive
@@ -292,7 +298,9 @@ class Cycle:
                 self._go_on_with(vjob, directive)
             elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
                 self._resume(seen, vjob, directive.reason)
-            elif kind is OperationKind.SUSPEND and vjob.state is VJobState.RUNNING:
+            elif kind is OperationKind.UNPAUSE and vjob.state is VJobState.PAUSED:
+                self._unpause(seen, vjob, directive.reason)
+            elif kind is OperationKind.SUSPEND and vjob.state in _HAVE_VMS:
                 self._placing.suspend(vjob, directive.reason, resumes=directive.resumes)
             else:
                 self._executor.begin(vjob.job_id, kind, directive.reason, destinations=directive.destinations)
@@ -315,6 +323,13 @@ class Cycle:
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
             self._context.rms.suspend(vjob.job_id)
+            raise
+
+    def _unpause(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
+        try:
+            self._placing.unpause(seen, vjob, reason, ENGINE)
+        except RefusedError:
+            self._context.rms.suspend(vjob.job_id)  # as above
             raise
 
     def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
@@ -378,7 +393,7 @@ class Cycle:
                 if row is not None and row.job_id in self.identity.others:
                     continue
                 if row is not None:
-                    kind = OperationKind.RESUME if row.state is VJobState.SLEEPING else OperationKind.START
+                    kind = _WAKES.get(row.state, OperationKind.START)
                     failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
                     if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
@@ -395,8 +410,8 @@ class Cycle:
         return row.state_since >= seen.taken
 
     def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None) -> Waiting | None:
-        """What may start, or be resumed, now as far as Slurm and the vjob itself are concerned."""
-        if row is not None and row.state is VJobState.SLEEPING and row.resumes:
+        """What may start, be resumed or go on now, as far as Slurm and the vjob itself are concerned."""
+        if row is not None and row.state in _WAKES and row.resumes:
             if not self._states_answer(row):
                 return None
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:

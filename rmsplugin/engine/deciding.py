@@ -18,7 +18,6 @@ from rmsplugin.engine.relief import Relief
 from rmsplugin.engine.rows import Plan, PlanState
 from rmsplugin.engine.switch import StaleError, Switch
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VMState
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -106,9 +105,7 @@ class Deciding:
         if proposal is None:
             return found.assessment.configuration
         self._relief.remember(proposal.remedy)
-        self._previous = {
-            name: at.node for name, at in proposal.target.items() if at.state is VMState.RUNNING and at.node
-        }
+        self._previous = {name: at.node for name, at in proposal.target.items() if at.state.holds_memory and at.node}
         if not found.prepared.steps:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:

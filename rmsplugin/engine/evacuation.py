@@ -92,7 +92,8 @@ class Evacuation:
             return [f"restart {vjob.display_id}: {reason}"]
         if vjob.job_id in busy:
             self._executor.make_way(vjob.job_id, "an evacuation")  # the next cycle goes on
-        if vjob.state is not VJobState.RUNNING or vjob.job_id in busy or is_ending(vjob, seen.taken):
+        stays = vjob.state not in (VJobState.RUNNING, VJobState.PAUSED)  # an operation on it is under way
+        if stays or vjob.job_id in busy or is_ending(vjob, seen.taken):
             return []
         if self._rests(vjob, OperationKind.SUSPEND):
             return []

@@ -21,6 +21,7 @@ from rmsplugin.engine.held_back import HeldBack
 from rmsplugin.engine.operations.allocation import NotStartedError
 from rmsplugin.engine.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.operations.migrate import migrate
+from rmsplugin.engine.operations.pause import pause, unpause
 from rmsplugin.engine.operations.reattach import reattach
 from rmsplugin.engine.operations.relocate import relocate
 from rmsplugin.engine.operations.restart import restart
@@ -43,8 +44,9 @@ class _Act:
     """What an operation does."""
 
     carry_out: Callable[[Task], None]
-    during: VJobState  # the vjob's state while it is under way; entered when it begins
+    during: VJobState  # the vjob's state while it is under way; entered when it begins, if it is a transition
     after: frozenset[VJobState]  # the states that it is for
+    also: VJobState | None = None  # the other state in which it may be carried out
 
 
 _ACTS: dict[OperationKind, _Act] = {
@@ -52,7 +54,9 @@ _ACTS: dict[OperationKind, _Act] = {
     K.STOP: _Act(stop, S.STOPPING, frozenset({S.TERMINATED})),
     K.SUSPEND: _Act(suspend, S.SUSPENDING, frozenset({S.SLEEPING})),
     K.RESUME: _Act(resume, S.RESUMING, frozenset({S.RUNNING})),
-    K.MIGRATE: _Act(migrate, S.RUNNING, frozenset({S.RUNNING})),
+    K.MIGRATE: _Act(migrate, S.RUNNING, frozenset({S.RUNNING}), also=S.PAUSED),
+    K.PAUSE: _Act(pause, S.PAUSING, frozenset({S.PAUSED})),
+    K.UNPAUSE: _Act(unpause, S.UNPAUSING, frozenset({S.RUNNING})),
     K.CHECKPOINT: _Act(checkpoint, S.RUNNING, frozenset({S.RUNNING})),
     K.REATTACH: _Act(reattach, S.RUNNING, frozenset({S.RUNNING})),
     K.RESTART: _Act(restart, S.STOPPING, frozenset({S.WAITING, S.SLEEPING})),
@@ -60,8 +64,15 @@ _ACTS: dict[OperationKind, _Act] = {
 }
 
 #: Groups of operations; each has threads of its own, so that nothing that moves VMs waits behind many slow boots, and
-#: nothing that ends VMs waits behind anything else. All others are of one group, ``_MOVE``.
-_GROUPS = {K.START: "start", K.REATTACH: "reattach", K.STOP: "stop", K.RESTART: "stop"}
+#: nothing that ends VMs, or has them stand still, waits behind anything else. All others are of one group, ``_MOVE``.
+_GROUPS = {
+    K.START: "start",
+    K.REATTACH: "reattach",
+    K.STOP: "stop",
+    K.RESTART: "stop",
+    K.PAUSE: "pause",
+    K.UNPAUSE: "pause",
+}
 _MOVE = "move"
 
 _YIELD_LOOK_S = 0.05
@@ -123,7 +134,7 @@ class Executor:
         """
         ledger = self._context.ledger
         with ledger.transaction():
-            if (kind is K.SUSPEND or destinations) and any(vm.destination for vm in ledger.vms(job_id)):
+            if (kind in (K.SUSPEND, K.PAUSE) or destinations) and any(vm.destination for vm in ledger.vms(job_id)):
                 raise RefusedError("a migration of it has not ended: where its VMs are is not known yet")
             self.held_back.refuse(ledger.vjob(job_id))
             arguments = {"reason": reason, **({TAKES_OVER: "1"} if takes_over else {})}
@@ -240,7 +251,7 @@ class Executor:
 
     def _carry_out(self, task: Task) -> None:
         act, vjob = _ACTS[task.operation.kind], task.vjob()
-        if vjob.state is act.during:
+        if vjob.state in (act.during, act.also):
             act.carry_out(task)
         elif vjob.state not in act.after:
             # The engine was killed between the vjob's last move and the record of the operation's end.

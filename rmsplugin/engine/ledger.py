@@ -255,6 +255,7 @@ class Ledger:
                 check_transition(vjob.display_id, vjob.state, target)
                 changes["state_since"] = self._clock()
                 changes["ran_s"] = records.ran_s(vjob, target, self._clock())
+                changes["paused"] = target is VJobState.PAUSED or (vjob.paused and target is VJobState.SUSPENDING)
             update(db, "vjobs", {"job_id": job_id}, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
             if (vjob.state, vjob.reason) != (target, reason):

@@ -268,3 +268,9 @@ def m017_identity_of_jobs(db: Database) -> None:
 def m018_newest_ended(db: Database) -> None:
     """The newest vjobs that have ended are found without reading the others."""
     db.execute("create index vjobs_state_submitted on vjobs (state, submitted, job_id)")
+
+
+@migrations()
+def m019_paused(db: Database) -> None:
+    """Whether the VMs of a vjob stand still: one whose save fails stands still again then."""
+    db.execute("alter table vjobs add column paused integer not null default 0")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rmsplugin.adapters.hypervisor.base import VMInfo, VMStatistics
+from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.rooms import Rooms, find_rooms, vm_hosts
+from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.steady_clock import of_the_rms
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
@@ -75,6 +77,11 @@ class Observation:
     def where(self, vm: str) -> list[str]:
         """Nodes on which the VM was seen."""
         return self._nodes_of.get(vm, [])
+
+    def running(self, vms: Iterable[VMRow]) -> frozenset[str]:
+        """The names of those that were seen running on their hosts."""
+        found = {vm.name: self.vms.get(vm.host, {}).get(vm.name) for vm in vms}
+        return frozenset(name for name, info in found.items() if info and info.power is VMPower.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)

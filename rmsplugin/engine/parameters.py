@@ -30,6 +30,7 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
             exempt_s=default.exempt_s if rms.preempt_exempt_s is None else rms.preempt_exempt_s,
             patience_s=settings.decision.patience_s,
             horizon_s=settings.decision.horizon_s,
+            pause_limit_s=0.0 if _observes_memory(settings) else settings.decision.pause_limit_s,
             durations=SwitchDurations.from_values(durations),
             slowdown=SlowdownParameters(
                 max_delay=settings.decision.max_delay,
@@ -44,6 +45,11 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
         durations=Durations.from_values(durations),
         shared_store=settings.nodes.shared_store is not None,
     )
+
+
+def _observes_memory(settings: Settings) -> bool:
+    """Whether VMs take what they are seen to need: there one that is paused could give nothing back to others."""
+    return any(partition.memory == "observed" for partition in settings.partition.values())
 
 
 def proposer_limits(settings: Settings) -> Limits:

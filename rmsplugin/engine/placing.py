@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmsplugin.adapters.guests.keys import generate_keypair
-from rmsplugin.engine.capacity import HostCapacity, demand, demand_of_new, host_capacities
+from rmsplugin.engine.capacity import HostCapacity, booked, demand, demand_of_new, held, host_capacities
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.executor import Executor
 from rmsplugin.engine.newcomers import make_vms, new_vjob
@@ -65,7 +65,8 @@ class Placing:
                 self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
-            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in step.hosts]
+            comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # its memory it has
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in comes]
             self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
             self._make_room_for(seen, vjob, vms, step.hosts)
             self._require_disks(vjob, vms, step.hosts)
@@ -78,11 +79,17 @@ class Placing:
         begin = partial(self._executor.intend, vjob.job_id, step.kind, step.reason, requested_by=requested_by)
         match step.kind:
             case OperationKind.SUSPEND:
-                self._require(vjob, VJobState.RUNNING)
+                self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
                 operation = begin(resumes=resumes)
             case OperationKind.MIGRATE:
-                self._require(vjob, VJobState.RUNNING)
+                self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
                 operation = begin(destinations=step.hosts)
+            case OperationKind.PAUSE:
+                self._require(vjob, VJobState.RUNNING)
+                operation = begin(resumes=True)
+            case OperationKind.UNPAUSE:
+                self._require(vjob, VJobState.PAUSED)
+                operation = begin()
             case _:
                 self._require(vjob, VJobState.SLEEPING)
                 operation = begin(hosts=step.hosts)
@@ -178,13 +185,13 @@ class Placing:
     # -- evacuation, and what is asked for by hand ---------------------------------------------------------------
 
     def leave(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
-        """Migrate the VMs of a running vjob off some nodes, to wherever FFD finds room.
+        """Migrate the VMs of a running, or paused, vjob off some nodes, to wherever FFD finds room.
 
         Raises:
             RefusedError: there is no room elsewhere, or another operation is under way.
         """
         with self._lock:
-            self._require(vjob, VJobState.RUNNING)
+            self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
             free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
             placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free)
@@ -252,6 +259,29 @@ class Placing:
             self._make_room_for(seen, vjob, vms, hosts)
             return self._begin_alone(vjob, OperationKind.RESUME, reason, requested_by, hosts)
 
+    def unpause(self, seen: Observation, vjob: VJobRow, reason: str, requested_by: str) -> Operation:
+        """Let a paused vjob go on where it is.
+
+        Raises:
+            RefusedError: its CPUs are not free there (it goes on when its turn comes), or another operation is under
+                way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.PAUSED)
+            vms = self._context.ledger.vms(vjob.job_id)
+            hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+            need = Counter[str]()
+            for vm in vms:
+                need[vm.host] += booked(self._context, seen, vjob, vm).centi_cpus
+            for node, centi_cpus in need.items():
+                why = _why_shut(hosts, closed, node)
+                if not why and hosts[node].free.centi_cpus < centi_cpus:
+                    why = f"{max(0.0, hosts[node].free.cpus):g} CPUs are free there, {centi_cpus / 100:g} are needed"
+                if why:
+                    raise RefusedError(f"{node} has its memory: {why}; it goes on when its turn comes")
+            there = {vm.name: vm.host for vm in vms}
+            return self._begin_alone(vjob, OperationKind.UNPAUSE, reason, requested_by, there)
+
     def migrate(
         self, seen: Observation, vjob: VJobRow, vm_name: str, to: str, reason: str, requested_by: str
     ) -> Operation:
@@ -280,10 +310,10 @@ class Placing:
             return self._begin_alone(vjob, OperationKind.MIGRATE, reason, requested_by, destinations)
 
     def suspend(self, vjob: VJobRow, reason: str, requested_by: str = ENGINE, *, resumes: bool) -> Operation:
-        """Suspend a running vjob; ``resumes``: it resumes by itself when its turn comes.
+        """Save a running, or paused, vjob; ``resumes``: it resumes by itself when its turn comes.
 
         Raises:
-            RefusedError: it does not run, or another operation is under way.
+            RefusedError: it is neither, or another operation is under way.
         """
         with self._lock:
             return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
@@ -308,10 +338,10 @@ class Placing:
         self._executor.submit(operation)
         return operation
 
-    def _require(self, vjob: VJobRow, state: VJobState) -> None:
+    def _require(self, vjob: VJobRow, *states: VJobState) -> None:
         now = self._context.ledger.vjob(vjob.job_id).state
-        if now is not state:
-            raise RefusedError(f"vjob {vjob.display_id} is {now}, not {state}")
+        if now not in states:
+            raise RefusedError(f"vjob {vjob.display_id} is {now}, not {states[0]}")
 
     def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         """VMs go only where their disks are."""
@@ -356,8 +386,12 @@ class Placing:
         return {name: left for name, left in free.items() if name not in self._resting(kind)}
 
     def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
-        """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked."""
-        return VM(vm.name, demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm)))
+        """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked.
+
+        One that is paused is taken as it is.
+        """
+        full = demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm))
+        return VM(vm.name, held(vjob, full))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

@@ -72,7 +72,7 @@ class Priorities:
             before = self._shown.get(vjob.job_id)
             shown[vjob.job_id] = (job.state, job.priority)
             changed = before is not None and before[0] is job.state and before[1] != job.priority > 0
-            if vjob.state not in (VJobState.RUNNING, VJobState.SLEEPING):
+            if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):
                 continue
             if vjob.standing is None and job.priority > 0:
                 # It started before the engine had met it, or under an older release.

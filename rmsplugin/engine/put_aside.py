@@ -36,7 +36,7 @@ class PutAside:
         """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
         aside = self._aside(uid, number)
         vjob = self._context.ledger.vjob(aside.job_id)
-        if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.SLEEPING):
+        if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}; try again when it is not")
         require_whole(self._context, aside)
         self._executor.held_back.require_settled(vjob)

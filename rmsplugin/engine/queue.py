@@ -32,7 +32,7 @@ class Waiting:
     geometry: Geometry
     submitted: float
     priority: int
-    sleeping: VJobRow | None = None  # it is resumed, not started
+    sleeping: VJobRow | None = None  # it is resumed, or goes on after a pause, and is not started
     since: float = 0.0  # when it came into its state
     script: str = ""  # digest of the script, of a job without a row
 
@@ -126,5 +126,5 @@ def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Re
     vms = ready_vms(waiting, context.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
     needs = ready_demands(context, seen, waiting, vms)
     nodes = ready_hosts(context, seen, waiting, vms.values(), resting)
-    prefer = {name: vm.image_node for name, vm in vms.items() if vm is not None}
+    prefer = {name: vm.image_node or vm.host for name, vm in vms.items() if vm is not None}
     return Candidate(waiting.job.display_id, tuple(VM(name, need) for name, need in needs.items()), nodes, prefer)

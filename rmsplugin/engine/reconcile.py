@@ -43,6 +43,8 @@ class Directive:
 
 _AGAIN: dict[VJobState, OperationKind] = {
     VJobState.STARTING: OperationKind.START,
+    VJobState.PAUSING: OperationKind.PAUSE,
+    VJobState.UNPAUSING: OperationKind.UNPAUSE,
     VJobState.SUSPENDING: OperationKind.SUSPEND,
     VJobState.RESUMING: OperationKind.RESUME,
 }
@@ -59,6 +61,7 @@ def reconcile(
     copies: Mapping[str, str] | None = None,
     lost: str = "",
     states: Mapping[str, str] | None = None,
+    awake: Collection[str] = (),
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -66,20 +69,21 @@ def reconcile(
         vjob: as the ledger has it.
         vms: its VMs, as the ledger has them.
         job: as the RMS has it.
-        missing: its VMs that should be running and are nowhere.
+        missing: its VMs that should be running, or paused, and are nowhere.
         silent_s: for how long its wrapper gave no sign of life to a running engine.
         orphan_s: how long it may be silent.
         gone: nodes that are gone, as somebody said who can know.
         copies: nodes other than their hosts on which its VMs are seen, by VM name; of a vjob that has none, any nodes.
         lost: why the last operation on it says that its state is lost; empty if it does not.
         states: where saved states of all its VMs lie that the ledger does not know, by VM name.
+        awake: its VMs that are seen running.
 
     Returns:
         What to do, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
-    if states and (lost or missing) and vjob.state in (VJobState.RUNNING, VJobState.SUSPENDING):
+    if states and (lost or missing) and vjob.state in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SUSPENDING):
         return _found_asleep(states)
     if lost:
         known = any({vm.host, vm.destination} & {*gone} for vm in vms)  # as in `_lost`
@@ -90,8 +94,10 @@ def reconcile(
         return Directive(_AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
-            return _lost(missing, gone, job)
+            return _lost(vjob, missing, gone, job)
         return _running(vjob, vms, job, silent_s, orphan_s, copies or {})
+    if vjob.state is VJobState.PAUSED:
+        return _lost(vjob, missing, gone, job) if missing else _paused(vjob, job, copies or {}, awake)
     if vjob.state is VJobState.SLEEPING:
         return _seen_asleep(vms, job, copies) if copies else _sleeping(vjob, job)
     return _waiting(vjob, job, copies or {})
@@ -113,13 +119,14 @@ def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | No
     return None if script_may_end else Directive(OperationKind.STOP, what)
 
 
-def _lost(missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Directive:
+def _lost(vjob: VJobRow, missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Directive:
     names = ", ".join(vm.name for vm in missing)
     if all(vm.host in gone for vm in missing):
         # Not only unseen: however many they are, somebody knows of it.
         return Directive(OperationKind.RESTART, f"lost: {names} on {missing[0].host}, which is gone")
-    reason = f"lost: {names} not running on {missing[0].host} any more"
-    if job.state is JobState.SUSPENDED:
+    paused = vjob.state is VJobState.PAUSED
+    reason = f"lost: {names} not {'paused' if paused else 'running'} on {missing[0].host} any more"
+    if job.state is JobState.SUSPENDED and not paused:
         # As of one that was suspended since the ledger's backup was made: a restart would remove its saved state.
         return Directive(OperationKind.RESTART, f"{reason}, and its job is suspended", absence=True, disputed=True)
     return Directive(OperationKind.RESTART, reason, absence=True)
@@ -194,9 +201,22 @@ def _is_meant(vjob: VJobRow, job: RmsJob) -> bool:
     return 0 <= vjob.requeue_of < job.restarts
 
 
-def _sleeping(vjob: VJobRow, job: RmsJob) -> Directive | None:
+def _paused(vjob: VJobRow, job: RmsJob, copies: Mapping[str, str], awake: Collection[str]) -> Directive | None:
+    if copies:
+        return Directive(OperationKind.MIGRATE, f"seen where it should not be: {_places(copies)}", destinations=copies)
+    if awake:
+        return Directive(OperationKind.PAUSE, f"{', '.join(sorted(awake))} was seen running")
+    if found := _sleeping(vjob, job, OperationKind.UNPAUSE):
+        return found
+    if job.held and not job.completing:
+        return Directive(OperationKind.SUSPEND, "its job is held: it is saved until it is released", resumes=True)
+    return None
+
+
+def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.RESUME) -> Directive | None:
+    """What follows for one that is saved, or paused; ``wakes`` is what lets it go on."""
     if job.state is JobState.RUNNING:
-        return Directive(OperationKind.RESUME, "its job was resumed with scontrol")
+        return Directive(wakes, "its job was resumed with scontrol")
     if job.state is not JobState.PENDING or job.completing:
         return None
     if not job.gated and job.held_by_user:

@@ -54,6 +54,7 @@ def read_vjob(row: dict[str, Any]) -> VJobRow:
         "resumes": bool(row["resumes"]),
         "standing": _standing(row["standing"]),
         "begins_anew": bool(row["begins_anew"]),
+        "paused": bool(row["paused"]),
     }
     return VJobRow(**{**row, **typed})
 

@@ -301,7 +301,7 @@ class Requests:
     # -- operations ----------------------------------------------------------------------------------------------
 
     def suspend(self, uid: int, name: str) -> Operation | Several:
-        """Suspend a running vjob, where the admin switched context switches on."""
+        """Save a running, or paused, vjob, where the admin switched context switches on."""
         vjob = self._meant(uid, name)
         if isinstance(vjob, Several):
             return vjob
@@ -311,7 +311,7 @@ class Requests:
                 f"partition {vjob.partition} has PreemptMode=OFF: its vjobs are never suspended; "
                 "an administrator switches this on with PreemptMode=SUSPEND in slurm.conf"
             )
-        if vjob.state is not VJobState.RUNNING:
+        if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
             raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}, not running")
         self._executor.held_back.require_settled(vjob)
         user = user_name(uid)
@@ -319,13 +319,19 @@ class Requests:
         return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
 
     def resume(self, uid: int, name: str, to: str) -> Operation | Several:
-        """Resume a sleeping vjob."""
+        """Resume a sleeping vjob, or let one that is paused go on where it is."""
         vjob = self._meant(uid, name, [to])
         if isinstance(vjob, Several):
             return vjob
         self._executor.held_back.require_settled(vjob)
         require_answers(self._context, self._context.ledger.vms(vjob.job_id))
         user = user_name(uid)
+        if vjob.state is VJobState.PAUSED:
+            nodes = sorted({vm.host for vm in self._context.ledger.vms(vjob.job_id)})
+            if to and nodes != [to]:
+                where = f"vjob {vjob.display_id} is in the memory of {', '.join(nodes)}, and goes on there"
+                raise RefusedError(f"{where}; `rmsplugin suspend` saves it first")
+            return self._placing.unpause(self._seen(), vjob, f"resumed by {user}", user)
         return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
 
     def migrate(self, uid: int, name: str, vm: str, to: str) -> Operation | Several:

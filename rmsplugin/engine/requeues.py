@@ -14,7 +14,9 @@ from rmsplugin.engine.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
 
 #: States of a vjob whose script may be under way.
-_UNDER_WAY = (VJobState.RUNNING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING)
+_UNDER_WAY = frozenset(
+    state for state in VJobState if state.is_live and state not in (VJobState.STARTING, VJobState.STOPPING)
+)
 
 
 class RequeuedBy(enum.StrEnum):

@@ -430,7 +430,9 @@ _VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
 _ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 #: States of a vjob whose VMs will come up for the run of its job that is being prepared.
-_COMING = frozenset({VJobState.STARTING, VJobState.SUSPENDING, VJobState.SLEEPING, VJobState.RESUMING})
+_COMING = frozenset(
+    state for state in VJobState if state.is_live and state not in (VJobState.RUNNING, VJobState.STOPPING)
+)
 
 
 def _runs(answer: Reply) -> bool:

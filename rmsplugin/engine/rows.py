@@ -49,6 +49,7 @@ class VJobRow:
     seen_restarts: int = -1  # of its job, as last seen, with its SubmitTime then; -1: of an older release
     seen_submitted: int = 0
     begins_anew: bool = False  # its script asked for that, or had ended before the next run: it starts again in that
+    paused: bool = False  # its VMs stand still: it is *paused*, or *suspending* and was before
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class VMRow:
     uuid: str
     mac: str
     address: str
-    host: str  # where it runs, or is about to; "" while sleeping
+    host: str  # where it runs or is paused, or is about to; "" while sleeping
     destination: str = ""  # where a migration under way takes it
     image_node: str = ""  # where its saved state is
     image_bytes: int = 0
@@ -124,7 +125,7 @@ class ActionRow:
     id: int
     operation_id: int
     vm: str
-    kind: str  # run, stop, suspend, resume, migrate, checkpoint, copy
+    kind: str  # run, stop, suspend, resume, migrate, pause, unpause, checkpoint, copy
     source: str
     destination: str
     state: Outcome
@@ -186,7 +187,7 @@ class Step:
     plan_id: int
     vjob: str  # display id: elements of job arrays may have no job id yet
     kind: OperationKind
-    hosts: dict[str, str]  # by VM name, where it runs afterwards; empty for a suspend
+    hosts: dict[str, str]  # by VM name, where it runs afterwards; empty for a suspend or pause
     reason: str
     state: StepState
     operation_id: int  # 0 before it began

@@ -27,7 +27,7 @@ def single_plan(
     Args:
         context: of the engine.
         vjob: to which something is done.
-        kind: what: suspend, resume or migrate.
+        kind: what: suspend, resume, migrate or unpause.
         hosts: by VM name, the node on which it runs afterwards; of a suspend none, of a migration the VMs that move.
         reason: why, for a person.
         requested_by: a user's name, or ``ENGINE``.
@@ -57,17 +57,18 @@ def is_single(plan: Plan) -> bool:
 def expected_s(
     context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
 ) -> float:
-    """How long it takes to suspend, resume or migrate a vjob by itself, in seconds; arguments as of ``single_plan``."""
+    """How long it takes to do that to a vjob by itself, in seconds; arguments as of ``single_plan``."""
     durations = Durations.from_values(context.settings.durations.model_dump())
     known: dict[OperationKind, Duration] = {
         OperationKind.MIGRATE: durations.migrate,
         OperationKind.SUSPEND: durations.suspend,
         OperationKind.RESUME: durations.resume_local,
+        OperationKind.UNPAUSE: durations.unpause,
     }
     if kind is OperationKind.RESUME and not context.shared and any(hosts.get(vm.name) != vm.image_node for vm in vms):
         known[kind] = durations.resume_remote
-    # A pipeline of saves and restores, one VM after another; migrations begin together.
-    behind = 0 if kind is OperationKind.MIGRATE else len(vms) - 1
+    # A pipeline of saves and restores, one VM after another; all else begins together.
+    behind = 0 if kind in (OperationKind.MIGRATE, OperationKind.UNPAUSE) else len(vms) - 1
     one = known[kind]
     return (
         one.constant_s + one.s_per_mib * max((vm.memory_mib for vm in vms), default=0) + durations.pipeline_s * behind

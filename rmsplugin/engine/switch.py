@@ -44,13 +44,18 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 600.0
 _PATIENCE_MAKESPANS = 3.0
 
-#: The state in which a vjob has to be for a step.
+#: The states in which a vjob may be for a step.
 _BEFORE = {
-    OperationKind.START: VJobState.WAITING,
-    OperationKind.RESUME: VJobState.SLEEPING,
-    OperationKind.SUSPEND: VJobState.RUNNING,
-    OperationKind.MIGRATE: VJobState.RUNNING,
+    OperationKind.START: (VJobState.WAITING,),
+    OperationKind.RESUME: (VJobState.SLEEPING,),
+    OperationKind.SUSPEND: (VJobState.RUNNING, VJobState.PAUSED),
+    OperationKind.MIGRATE: (VJobState.RUNNING, VJobState.PAUSED),
+    OperationKind.PAUSE: (VJobState.RUNNING,),
+    OperationKind.UNPAUSE: (VJobState.PAUSED,),
 }
+
+#: Steps of who waits for his turn, by Slurm and by himself.
+_LETS_RUN = (OperationKind.START, OperationKind.RESUME, OperationKind.UNPAUSE)
 
 
 class StaleError(RmspluginError):
@@ -212,13 +217,13 @@ class Switch:
             RefusedError: it cannot, and never will.
         """
         state = vjob.state if vjob is not None else VJobState.WAITING
-        if state is not _BEFORE[step.kind]:
+        if state not in _BEFORE[step.kind]:
             raise RefusedError(f"vjob {step.vjob} is {state}")
         if vjob is not None and is_ending(vjob, self._context.clock.now()):
             raise RefusedError(f"the script of vjob {step.vjob} has ended")
         if self._seen is None:
             return False
-        if step.kind not in (OperationKind.START, OperationKind.RESUME) or step.vjob in self._queue:
+        if step.kind not in _LETS_RUN or step.vjob in self._queue:
             return True
         if judge and (vjob is None or vjob.state_since < self._seen.taken):
             raise RefusedError(f"vjob {step.vjob} does not wait for its turn any more")
@@ -295,7 +300,12 @@ def _why_skipped(step: Step, states: Mapping[int, StepState], overdue: Collectio
 
 def _told(step: Step) -> Step:
     """The step with where it leads to in its reason, which people read in events and listings."""
-    verb = {OperationKind.START: "starts", OperationKind.RESUME: "resumes", OperationKind.MIGRATE: "migrates"}
+    verb = {
+        OperationKind.START: "starts",
+        OperationKind.RESUME: "resumes",
+        OperationKind.MIGRATE: "migrates",
+        OperationKind.UNPAUSE: "goes on",
+    }
     if step.kind not in verb:
         return step
     word = "to" if step.kind is OperationKind.MIGRATE else "on"

@@ -2,7 +2,7 @@
 
 A step takes as many tokens of a node as it acts on VMs there, all at once, for the VMs of a vjob are saved, and
 restored, together; a vjob with more VMs on a node than there are tokens takes all of them. Nothing else waits: a step
-that finds no tokens is passed by later ones that do, and stops take none.
+that finds no tokens is passed by later ones that do; stops take none, nor do pauses and their ends, which move nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def use_of(step: Step, hosts: Mapping[str, str]) -> Use:
         hosts: the node of each VM of its vjob now, by VM name; of those that have one.
     """
     match step.kind:
+        case OperationKind.PAUSE | OperationKind.UNPAUSE:
+            return Use(step.kind, {}, {})
         case OperationKind.SUSPEND:
             return Use(step.kind, Counter(hosts.values()), {})
         case OperationKind.MIGRATE:
@@ -43,6 +45,8 @@ def use_of(step: Step, hosts: Mapping[str, str]) -> Use:
 
 def are_free(limits: Limits, under_way: Collection[Use], wanted: Use) -> bool:
     """Whether a step finds its tokens beside those that are under way."""
+    if wanted.kind in (OperationKind.PAUSE, OperationKind.UNPAUSE):
+        return True
     same = [use for use in under_way if use.kind is wanted.kind]
     at_once = {
         OperationKind.START: limits.boots,

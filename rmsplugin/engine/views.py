@@ -65,10 +65,11 @@ def _checkpoint_view(context: Context, checkpoint: Checkpoint) -> dict[str, Any]
 
 
 def _reason(vjob: VJobRow) -> str:
-    """Why it is in its state, and what a sleeping one waits for."""
-    if vjob.state is not VJobState.SLEEPING:
+    """Why it is in its state, and what one waits for that sleeps, on disk or in memory."""
+    if vjob.state not in (VJobState.PAUSED, VJobState.SLEEPING):
         return vjob.reason
-    waits = "it resumes when its turn comes" if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
+    turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
+    waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
     return f"{vjob.reason}; {waits}"
 
 

@@ -64,6 +64,7 @@ TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
     (_S.PAUSING, _S.RUNNING): "a VM could not be paused: all of them go on (I4)",
     (_S.PAUSING, _S.STOPPING): "cancelled while being paused",
     (_S.PAUSING, _S.WAITING): "its VMs were lost while being paused",
+    (_S.PAUSED, _S.PAUSING): "one of its VMs was seen running: all of them hold still again (I4)",
     (_S.PAUSED, _S.UNPAUSING): "a context switch, or an operator, lets it go on where it is",
     (_S.PAUSED, _S.SUSPENDING): "somebody needs its memory, its node leaves, or it was paused for long enough",
     (_S.PAUSED, _S.STOPPING): "cancelled while paused",

@@ -45,6 +45,11 @@ class Decision(Section):
     user_share_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
         3600.0, description="... that have waited for so long; and none starts beyond it where another's can"
     )
+    pause_limit_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
+        0.0,
+        description="a vjob that makes way keeps its memory on its nodes for so long at most, unless others need that, "
+        "and goes on there at once; 0: it is saved. Where the memory of a partition is observed nobody is paused",
+    )
     demand_window_s: Seconds = Field(
         60.0, description="the demand of a VM falls when nothing more was seen for so long"
     )

@@ -24,6 +24,7 @@ _ASKED = {"open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "ca
 _FITTING = {
     S.WAITING: {JobState.PENDING},
     S.RUNNING: {JobState.RUNNING},
+    S.PAUSED: {JobState.SUSPENDED, JobState.PENDING},
     S.SLEEPING: {JobState.SUSPENDED, JobState.PENDING},
     S.TERMINATED: {JobState.ENDED},
 }
@@ -38,6 +39,7 @@ class Watch:
         self._killed: Counter[int] = Counter()  # by job, how many of its VMs died by another hand than the engine's
         self.begun: dict[int, set[int]] = {}  # by job, the boots in which its script began
         self._dead: set[tuple[str, int]] = set()  # VMs that were killed, and in which boot
+        self.roused: dict[str, float] = {}  # VMs that somebody let run, and when
         self._wrap("boot", self._boots)
         self._wrap("kill_vm", self._dies)
         self._wrap("crash_node", lambda node: [self._dies(vm) for vm in list(world.hypervisor.machines.vms[node])])
@@ -107,7 +109,7 @@ class Watch:
                 assert len(self._power(vm)) <= 1, f"I1: {vm} runs on {self._power(vm)}"
         for vjob in world.context.ledger.vjobs():
             assert vjob.losses <= self._killed[vjob.job_id], f"{vjob.display_id} began anew, and no VM of it had died"
-            if vjob.script_started and not vjob.finished and vjob.state in (S.RUNNING, S.SLEEPING):
+            if vjob.script_started and not vjob.finished and vjob.state in (S.RUNNING, S.PAUSED, S.SLEEPING):
                 self._is_whole(vjob)
 
     def _is_whole(self, vjob: VJobRow) -> None:
@@ -155,6 +157,11 @@ class Watch:
                 # With a destination in the ledger nobody who can be asked knows where it is.
                 there = power == [vm.host] or (power and vm.destination)
                 assert there, f"I4: {vm.name} of {vjob.display_id} (running on {vm.host}) is on {places}"
+            elif vjob.state is S.PAUSED and not dead:
+                there = places == [vm.host] or (places and vm.destination)
+                assert there, f"I4: {vm.name} of {vjob.display_id} (paused on {vm.host}) is on {places}"
+                unseen = world.cycle.seen is None or self.roused.get(vm.name, -1.0) >= world.cycle.seen.taken
+                assert not power or unseen, f"I4: {vm.name} of {vjob.display_id}, which is paused, runs on {power}"
             elif vjob.state is S.SLEEPING:
                 assert not places, f"I4: {vm.name} of {vjob.display_id}, which sleeps, is on {places}"
 

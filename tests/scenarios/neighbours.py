@@ -14,7 +14,7 @@ from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.errors import UnavailableError
 
 #: What a hypervisor does in two halves, so that its connection can break in between.
-_ACTING = ("boot", "stop", "save", "restore", "unpause", "migrate")
+_ACTING = ("boot", "stop", "save", "restore", "pause", "unpause", "migrate")
 
 
 class Way(enum.StrEnum):

@@ -19,6 +19,7 @@ from scenarios.interleaved import InterleavedWorld, one_thread
 from scenarios.invariants import Watch
 from scenarios.neighbours import Silence, Way
 
+from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
@@ -32,6 +33,7 @@ S, K = VJobState, OperationKind
 _DURATIONS_S = {"boot": 6.0, "save": 8.0, "restore": 8.0, "migrate": 6.0, "stop": 1.0}
 _MEMORY_MIB = (64, 128, 256, 512, 896)
 _WORK_S = (30.0, 120.0, 300.0, 900.0)
+_PAUSE_LIMITS_S = (100.0, 1000.0, 100_000.0)
 #: After the last event all has to have ended within so long.
 _EVENING_S, _EVENING_TICKS = 200_000.0, 900
 
@@ -78,6 +80,8 @@ class Event:
 
 #: What happens besides where memory is observed.
 OBSERVED = {**WEIGHTS, "grow": 20}
+#: What happens besides where whoever makes way is paused.
+PAUSES = {**WEIGHTS, "submit": 60, "rouse": 4, "wake": 4, "save_paused": 2, "fail_pause": 4, "limit": 3}
 
 
 def events_of(seed: int, count: int, weights: Mapping[str, int] = MappingProxyType(WEIGHTS)) -> list[Event]:
@@ -106,7 +110,14 @@ class Day:
     """One day of a world."""
 
     def __init__(
-        self, directory: Path, seed: int, events: Sequence[Event], *, solver: bool = False, observed: bool = False
+        self,
+        directory: Path,
+        seed: int,
+        events: Sequence[Event],
+        *,
+        solver: bool = False,
+        observed: bool = False,
+        pauses: bool = False,
     ) -> None:
         self._dice = Random(seed)
         self._observed = observed
@@ -115,6 +126,9 @@ class Day:
             options["memory"] = "observed"
         self.world = InterleavedWorld(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
         self.world.hypervisor.actions.durations_s = dict(_DURATIONS_S)
+        if pauses:
+            self._decide(policy="slowdown" if seed % 2 else "mixed", pause_limit_s=_PAUSE_LIMITS_S[seed % 3])
+            self.world.rms.preempt_exempt_s = 30.0
         self.world.happens = self._next_at_once
         self.world.looks = lambda: self.watch.look()
         if not solver:
@@ -256,6 +270,12 @@ class Day:
             if job.request.partition in ("vjob", "urgent") and job.job_id not in self.cancelled:
                 assert job.detail in ("COMPLETED", "TIMEOUT"), f"job {job.display_id} ended as {job.detail}"
                 assert self.watch.begun.get(job.job_id), f"job {job.display_id} ended and never ran"
+
+    def _decide(self, **changes: Any) -> None:
+        """From now on, by these settings; its engine, if it lives, is another one."""
+        decision = self.world.settings.decision.model_copy(update=changes)
+        self.world.settings = self.world.settings.model_copy(update={"decision": decision})
+        object.__setattr__(self.world.context, "settings", self.world.settings)  # as if it had been started anew
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -420,6 +440,35 @@ class Day:
         method = ("boot", "save", "restore", "migrate")[dice[0] % 4]
         self.world.hypervisor.fail_next(method, OperationFailedError(f"{method} fails"))
         return method
+
+    def _fail_pause(self, dice: tuple[int, int, int, int]) -> str:
+        method = ("pause", "unpause")[dice[0] % 2]
+        self.world.hypervisor.fail_next(method, OperationFailedError(f"{method} fails"))
+        return method
+
+    def _rouse(self, dice: tuple[int, int, int, int]) -> str | None:
+        """Somebody lets a VM run that is paused."""
+        vjob = self._vjob(dice[0], S.PAUSED)
+        vms = self.world.context.ledger.vms(vjob.job_id) if vjob else []
+        for vm in vms[dice[1] % len(vms) :] if vms else []:
+            guest = self.world.hypervisor.machines.vms[vm.host].get(vm.name)
+            if guest is not None and not guest.job_running and len(self.world.hypervisor.where(vm.name)) == 1:
+                self.world.hypervisor.machines.become(vm.host, vm.name, VMPower.RUNNING)
+                self.watch.roused[vm.name] = self.world.time
+                return vm.name
+        return None
+
+    def _wake(self, dice: tuple[int, int, int, int]) -> str | None:
+        if dice[1] % 2:
+            return self._scontrol(self._vjob(dice[0], S.PAUSED), self.world.rms.resume)
+        return self._ask(self._vjob(dice[0], S.PAUSED), K.UNPAUSE)
+
+    def _save_paused(self, dice: tuple[int, int, int, int]) -> str | None:
+        return self._ask(self._vjob(dice[0], S.PAUSED), K.SUSPEND)
+
+    def _limit(self, dice: tuple[int, int, int, int]) -> str:
+        self._decide(pause_limit_s=(0.0, *_PAUSE_LIMITS_S)[dice[0] % 4])
+        return str(self.world.settings.decision.pause_limit_s)
 
     def _load(self, dice: tuple[int, int, int, int]) -> str | None:
         vms = self.world.context.ledger.live_vms()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from scenarios.day import live
-from scenarios.random_day import OBSERVED, Event, events_of
+from scenarios.random_day import OBSERVED, PAUSES, Event, events_of
 
 #: The last one is decided with the solver.
 SEEDS = (1, 2, 3, 4, 5, 10)
 OBSERVED_SEEDS = (1, 3, 10)
+PAUSES_SEEDS = (2, 3, 5, 10)
 
 
 #: Days that were wrong: the seed, which is that of the interleaving, too, and the events that are enough.
@@ -46,6 +47,14 @@ def test_on_a_random_day_every_vjob_runs_once_and_ends(seed: int) -> None:
 def test_on_a_random_day_with_observed_memory_every_vjob_runs_once_and_ends(seed: int) -> None:
     day, wrong = live(seed, events_of(seed, 80, OBSERVED), observed=True)
     assert not wrong, "\n".join([wrong, *day.happened])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", PAUSES_SEEDS)
+def test_on_a_random_day_with_pauses_every_vjob_runs_once_and_ends(seed: int) -> None:
+    day, wrong = live(seed, events_of(seed, 80, PAUSES), pauses=True)
+    assert not wrong, "\n".join([wrong, *day.happened])
+    assert any(call[0] == "pause" for call in day.world.hypervisor.calls)
 
 
 @pytest.mark.parametrize("what", ONCE_WRONG)

@@ -432,7 +432,7 @@ class World:
         raise AssertionError(f"vjob {job} is {self.state(job)}, not {states}: {self.cycle.report}")
 
     def ask(self, job: int, kind: OperationKind, to: str = "") -> None:
-        """As an operator: suspend, resume or migrate; what is refused (it happened already) is refused."""
+        """As an operator: suspend, resume, migrate, or what a decision would do; what is refused is refused."""
         seen, vjob = self.cycle.seen, self.context.ledger.vjob(job)
         assert seen is not None
 
@@ -442,6 +442,10 @@ class World:
                     self.placing.suspend(vjob, "asked", "root", resumes=False)
                 elif kind is OperationKind.RESUME:
                     self.placing.resume(seen, vjob, to, "asked", "root")
+                elif kind is OperationKind.PAUSE:
+                    self.executor.begin(job, kind, "asked", resumes=True)
+                elif kind is OperationKind.UNPAUSE:
+                    self.placing.unpause(seen, vjob, "asked", "root")
                 else:
                     self.placing.migrate(seen, vjob, "", to, "asked", "root")
             except (RefusedError, IllegalTransitionError):

@@ -338,6 +338,12 @@ def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None
     assert shown("-u", "bob,root") == ["1012_3"], "an account without vjobs is no error"
 
 
+def test_one_that_is_paused_is_shown_asleep_in_the_memory_of_its_nodes(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/vjobs", {"vjobs": [{**VJOBS[0], "state": "paused", "nodes": ["n1", "n3"]}]})
+    shown = run(site, "vjobs", "--noheader", "--parsable2", "--format=jobid,state").stdout
+    assert shown == "12|sleeping (in memory of n1,n3)\n"
+
+
 def test_unknown_vjobs_and_users_are_told_after_the_known_ones_are_shown(site: Path, engine: FakeEngine) -> None:
     for job in (13, 14):
         engine.lay(f"/v1/jobs/{job}", {"error": f"no vjob {job}"}, 404)

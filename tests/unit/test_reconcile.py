@@ -77,6 +77,15 @@ CASES = [
     ("start taken up again", replace(VJOB, state=S.STARTING), [VM], PENDING, [], K.START),
     ("suspend taken up again", replace(VJOB, state=S.SUSPENDING), [VM], SUSPENDED, [], K.SUSPEND),
     ("resume taken up again", replace(VJOB, state=S.RESUMING), [VM], SUSPENDED, [], K.RESUME),
+    ("pause taken up again", replace(VJOB, state=S.PAUSING), [VM], SUSPENDED, [], K.PAUSE),
+    ("its end taken up again", replace(VJOB, state=S.UNPAUSING), [VM], SUSPENDED, [], K.UNPAUSE),
+    ("paused: nothing", replace(VJOB, state=S.PAUSED), [VM], SUSPENDED, [], None),
+    ("paused, and resumed by hand", replace(VJOB, state=S.PAUSED), [VM], JOB, [], K.UNPAUSE),
+    ("paused, and its vm lost", replace(VJOB, state=S.PAUSED), [VM], SUSPENDED, [VM], K.RESTART),
+    ("cancelled while paused", replace(VJOB, state=S.PAUSED), [VM], COMPLETING, [], K.STOP),
+    ("requeued while paused", replace(VJOB, state=S.PAUSED), [VM], OPENED, [], RmsAct.REQUEUE),
+    ("requeued while paused, gated", replace(VJOB, state=S.PAUSED), [VM], PENDING, [], None),
+    ("held while paused: saved", replace(VJOB, state=S.PAUSED), [VM], replace(PENDING, held=True), [], K.SUSPEND),
     ("sleeping: nothing", replace(VJOB, state=S.SLEEPING), [VM], SUSPENDED, [], None),
     ("scontrol resume by hand", replace(VJOB, state=S.SLEEPING), [VM], JOB, [], K.RESUME),
     ("requeued while sleeping", replace(VJOB, state=S.SLEEPING), [VM], OPENED, [], RmsAct.REQUEUE),
@@ -146,6 +155,26 @@ def test_lost_state_on_a_node_that_is_gone_is_not_held_back() -> None:
     directive = reconcile(vjob, [VM], SUSPENDED, [], SILENT_S, ORPHAN_S, gone=["n1"], lost="no state")
     assert directive is not None
     assert (directive.absence, directive.disputed) == (False, False)
+
+
+def test_a_paused_vm_that_runs_is_paused_again() -> None:
+    directive = reconcile(replace(VJOB, state=S.PAUSED), [VM], SUSPENDED, [], SILENT_S, ORPHAN_S, awake={VM.name})
+    assert directive is not None
+    assert (directive.what, directive.reason) == (K.PAUSE, "vjob7-0 was seen running")
+
+
+def test_loss_of_a_paused_vm_is_one_of_many_things_not_seen_and_nobody_disputes_it() -> None:
+    directive = reconcile(replace(VJOB, state=S.PAUSED), [VM], SUSPENDED, [VM], SILENT_S, ORPHAN_S)
+    assert directive is not None
+    assert (directive.absence, directive.disputed) == (True, False)
+    assert directive.reason == "lost: vjob7-0 not paused on n1 any more"
+
+
+def test_a_second_copy_of_a_paused_vm_is_looked_after() -> None:
+    paused = replace(VJOB, state=S.PAUSED)
+    directive = reconcile(paused, [VM], SUSPENDED, [], SILENT_S, ORPHAN_S, copies={VM.name: "n2"})
+    assert directive is not None
+    assert (directive.what, directive.destinations) == (K.MIGRATE, {VM.name: "n2"})
 
 
 def test_a_silent_wrapper_is_replaced_but_not_while_its_job_completes() -> None:

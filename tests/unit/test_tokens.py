@@ -52,3 +52,11 @@ def test_the_cluster_has_tokens_for_what_moves_memory_and_boots_take_none_of_the
     assert are_free(LIMITS, under_way, Use(K.RESUME, {}, {"n5": 2}))
     assert not are_free(LIMITS, under_way, Use(K.RESUME, {}, {"n5": 3}))
     assert are_free(LIMITS, under_way, Use(K.START, {}, {"n5": 8}))
+
+
+def test_pauses_and_their_ends_wait_for_nobody_and_take_nothing() -> None:
+    full = [Use(K.SUSPEND, {"n1": 4}, {}), Use(K.RESUME, {}, {"n1": 4})]
+    for kind in (K.PAUSE, K.UNPAUSE):
+        use = use_of(step(kind, a="n1"), {"a": "n1"})
+        assert are_free(LIMITS, full, use)
+        assert are_free(LIMITS, [use], Use(K.SUSPEND, {"n1": 9}, {}))

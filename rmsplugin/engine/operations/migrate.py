@@ -1,4 +1,4 @@
-"""Migrate: running VMs of a vjob move live to other nodes; the vjob stays *running* throughout."""
+"""Migrate: VMs of a vjob move to other nodes, live or paused; the vjob stays *running*, or *paused*, throughout."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _broke_off(task: Task, vm: VMRow) -> bool:
     here = power_of(task, vm, vm.host)
     if here in (None, VMPower.POSTCOPY_FAILED):
         return False
-    if here is VMPower.PAUSED:
+    if here is VMPower.PAUSED and not task.vjob().paused:
         return True
     try:
         return has(task.context, vm.destination, vm)
@@ -72,7 +72,8 @@ def _conclude(task: Task, vm: VMRow) -> str:
     task.context.ledger.update_vm(vm.name, host=node, destination="")
     drop_config_quietly(task, vm, vm.host if node == vm.destination else vm.destination)
     if node == vm.destination:
-        task.event("migrated", f"{vm.name} runs on {node}", vm=vm.name, node=node)
+        verb = "is paused" if task.vjob().paused else "runs"
+        task.event("migrated", f"{vm.name} {verb} on {node}", vm=vm.name, node=node)
     return node
 
 
@@ -84,7 +85,7 @@ def _follow(task: Task, vm: VMRow) -> None:
     if found is not None and found.power is VMPower.POSTCOPY_FAILED:
         raise LostStateError(f"{vm.host}, which is gone, had a part of the memory of {vm.name}")
     if found is None:
-        raise OperationFailedError(f"{vm.host} is gone, and {vm.name} does not run on {vm.destination}")
+        raise OperationFailedError(f"{vm.host} is gone, and {vm.name} is not on {vm.destination}")
     end_vm(context, vm.host, vm)
     _conclude(task, vm)
 

@@ -1,4 +1,4 @@
-"""One copy: what is left of a VM at both ends of a migration, whatever broke it off, becomes one VM that runs (I1).
+"""One copy: what is left of a VM at both ends of a migration, whatever broke it off, becomes one VM (I1).
 
 A libvirtd that is killed at the end of a migration leaves the VM paused at its source while it runs, or stands still,
 at its destination. Which of the copies is the newer one follows from which of them runs; the other one is ended first.
@@ -19,6 +19,8 @@ from rmsplugin.errors import OperationFailedError, UnavailableError
 
 def leave_one(task: Task, vm: VMRow) -> str:
     """Have the VM run on its host or on its destination, and end what is left of it on the other one.
+
+    One of a vjob that is paused stays so.
 
     Returns:
         The node; of a VM that is on neither, its host.
@@ -74,6 +76,8 @@ def _end(task: Task, vm: VMRow, node: str) -> None:
 
 
 def _let_run(task: Task, vm: VMRow, node: str) -> None:
+    if task.vjob().paused:
+        return
     task.context.hypervisor.unpause(node, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
     what = f"a migration of {vm.name} that broke off had left it paused on {node}; it runs on"
     task.event("let-run", what, vm=vm.name, node=node)

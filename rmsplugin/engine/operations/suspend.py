@@ -1,4 +1,4 @@
-"""Suspend: all VMs of a vjob are saved to files, or all of them run on (I2, I4).
+"""Suspend: all VMs of a vjob are saved to files, or all of them run on, or stay paused if they were (I2, I4).
 
 Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, in the VMs' order and
 started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
@@ -29,14 +29,15 @@ TAKES_OVER = "takes_over"
 
 
 def suspend(task: Task) -> None:
-    """Bring a vjob from *suspending* to *sleeping*, or back to *running* with the reason."""
+    """Bring a vjob from *suspending* to *sleeping*, or back to what it was before, with the reason."""
     context, vjob = task.context, task.vjob()
-    task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
+    if not vjob.paused:  # then it was asked before it stood still
+        task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
             context.rms.suspend(task.job_id)
     except RefusedError as error:
-        context.ledger.transition(task.job_id, VJobState.RUNNING, f"not suspended: {error}")
+        context.ledger.transition(task.job_id, _before(task), f"not suspended: {error}")
         raise
     if TAKES_OVER in task.operation.arguments:
         _take_over(task)
@@ -54,6 +55,11 @@ def suspend(task: Task) -> None:
     for vm in task.vms():
         for node in vm.touched:
             drop_config_quietly(task, vm, node)  # not needed while it sleeps
+
+
+def _before(task: Task) -> VJobState:
+    """The state of the vjob before it was to be saved, in which it is again if that fails."""
+    return VJobState.PAUSED if task.vjob().paused else VJobState.RUNNING
 
 
 def _now_sleeping(task: Task) -> None:
@@ -78,7 +84,7 @@ def _take_over(task: Task) -> None:
             for vm in task.vms():
                 task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
             why = f"its saved states were not taken over: {sentence_of(errors)}"
-            task.context.ledger.transition(task.job_id, VJobState.RUNNING, why)
+            task.context.ledger.transition(task.job_id, _before(task), why)
         raise combined(errors)
     task.event("taken-over", f"{len(task.vms())} saved states that were found were taken over")
     _now_sleeping(task)
@@ -99,7 +105,7 @@ def _save(task: Task, vm: VMRow) -> None:
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
         if observed is not None:
-            if observed.power is VMPower.PAUSED:
+            if observed.power is VMPower.PAUSED and not task.vjob().paused:
                 # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
             context.stores.require(vm.host)
@@ -143,7 +149,7 @@ def _seal(task: Task, vm: VMRow) -> None:
 
 
 def _undo(task: Task, reason: str) -> None:
-    """A save failed: VMs that were saved already are restored, so that all run on."""
+    """A save failed: VMs that were saved already are restored, so that all run on, or stay paused."""
     context = task.context
     errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
     if errors:
@@ -152,8 +158,10 @@ def _undo(task: Task, reason: str) -> None:
     for vm in task.vms():
         with suppress(NoStoreError):  # where no store is nothing can be dropped; the next save there drops it first
             context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
-    resume_job(task)
-    context.ledger.transition(task.job_id, VJobState.RUNNING, f"suspend failed: {reason}")
+    before = _before(task)
+    if before is VJobState.RUNNING:
+        resume_job(task)
+    context.ledger.transition(task.job_id, before, f"suspend failed: {reason}")
 
 
 def _bring_back(task: Task, vm: VMRow) -> None:
@@ -166,4 +174,5 @@ def _bring_back(task: Task, vm: VMRow) -> None:
         restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
     # Before it runs: its state is history from then on.
     context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
-    let_run(task, vm)
+    if not task.vjob().paused:
+        let_run(task, vm)

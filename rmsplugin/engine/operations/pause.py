@@ -1,0 +1,141 @@
+"""Pause: all VMs of a vjob stand still, and keep their memory where they are; unpause: all go on there.
+
+All of them or none (I4): of a vjob half of whose VMs computed, the others would seem to be dead. Both are idempotent:
+an engine that was killed on the way does the same again, and nothing of a VM is anywhere but in its node's memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine import usage
+from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
+from rmsplugin.engine.operations.resume import let_run, raise_lost, require_not_left, set_clock
+from rmsplugin.engine.operations.settle import settle_jobs
+from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.task import Task, combined, sentence_of
+from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+
+def pause(task: Task) -> None:
+    """Bring a vjob from *pausing* to *paused*, or back to *running* with the reason.
+
+    Slurm is told first, so that the wrapper stands still while its VMs do.
+
+    Raises:
+        LostStateError: a VM was on a node that is gone.
+        RmspluginError: it runs on; or, where a VM could not be let go on, it stays *pausing*, to be tried again.
+    """
+    context = task.context
+    task.each(task.vms(), lambda vm: _ask_usage(task, vm))  # it may be cancelled while it stands still
+    try:
+        if current_job(task).state is JobState.RUNNING:
+            context.rms.suspend(task.job_id)
+    except RefusedError as error:
+        _go_on_all(task, f"not paused: {error}")
+        raise
+    errors = task.each(task.vms(), lambda vm: _hold(task, vm))
+    task.check_cancelled()
+    raise_lost(errors)
+    if errors:
+        _go_on_all(task, f"pause failed: {sentence_of(errors)}")
+        raise combined(errors)
+    context.ledger.transition(task.job_id, VJobState.PAUSED, task.operation.arguments["reason"])
+
+
+def _ask_usage(task: Task, vm: VMRow) -> None:
+    """Ask a guest what it has used; one that stands still already, for an attempt was interrupted, cannot say it."""
+    with suppress(RmspluginError):
+        observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
+        if observed is not None and observed.power is VMPower.RUNNING:
+            usage.ask(task.context, task.vjob(), vm, timeout_s=usage.PAUSE_S)
+
+
+def _hold(task: Task, vm: VMRow) -> None:
+    """Have a VM stand still that may be busy with something else."""
+    require_not_left(task, vm)
+    settle_jobs(task, vm.host, vm.name)
+    with task.action("pause", vm, source=vm.host):
+        hold_still(task, vm)
+
+
+def hold_still(task: Task, vm: VMRow) -> None:
+    """Let a VM stand still where it is, and see that it does."""
+    context = task.context
+    context.hypervisor.pause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+    if observed is None or observed.power is not VMPower.PAUSED:
+        raise OperationFailedError(f"{vm.name} was paused on {vm.host} and is not seen so")
+
+
+def _go_on_all(task: Task, reason: str) -> None:
+    """It is not paused: its VMs run on, those that are there."""
+    stuck = task.each(task.vms(), lambda vm: _run_on(task, vm))
+    if stuck:
+        # The next cycle goes on with it, as it is still *pausing*.
+        raise OperationFailedError(f"{reason}; and not all VMs run on: {sentence_of(stuck)}")
+    resume_job(task)
+    task.context.ledger.transition(task.job_id, VJobState.RUNNING, reason)
+
+
+def _run_on(task: Task, vm: VMRow) -> None:
+    """Let a VM run; one that is gone needs nothing: that it is lost shows in the next cycle."""
+    if task.context.hypervisor.has_vm(vm.host, vm.name):
+        with suppress(NotFoundError):
+            let_run(task, vm)
+
+
+def unpause(task: Task) -> None:
+    """Bring a vjob from *unpausing* to *running*, or back to *paused* with the reason.
+
+    Raises:
+        LostStateError: a VM was on a node that is gone.
+        RmspluginError: all of it stands still; or, where a VM could not be held, it stays *unpausing*.
+    """
+    context = task.context
+    try:
+        # It was requeued while it stood still. (If that happens later, its wrapper attaches to what runs.)
+        if current_job(task).state is JobState.PENDING:
+            await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
+        errors = task.each(task.vms(), lambda vm: _let_go_on(task, vm))
+    except OperationFailedError as error:
+        errors = {task.vms()[0].name: error}
+    task.check_cancelled()
+    raise_lost(errors)
+    if errors:
+        _hold_all(task, f"it could not go on: {sentence_of(errors)}")
+        raise combined(errors)
+    task.each(task.vms(), lambda vm: set_clock(task, vm))
+    job = resume_job(task)
+    context.ledger.transition(
+        task.job_id,
+        VJobState.RUNNING,
+        f"all its VMs go on where they were; {task.operation.arguments['reason']}",
+        wrapper_seen=context.clock.now(),
+        restarts=job.restarts,
+        resumes=False,
+        # What its script asked for, and Slurm has not done yet, stands.
+        requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
+    )
+
+
+def _let_go_on(task: Task, vm: VMRow) -> None:
+    require_not_left(task, vm)
+    with task.action("unpause", vm, source=vm.host, destination=vm.host):
+        let_run(task, vm)
+
+
+def _hold_all(task: Task, reason: str) -> None:
+    """It does not go on: all its VMs stand still again, those that are there."""
+
+    def hold(vm: VMRow) -> None:
+        if task.context.hypervisor.has_vm(vm.host, vm.name):
+            hold_still(task, vm)
+
+    stuck = task.each(task.vms(), hold)
+    if stuck:
+        raise OperationFailedError(f"{reason}; and not all VMs stand still: {sentence_of(stuck)}")
+    task.context.ledger.transition(task.job_id, VJobState.PAUSED, reason)
