@@ -19,8 +19,8 @@ Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 
 #: Kinds of operations that change the state of a vjob, and whether they went well, as the codes in ``Operations``.
-KINDS = ("start", "suspend", "resume", "restart", "stop")
-START, SUSPEND, RESUME, RESTART, STOP = range(len(KINDS))
+KINDS = ("start", "suspend", "resume", "restart", "stop", "pause", "unpause")
+START, SUSPEND, RESUME, RESTART, STOP, PAUSE, UNPAUSE = range(len(KINDS))
 OUTCOMES = ("running", "done", "failed")
 RUNNING, DONE, FAILED = range(len(OUTCOMES))
 

@@ -41,13 +41,13 @@ def _codes(column: str, words: Iterable[str]) -> str:
 
 _K = OperationKind
 #: What takes time on a cluster, and what makes what was done before void.
-_TIMED = (_K.START, _K.STOP, _K.SUSPEND, _K.RESUME, _K.MIGRATE, _K.RESTART)
+_TIMED = (_K.START, _K.STOP, _K.SUSPEND, _K.RESUME, _K.MIGRATE, _K.PAUSE, _K.UNPAUSE, _K.RESTART)
 
 #: Whatever SQLite can count or compare is a number before Python sees it: a year has millions of rows.
 _THERE = "submitted < ? and (state != 'terminated' or state_since >= ?)"
 _JOBS = f"""
     select job_id, user, partition, geometry, submitted, state_since, state = 'terminated', state = 'stopping',
-        state in ('suspending', 'sleeping', 'resuming'), losses + returns > 0
+        state in ('pausing', 'paused', 'unpausing', 'suspending', 'sleeping', 'resuming'), losses + returns > 0
     from vjobs where {_THERE} order by job_id"""
 _NAMES = f"select job_id, display_id from vjobs where {_THERE} and display_id != cast(job_id as text)"
 _OPERATIONS = f"""

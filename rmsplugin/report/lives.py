@@ -1,8 +1,8 @@
 """Lives: from when until when each job waited, ran and slept, worked out of what was done to it; whole columns at once.
 
 A job waits from its first submission until all its VMs answer, and again after a loss; it sleeps from the beginning of
-a suspend to the end of a resume; it ends when the engine begins to clean up after it. So wait, run and sleep together
-are its completion.
+a suspend, or pause, to the end of a resume, or of the pause; it ends when the engine begins to clean up after it. So
+wait, run and sleep together are its completion.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import numpy as np
 from rmsplugin.report.columns import (
     DONE,
     FAILED,
+    PAUSE,
     RESTART,
     RESUME,
     START,
     STOP,
     SUSPEND,
+    UNPAUSE,
     Codes,
     Flags,
     Floats,
@@ -46,7 +48,8 @@ class Lives:
         wait_s, run_s, asleep_s: how long it was in each state until its end, or that of the report's time.
         work_s: how long it has run since its last loss: what it needs of a cluster that loses nothing.
         state: its state at the end of the report's time; ENDED, too, if it never ran.
-        suspends, resumes: those that went well.
+        suspends, resumes: those that went well, pauses and their ends among them; one that is saved after a pause has
+            made way once.
         row, span_state, begin, until: the spans of time in one state, by row and time, without those after an end.
         first: where the spans of each row begin, and one more at the end.
     """
@@ -93,8 +96,8 @@ def lives_of(jobs: Jobs, operations: Operations, until: float) -> Lives:
         asleep_s=_total(row, spent_s, state == SLEEPING, count),
         work_s=_since_last_loss(row, time, state, spent_s, count),
         state=state[last].astype(np.int32),
-        suspends=_went_well(operations, SUSPEND, until, count),
-        resumes=_went_well(operations, RESUME, until, count),
+        suspends=_went_well(operations, _makes_way(operations), until, count),
+        resumes=_went_well(operations, (operations.kind == RESUME) | (operations.kind == UNPAUSE), until, count),
         row=row[spans],
         span_state=state[spans].astype(np.int32),
         begin=time[spans],
@@ -156,14 +159,29 @@ def _of_operations(jobs: Jobs, operations: Operations) -> Iterator[_Changes]:
         return _Changes.to(state, row[places], operations.ended[places], 2 * number[places] + 1)
 
     yield begun((kind == RESTART) | (kind == STOP), WAITING)
-    yield begun(kind == SUSPEND, SLEEPING)
+    leaves = _makes_way(operations)
+    yield begun(leaves, SLEEPING)
     yield ended((kind == START) & (outcome == DONE), RUNNING)
-    yield ended((kind == SUSPEND) & (outcome == FAILED), RUNNING)
-    yield ended((kind == RESUME) & (outcome == DONE), RUNNING)
+    yield ended(leaves & (outcome == FAILED), RUNNING)
+    yield ended(((kind == RESUME) | (kind == UNPAUSE)) & (outcome == DONE), RUNNING)
     # One that went back to a checkpoint, or took back what was put aside, sleeps until it is resumed.
     last = last_of_each(row)
     wakes = np.append(kind[1:] == RESUME, False)[: len(row)] & ~last
     yield ended((kind == RESTART) & (outcome == DONE) & (wakes | (last & jobs.sleeps[row])), SLEEPING)
+
+
+def _makes_way(operations: Operations) -> Flags:
+    """Which operations have one that runs make way: pauses, and saves of those that were not paused before."""
+    kind, place = operations.kind, np.arange(len(operations.row))
+    paused = (kind == PAUSE) & (operations.outcome == DONE)
+    # Neither a save of a paused one that failed nor an end of a pause that did changes that it is paused.
+    failed = ((kind == SUSPEND) | (kind == UNPAUSE)) & (operations.outcome == FAILED)
+    last_pause = np.maximum.accumulate(np.where(paused, place, -1))
+    last_other = np.maximum.accumulate(np.where(paused | failed, -1, place))
+    begins = np.searchsorted(operations.row, operations.row)
+    before = place - 1  # what was so before each
+    is_paused = (before >= begins) & (last_pause[before] >= begins) & (last_pause[before] > last_other[before])
+    return np.asarray((kind == PAUSE) | ((kind == SUSPEND) & ~is_paused))
 
 
 def _is_over(jobs: Jobs, operations: Operations) -> Flags:
@@ -207,6 +225,6 @@ def _total(row: Ints, spent_s: Floats, chosen: Flags, count: int) -> Floats:
     return np.bincount(row[chosen], weights=spent_s[chosen], minlength=count).astype(np.float64)
 
 
-def _went_well(operations: Operations, kind: int, until: float, count: int) -> Ints:
-    chosen = (operations.kind == kind) & (operations.outcome == DONE) & (operations.ended < until)
+def _went_well(operations: Operations, those: Flags, until: float, count: int) -> Ints:
+    chosen = those & (operations.outcome == DONE) & (operations.ended < until)
     return np.bincount(operations.row[chosen], minlength=count).astype(np.int64)

@@ -92,9 +92,16 @@ class Told:
         self._operation(job_id, K.START, S.STARTING, after, "run", seconds, nodes, error)
 
     def suspend(self, job_id: int, seconds: float = 20, error: str = "") -> None:
-        self._operation(
-            job_id, K.SUSPEND, S.SUSPENDING, S.RUNNING if error else S.SLEEPING, "suspend", seconds, error=error
-        )
+        before = S.PAUSED if self.ledger.vjob(job_id).state is S.PAUSED else S.RUNNING
+        after = before if error else S.SLEEPING
+        self._operation(job_id, K.SUSPEND, S.SUSPENDING, after, "suspend", seconds, error=error)
+
+    def pause(self, job_id: int, seconds: float = 1, error: str = "") -> None:
+        self._operation(job_id, K.PAUSE, S.PAUSING, S.RUNNING if error else S.PAUSED, "pause", seconds, error=error)
+
+    def unpause(self, job_id: int, *nodes: str, seconds: float = 1, error: str = "") -> None:
+        after = S.PAUSED if error else S.RUNNING
+        self._operation(job_id, K.UNPAUSE, S.UNPAUSING, after, "unpause", seconds, nodes, error)
 
     def resume(self, job_id: int, *nodes: str, seconds: float = 30, error: str = "") -> None:
         self._operation(

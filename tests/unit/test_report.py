@@ -78,6 +78,46 @@ def counts(made: Report) -> dict[str, int]:
 # -- lives -------------------------------------------------------------------------------------------------------------
 
 
+def test_one_that_was_paused_slept_and_made_way_once_even_if_it_was_saved_then(told: Told) -> None:
+    job, saved = told.at(0).submit(1), told.submit(2)
+    told.at(90).start(job, "n1")  # runs from 100 on
+    told.at(190).start(saved, "n2")  # runs from 200 on
+    told.at(300).pause(job, error="no")  # runs on from 301
+    told.at(400).pause(job)
+    told.at(410).pause(saved)
+    told.at(420).suspend(saved, error="disk full")  # is paused as before
+    told.at(450).suspend(saved)
+    told.at(498).unpause(job, "n1", error="no")
+    told.at(599).unpause(job, "n1")  # runs from 600 on
+    told.at(970).resume(saved, "n1")  # runs from 1000 on
+    told.at(1200).end(job)
+    told.at(1300).suspend(saved)
+    made = jobs_of(report(told, HOUR))
+    assert spans(made["1"]) == [
+        ("waiting", 0, 100, ()),
+        ("running", 100, 300, ("n1",)),
+        ("sleeping", 300, 301, ()),
+        ("running", 301, 400, ("n1",)),
+        ("sleeping", 400, 600, ()),
+        ("running", 600, 1200, ("n1",)),
+    ]
+    assert (made["1"].suspends, made["1"].resumes, made["1"].asleep_s) == (1, 1, 201)
+    assert [span[:3] for span in spans(made["2"])][2:] == [
+        ("sleeping", 410, 1000),
+        ("running", 1000, 1300),
+        ("sleeping", 1300, 3600),
+    ]
+    assert (made["2"].suspends, made["2"].resumes) == (2, 1)
+
+
+def test_one_that_is_paused_now_sleeps(told: Told) -> None:
+    job = told.at(0).submit(1)
+    told.at(90).start(job, "n1")
+    told.at(400).pause(job)
+    [made] = report(told, HOUR).jobs()
+    assert (made.state, made.asleep_s) == ("sleeping", HOUR - 400)
+
+
 def test_a_job_that_slept_and_moved_is_told_from_submission_to_end(told: Told) -> None:
     job = told.at(0).submit(1, vms=2)
     told.at(90).start(job, "n1", "n1")  # runs from 100 on
