@@ -16,6 +16,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.queue import Waiting, candidate
 from rmsplugin.engine.rooms import Room, is_coming, is_idle
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
 
 
 def rooms_wanted(context: Context, seen: Observation, left: Sequence[Waiting], after: Configuration) -> frozenset[str]:
@@ -36,6 +37,11 @@ def rooms_wanted(context: Context, seen: Observation, left: Sequence[Waiting], a
 
 def _idle(seen: Observation, name: str) -> bool:
     return is_idle(seen.rms.nodes[name]) and name in seen.vms
+
+
+def _has_memory(waiting: Waiting) -> bool:
+    """Whether it is paused: it goes on where it is, in a moment, and takes no memory for that."""
+    return waiting.sleeping is not None and waiting.sleeping.state is VJobState.PAUSED
 
 
 class RoomAhead:
@@ -67,7 +73,11 @@ class RoomAhead:
         resting = self._context.ledger.failures.resting()
         # What a context switch that is under way has promised is not taken back.
         promised = promises(self._context.ledger.plans.open_steps())
-        asking = [each for each in queue if each.job.display_id not in promised and self._may_wait(seen, each)]
+        asking = [
+            each
+            for each in queue
+            if each.job.display_id not in promised and not _has_memory(each) and self._may_wait(seen, each)
+        ]
         candidates = [candidate(self._context, seen, waiting, resting) for waiting in asking]
         return {
             name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: nobody makes way for it meanwhile"

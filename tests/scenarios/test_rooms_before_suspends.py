@@ -103,3 +103,26 @@ def test_a_vjob_with_a_place_among_what_is_held_does_not_wait_for_a_room(world: 
     second = world.submit(vms=1, cpus=1, memory_mib=256, time_limit_s=HOUR_S)
     world.until(second, S.RUNNING)
     assert {vm.host for vm in world.context.ledger.vms()} == {"n1"}
+
+
+def test_a_paused_vjob_goes_on_where_it_is_and_waits_for_no_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = world.settings.decision.model_copy(update={"pause_limit_s": 10 * HOUR_S})
+    world.settings = world.settings.model_copy(update={"decision": decision})
+    decides_by(world, "slowdown")
+    long = world.submit(vms=1, cpus=2, memory_mib=500, time_limit_s=100 * HOUR_S, partition="vjob")
+    world.until(long, S.RUNNING)
+    world.context.ledger.update_vjob(long, script_started=True)
+    world.pass_time(HOUR_S)
+    world._give_signs_of_life()
+    monkeypatch.setattr(world.rms, "_boot_s", HOUR_S)
+    urgent = whole_node(world, limit_s=60, partition="urgent")
+    world.until(urgent, S.RUNNING, ticks=100)
+    assert world.state(long) is S.PAUSED
+    world.rms.cancel(next(job.job_id for job in world.rms.snapshot().jobs if job.nodes == ("n2",)))
+    world.pass_time(HOUR_S)
+    world._give_signs_of_life()
+    world.rms.finish(urgent)
+    world.until(urgent, S.TERMINATED)
+    world.until(long, S.RUNNING, ticks=4)
+    assert [vm.host for vm in world.context.ledger.vms(long)] == ["n1"]
+    assert suspends(world) == []
