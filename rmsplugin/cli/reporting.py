@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.bar import Show, bar
 from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.report.fields import JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
+from rmsplugin.cli.report.fields import CLASS_COLUMNS, JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
 from rmsplugin.cli.table import Row, Table, add_table_options, described, parse_format, printable
 from rmsplugin.errors import ReportError, SettingsError
 from rmsplugin.latency import uncollected
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmsplugin.report.build import Report
     from rmsplugin.settings import Settings
 
-GROUPS = ("job", "user", "account", "partition", "week", "all")
+GROUPS = ("job", "user", "account", "partition", "week", "class", "all")
 #: A table is as wide as what it holds; of a million jobs it takes so many at a time.
 _BATCH = 2000
 
@@ -40,7 +40,8 @@ def add_command(commands: options.Commands) -> None:
         "tell what became of jobs, next to what had become of them without context switches",
         _report,
         """
-        fields of totals (--by user, account, ...), by default {columns}:
+        fields of totals (--by user, account, ...), by default {columns}, and with --by class
+        {classes}:
         {fields}
 
         Everybody is told of their own jobs, by the engine; operators (engine.operators) of all. Root and engine.user
@@ -57,12 +58,13 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin report --since 2025-11-01 --until 2025-12-01 --by user
           rmsplugin report --job 12 --json
           rmsplugin report --by week --csv
+          rmsplugin report --by class
           rmsplugin report --since 30d --html november.html
           rmsplugin report --since yesterday --until today --email-format
           rmsplugin report --ledger copy.sqlite --without-slurm --nodes 8 --cpus-per-node 16 --chart
-        """.replace("{columns}", TOTAL_COLUMNS).replace(
-            "{fields}", described(TOTAL_FIELDS).replace("\n", "\n        ")
-        ),
+        """.replace("{columns}", TOTAL_COLUMNS)
+        .replace("{classes}", CLASS_COLUMNS)
+        .replace("{fields}", described(TOTAL_FIELDS).replace("\n", "\n        ")),
     )
     _add_choice(parser)
     _add_site(parser)
@@ -100,7 +102,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "--by",
         choices=GROUPS,
         default="job",
-        help="what a line is: a job (default), or a total: of a user, ..., of all",
+        help="what a line is: a job (default), or a total: of a user, ..., of a class (long, wide), of all",
     )
 
 
@@ -144,6 +146,7 @@ def _report(arguments: argparse.Namespace) -> int:
     # Before anything is computed: nobody waits for a page that cannot be written.
     page = _page_file(arguments.html) if arguments.html else None
     fields, default = (JOB_FIELDS, JOB_COLUMNS) if arguments.by == "job" else (TOTAL_FIELDS, TOTAL_COLUMNS)
+    default = CLASS_COLUMNS if arguments.by == "class" else default
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
     settings = _settings(arguments)
     path = _ledger(arguments, settings)

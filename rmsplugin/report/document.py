@@ -18,7 +18,8 @@ The keys of the JSON are the names of the fields below::
                              {"state": "sleeping", "from": 1763701000.0, "until": 1763702000.0, "nodes": []},
                              {"state": "running", "from": 1763702000.0, "until": 1763703000.0, "nodes": ["n1", "n2"]}],
                "without": {"fcfs": {"start": 1763700100.0, "end": 1763701940.0}, "easy": null}}],
-     "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...]},
+     "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...],
+                "class": [...]},
      "utilisation_step_s": 3600.0,
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
                       "without": {"fcfs": 2.0, "easy": 3.0}}],
@@ -43,7 +44,7 @@ Kind = Literal["report", "simulation", "comparison"]
 JobState = Literal["ended", "never-ran", "running", "sleeping", "waiting"]
 
 #: What totals are by.
-GROUPS = ("user", "account", "partition", "week")
+GROUPS = ("user", "account", "partition", "week", "class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +154,14 @@ class Worth:
         wait_s: of each, the time from submission in which it did not run and did not sleep.
         completion_s: from submission to end.
         slowdown: bounded slowdown.
+        longest_s: the longest completion.
     """
 
     jobs: int
     wait_s: Spread | None
     completion_s: Spread | None
     slowdown: Spread | None
+    longest_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ class Compared:
         own: of the report's own schedule, for the same jobs.
         gained_s: the sum of their completions there, minus that here: above 0, context switches were worth it.
         sooner: jobs that ended sooner here than there, by a second or more; later: the other way round.
+        paid_s: how much later these ended, all together.
     """
 
     worth: Worth
@@ -177,11 +181,12 @@ class Compared:
     gained_s: float
     sooner: int
     later: int
+    paid_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Jobs of one user, account, partition or week (that of their submission; name: its Monday), or all jobs."""
+    """Jobs of one user, account, partition, week (that of their submission; name: its Monday) or class, or all jobs."""
 
     name: str
     jobs: int

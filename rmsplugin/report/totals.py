@@ -1,4 +1,4 @@
-"""Totals: jobs by user, account, partition and week, and all together; what each schedule was worth to them."""
+"""Totals: jobs by user, account, partition, week and class, and all together; what each schedule was worth to them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from rmsplugin.report.columns import Codes, Flags, Floats, Ints, Jobs, Words
-from rmsplugin.report.document import Compared, Spread, Total, Worth
+from rmsplugin.report.document import GROUPS, Compared, Spread, Total, Worth
 from rmsplugin.report.lives import Lives
 from rmsplugin.report.replay import Replays
 from rmsplugin.report.splice import Accounts
 from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S
+
+#: Jobs that ran for longer are long ones, those of more CPUs wide ones: the four classes of the field.
+LONG_S, WIDE_CPUS = 3600.0, 8
+CLASSES = Words(["short and narrow", "short and wide", "long and narrow", "long and wide"])
 
 #: A job ended sooner or later than elsewhere from this difference on.
 _SAME_S = 1.0
@@ -45,7 +49,7 @@ def totals(facts: Facts, chosen: Flags) -> dict[str, tuple[Total, ...]]:
     jobs, accounts = facts.jobs, facts.accounts
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        return dict.fromkeys(("all", "user", "account", "partition", "week"), ())
+        return dict.fromkeys(("all", *GROUPS), ())
     weeks, mondays = _weeks(jobs.submit[rows])
     return {
         "all": (_total(facts, "all", rows),),
@@ -53,7 +57,14 @@ def totals(facts: Facts, chosen: Flags) -> dict[str, tuple[Total, ...]]:
         "account": tuple(_by(facts, rows, accounts.account[rows], accounts.accounts)),
         "partition": tuple(_by(facts, rows, jobs.partition[rows], jobs.partitions)),
         "week": tuple(_by(facts, rows, weeks, mondays)),
+        "class": tuple(_by(facts, rows, _classes(facts, rows), CLASSES)),
     }
+
+
+def _classes(facts: Facts, rows: Ints) -> Codes:
+    """The class of each job, by how long it ran here and how many CPUs it requested."""
+    is_long, is_wide = facts.lives.run_s[rows] > LONG_S, facts.jobs.booked[rows] > WIDE_CPUS
+    return (2 * is_long + is_wide).astype(np.int32)
 
 
 def _by(facts: Facts, rows: Ints, codes: Codes, words: Words) -> Iterator[Total]:
@@ -120,13 +131,16 @@ def _beside(facts: Facts, policy: str, rows: Ints, own: Worth) -> Compared:
         gained_s=_sum(gained_s),
         sooner=int((gained_s >= _SAME_S).sum()),
         later=int((gained_s <= -_SAME_S).sum()),
+        paid_s=_sum(-gained_s[gained_s <= -_SAME_S]),
     )
 
 
 def _worth(wait_s: Floats, completion_s: Floats, run_s: Floats) -> Worth:
     if not len(wait_s):
         return Worth(0, None, None, None)
-    return Worth(len(wait_s), _spread(wait_s), _spread(completion_s), _spread(slowdown(completion_s, run_s), 3))
+    longest_s = round(float(completion_s.max()), 1)
+    slow = _spread(slowdown(completion_s, run_s), 3)
+    return Worth(len(wait_s), _spread(wait_s), _spread(completion_s), slow, longest_s)
 
 
 def _spread(values: Floats, digits: int = 1) -> Spread:

@@ -85,6 +85,12 @@ def test_the_users_groups_and_queues_of_a_trace_are_filters_and_totals(
     }
     assert listed == {"user": ["7", "8"], "account": ["3", "4"], "partition": ["1", "2"]}
     assert {row[0]: row[1] for row in rows(window, "totals")} == {"7": "2", "8": "1"}
+    window.value(
+        "{ const by = document.getElementById('group'); by.value = 'class'; by.dispatchEvent(new Event('change')); }"
+    )
+    titles = window.value("[...document.querySelectorAll('#totals th')].map((title) => title.textContent.trim())")
+    assert any(title.startswith("Longest") for title in titles) and any("Later than EASY" in title for title in titles)
+    assert [row[:3] for row in rows(window, "totals")] == [["short and narrow", "3", "3"]]
 
 
 def test_a_comparison_has_the_completions_under_each_policy(

@@ -87,10 +87,15 @@ def test_csv_and_json_have_the_same_numbers(told: Told, capsys: pytest.CaptureFi
     assert [(job["id"], float(job["completion_s"]), float(job["fcfs_end"])) for job in jobs] == [
         (job["id"], job["completion_s"], job["without"]["fcfs"]["end"]) for job in document["jobs"]
     ]
+    assert run(told, *REPLAYED, "--by", "class", "--parsable2") == 0
+    head, line = [line.split("|") for line in capsys.readouterr().out.splitlines()]
+    assert (head[0], head[-1], line[0]) == ("NAME", "EASYLONGEST", "short and narrow")
     assert run(told, *REPLAYED, "--csv", "--by", "all") == 0
     [total] = csv.DictReader(io.StringIO(capsys.readouterr().out))
     [whole] = document["totals"]["all"]
     assert float(total["easy_gained_s"]) == whole["without"]["easy"]["gained_s"]
+    assert float(total["longest_s"]) == whole["worth"]["longest_s"]
+    assert float(total["easy_paid_s"]) == whole["without"]["easy"]["paid_s"]
     assert float(total["completion_s_p95"]) == whole["worth"]["completion_s"]["p95"]
     assert document["jobs"][0]["slurm"] == {"runs": 1, "run_s": 1000.0, "asleep_s": 0.0, "state": "COMPLETED"}
 

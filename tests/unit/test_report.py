@@ -573,10 +573,32 @@ def test_the_totals_of_each_kind_add_up(told: Told) -> None:
     assert [total.name for total in made.head.totals["user"]] == ["alice", "bob"]
     assert [total.name for total in made.head.totals["partition"]] == ["vjob", "vlong"]
     assert [total.name for total in made.head.totals["week"]] == ["2025-11-03", "2025-11-10"]
-    for kind in ("user", "account", "partition", "week"):
+    for kind in ("user", "account", "partition", "week", "class"):
         parts = made.head.totals[kind]
         assert sum(total.jobs for total in parts) == whole.jobs == 3
         assert sum(total.run_s for total in parts) == pytest.approx(whole.run_s) == 490 + 990 + 1490
+
+
+def test_of_each_class_it_is_told_who_paid_and_the_longest(told: Told) -> None:
+    """Four CPUs: one that runs for an hour and more waits for a short one that EASY would have had wait."""
+    for job_id, vms, starts_s, run_s in ((1, 4, 501, 4000), (2, 1, 2, 200)):
+        job = told.at(job_id).submit(job_id, vms=vms)
+        told.at(starts_s).start(job, *["n1"] * vms, seconds=0.0)
+        told.at(starts_s + run_s).end(job)
+    long, short = report(told, 2 * HOUR).head.totals["class"]
+    assert (long.name, short.name) == ("long and narrow", "short and narrow")
+    easy = long.without["easy"]
+    assert (easy.later, easy.paid_s, long.worth.longest_s, easy.worth.longest_s) == (1, 500, 4500, 4000)
+    easy = short.without["easy"]
+    assert (easy.sooner, easy.later, easy.paid_s) == (1, 0, 0)
+    assert (short.worth.longest_s, easy.worth.longest_s) == (200, 4199)
+
+
+def test_jobs_of_more_than_eight_cpus_are_wide_ones(told: Told) -> None:
+    for job_id, vms in ((1, 8), (2, 9)):
+        told.at(job_id).start(told.submit(job_id, vms=vms), *["n1"] * vms, seconds=0.0)
+        told.at(job_id + 100).end(job_id)
+    assert [total.name for total in report(told, HOUR).head.totals["class"]] == ["short and narrow", "short and wide"]
 
 
 def test_a_choice_has_the_same_replay_as_the_whole(queue: Told) -> None:

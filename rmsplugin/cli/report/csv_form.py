@@ -14,6 +14,7 @@ _JOB = (
 )
 _TOTAL = ("name", "jobs", "ended", "cpu_s", "wait_s", "run_s", "asleep_s", "suspends", "resumes", "migrations")
 _MEASURES = ("wait_s", "completion_s", "slowdown")
+_BESIDE = ("gained_s", "sooner", "later", "paid_s")
 _VALUES = ("mean", "p50", "p95", "p99")
 
 
@@ -33,14 +34,14 @@ def write_totals(file: TextIO, totals: Iterable[Row], policies: Iterable[str]) -
     policies = tuple(policies)
     writer = csv.writer(file, lineterminator="\n")
     spreads = [f"{measure}_{value}" for measure in _MEASURES for value in _VALUES]
-    there = [f"{policy}_{name}" for policy in policies for name in ("jobs", *spreads, "gained_s", "sooner", "later")]
-    writer.writerow((*_TOTAL, *spreads, *there))
+    there = [f"{policy}_{name}" for policy in policies for name in ("jobs", *spreads, "longest_s", *_BESIDE)]
+    writer.writerow((*_TOTAL, *spreads, "longest_s", *there))
     for total in totals:
-        values = [total[name] for name in _TOTAL] + _spreads(total["worth"])
+        values = [total[name] for name in _TOTAL] + [*_spreads(total["worth"]), total["worth"]["longest_s"]]
         for policy in policies:
             compared = total["without"][policy]
-            values += [compared["worth"]["jobs"], *_spreads(compared["worth"])]
-            values += [compared[name] for name in ("gained_s", "sooner", "later")]
+            values += [compared["worth"]["jobs"], *_spreads(compared["worth"]), compared["worth"]["longest_s"]]
+            values += [compared[name] for name in _BESIDE]
         writer.writerow(values)
 
 

@@ -112,12 +112,20 @@ def _beside(policy: str, key: str, shown: Callable[[Any], str] = str) -> Callabl
     return text
 
 
+def _longest(policy: str) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        there = row["without"].get(policy)
+        return _shown(there["worth"]["longest_s"]) if there else ""
+
+    return text
+
+
 def _name(row: Row) -> str:
     return row["name"] or "unknown"
 
 
 TOTAL_FIELDS = (
-    Field("name", "the user, account, partition, or Monday of the week of submission", _name),
+    Field("name", "the user, account, partition, class, or Monday of the week of submission", _name),
     Field("jobs", "how many there were", text_of("jobs"), right=True),
     Field("ended", "how many of them ran and ended", text_of("ended"), right=True),
     Field("cpuhours", "run time in hours times requested CPUs", lambda row: f"{row['cpu_s'] / 3600:.1f}", right=True),
@@ -131,6 +139,7 @@ TOTAL_FIELDS = (
     Field("completion", "their mean completion", _own("completion_s", "mean"), right=True),
     Field("completion95", "95 of 100 completed in this time", _own("completion_s", "p95"), right=True),
     Field("slowdown", "their mean bounded slowdown", _own("slowdown", "mean"), right=True),
+    Field("longest", "their longest completion", lambda row: _shown(row["worth"]["longest_s"]), right=True),
     *(
         field
         for policy, name in (("fcfs", "FCFS"), ("easy", "EASY"))
@@ -158,8 +167,19 @@ TOTAL_FIELDS = (
             ),
             Field(f"{policy}sooner", f"how many ended sooner than under {name}", _beside(policy, "sooner"), right=True),
             Field(f"{policy}later", f"how many ended later than under {name}", _beside(policy, "later"), right=True),
+            Field(
+                f"{policy}paid",
+                "how much later these ended, all together",
+                _beside(policy, "paid_s", _shown),
+                right=True,
+            ),
+            Field(f"{policy}longest", f"longest completion under {name}", _longest(policy), right=True),
         )
     ),
 )
 
 TOTAL_COLUMNS = "name,jobs,ended,cpuhours,wait,asleep,suspends,migrations,completion,fcfs,easy,easygain"
+#: Who gained, who paid, and the longest.
+CLASS_COLUMNS = (
+    "name%-16,jobs,ended,suspends,completion,easy,easygain,easysooner,easylater,easypaid,longest,easylongest"
+)

@@ -6,7 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 JOB_FIELDS = (
-    *("id", "user", "account", "partition", "state", "vms", "submit", "start", "end", "wait_s", "run_s", "asleep_s"),
+    *(
+        "id",
+        "user",
+        "account",
+        "partition",
+        "state",
+        "vms",
+        "cpus",
+        "submit",
+        "start",
+        "end",
+        "wait_s",
+        "run_s",
+        "asleep_s",
+    ),
     *("completion_s", "slowdown", "suspends", "resumes", "migrations"),
 )
 POINT_FIELDS = ("t", "cpu_used", "cpu_booked", "cpu_demanded", "cpu_total")

@@ -11,6 +11,7 @@ function compared(shown, schedule) {
   return {
     jobs: both.length, own: mean(owns), other: mean(others), spread: ascending(others), gained: sum(gains),
     sooner: gains.filter((gain) => gain >= 1).length, later: gains.filter((gain) => gain <= -1).length,
+    paid: -sum(gains.filter((gain) => gain <= -1)),
   };
 }
 
@@ -69,10 +70,17 @@ function weekOf(job) {
   return time.toISOString().slice(0, 10);
 }
 
+/* Short or long (an hour), narrow or wide (8 CPUs). */
+function classOf(job) {
+  const wide = jobs.vms[job] * jobs.cpus[job] > 8;
+  return `${jobs.run_s[job] > 3600 ? "long" : "short"} and ${wide ? "wide" : "narrow"}`;
+}
+
 function totals() {
   const groups = {
     user: ["User", (job) => jobs.user[job]], account: ["Account", (job) => jobs.account[job]],
-    partition: ["Partition", (job) => jobs.partition[job]], ...(relative ? {} : { week: ["Week of submission", weekOf] }),
+    partition: ["Partition", (job) => jobs.partition[job]], class: ["Class", classOf],
+    ...(relative ? {} : { week: ["Week of submission", weekOf] }),
   };
   const select = at("group");
   select.append(...Object.entries(groups).map(([key, [name]]) => new Option(name, key)));
@@ -86,6 +94,7 @@ function totals() {
       durationColumn("Mean completion", (row) => row.mean),
       ...doc.others.map((schedule) => (
         numberColumn(`Against ${scheduleName(schedule)}`, (row) => row.against[schedule], shownDifference))),
+      ...(select.value === "class" ? whoPaid() : []),
       durationColumn("Waited", (row) => row.wait_s),
       durationColumn("Ran", (row) => row.run_s),
       durationColumn("Asleep", (row) => row.asleep_s),
@@ -101,15 +110,26 @@ function totals() {
   };
 }
 
+/* Of each class: who ended later than under another schedule, by how much, and the longest. */
+function whoPaid() {
+  const beside = doc.others.flatMap((schedule) => [
+    numberColumn(`Later than ${scheduleName(schedule)}`, (row) => row.beside[schedule].later),
+    durationColumn(`by, all together, ${scheduleName(schedule)}`, (row) => row.beside[schedule].paid),
+    durationColumn(`Longest, ${scheduleName(schedule)}`, (row) => row.beside[schedule].spread.at(-1) ?? null),
+  ]);
+  return [durationColumn("Longest", (row) => row.longest), ...beside];
+}
+
 function totalOf(name, members) {
   const ended = members.filter((job) => jobs.completion_s[job] !== null);
-  const against = Object.fromEntries(doc.others.map((schedule) => {
-    const { own: mine, other } = compared(members, schedule);
-    return [schedule, difference(mine, other)];
-  }));
+  const beside = Object.fromEntries(doc.others.map((schedule) => [schedule, compared(members, schedule)]));
+  const against = Object.fromEntries(
+    Object.entries(beside).map(([schedule, { own: mine, other }]) => [schedule, difference(mine, other)]));
+  const longest = ascending(ended.map((job) => jobs.completion_s[job])).at(-1) ?? null;
   const sums = SUMS.map((field) => [field, sum(members.map((job) => jobs[field][job]))]);
   const average = mean(ended.map((job) => jobs.completion_s[job]));
-  return { name, jobs: members, ended: ended.length, mean: average, against, ...Object.fromEntries(sums) };
+  const own = { mean: average, longest, against, beside };
+  return { name, jobs: members, ended: ended.length, ...own, ...Object.fromEntries(sums) };
 }
 
 function jobsTable(only) {
