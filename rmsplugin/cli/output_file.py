@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from rmsplugin.errors import RefusedError
+from rmsplugin.presence import is_directory, is_file, is_there
 
 
 class OutputFile:
@@ -23,11 +24,11 @@ class OutputFile:
             self._path = Path(name).resolve()  # a link stays one, what it leads to is replaced
             if self._path.is_symlink():  # in a circle: Python 3.13 resolves up to there, and says nothing
                 raise RuntimeError("links in a circle")
-            if self._path.exists() and not self._path.is_file():
-                what = "a directory" if self._path.is_dir() else "no regular file"
+            if is_there(self._path) and not is_file(self._path):
+                what = "a directory" if is_directory(self._path) else "no regular file"
                 raise RefusedError(f"{option}: {name} is {what}")
             directory = self._path.parent
-            if not directory.is_dir():
+            if not is_directory(directory):
                 raise RefusedError(f"{option}: there is no directory {directory}")
         except (OSError, ValueError, RuntimeError) as error:  # too long; a null byte; links in a circle
             raise RefusedError(f"{option}: {name!r}: {getattr(error, 'strerror', None) or error}") from None

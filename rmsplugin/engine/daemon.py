@@ -36,6 +36,7 @@ from rmsplugin.engine.steady_clock import SteadyClock
 from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.latency import keep_for_good, switch_threads_often
+from rmsplugin.presence import is_there
 from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
 
@@ -207,7 +208,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
 def root_keys(state_dir: Path) -> tuple[str, str]:
     """The engine's own key pair, root in every guest; made at the first start. Returns (private, public)."""
     path = state_dir / "guest_root_key"
-    if not path.exists():
+    if not is_there(path):
         keys = generate_keypair()
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from rmsplugin.calibration.samples import MeasuredAction, MeasuredOperation
 from rmsplugin.engine.ledger_file import read_only, schema_steps
 from rmsplugin.errors import LedgerError
 from rmsplugin.model.vjob import Geometry, parse_vm_name
+from rmsplugin.presence import is_file
 
 _OPERATIONS = "select id, kind, created, ended from operations where state = 'done' and created >= ? order by id"
 _ACTIONS = """
@@ -40,7 +41,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         LedgerError: there is no ledger, it cannot be read, or it is not of this release.
     """
     try:
-        if not path.is_file():
+        if not is_file(path):
             raise LedgerError(f"there is no ledger {path}")
         with closing(read_only(path)) as connection:
             _require_schema(path, connection)

@@ -10,6 +10,7 @@ from pathlib import Path
 from rmsplugin import __version__
 from rmsplugin.engine.ledger_file import copy_database, damages, read_only, schema_steps, stamp
 from rmsplugin.errors import LedgerError, OperationFailedError
+from rmsplugin.presence import is_file, is_there
 
 _TOLD = 5
 
@@ -50,9 +51,9 @@ def backup(path: Path, copy: Path | None = None) -> Path:
     """
     _require_there(path)
     copy = copy or path.with_name(f"{path.stem}-backup-{stamp()}{path.suffix}")
-    if copy.exists():
-        raise LedgerError(f"{copy} is there already: it is not overwritten")
     try:
+        if is_there(copy):
+            raise LedgerError(f"{copy} is there already: it is not overwritten")
         copy_database(path, copy)
         health = check(copy)
     except FileExistsError as error:
@@ -67,10 +68,10 @@ def backup(path: Path, copy: Path | None = None) -> Path:
 
 def _require_there(path: Path) -> None:
     try:
-        is_file = path.is_file()
+        found = is_file(path)
     except OSError as error:
         raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
-    if not is_file:
+    if not found:
         raise LedgerError(f"there is no ledger {path}")
 
 

@@ -17,6 +17,7 @@ import sqlite_utils
 from rmsplugin import __version__
 from rmsplugin.engine.migrations import migrations
 from rmsplugin.errors import LedgerError, LedgerUnavailableError
+from rmsplugin.presence import is_there
 
 #: What the ledger is called in engine.state_dir.
 LEDGER_NAME = "ledger.sqlite"
@@ -109,7 +110,7 @@ def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]
 
 def _require_whole(path: Path) -> None:
     """Raise LedgerError if there is a file with content at ``path`` that is damaged. Only reads."""
-    if not path.exists() or not path.stat().st_size:
+    if not is_there(path) or not path.stat().st_size:
         return
     with closing(read_only(path)) as connection:
         found = damages(connection, quick=True)
@@ -126,7 +127,7 @@ def _is_older(path: Path) -> bool:
     Raises:
         LedgerError: it is a ledger of a newer release.
     """
-    if not path.exists():
+    if not is_there(path):
         return False
     with closing(read_only(path)) as connection:
         applied, known = schema_steps(connection)
