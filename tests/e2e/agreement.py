@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import tomllib
 from collections.abc import Collection
 from contextlib import closing
 from statistics import fmean
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from e2e.cluster import Cluster
+
+from rmsplugin.settings.deciding import Decision
 
 LEDGER = "/var/lib/rmsplugin/ledger.sqlite"
 #: Of the cluster, as `minicluster` makes it for the test: its nodes, its cycle, PreemptExemptTime and the window.
@@ -51,12 +54,18 @@ def simulated(cluster: Cluster, jobs: Collection[int]) -> dict[int, float]:
     """The same in the replay."""
     nodes = ("--nodes", str(len(cluster.nodes)), *SIZE)
     times = (*TIMES, "--look", f"{look_s(cluster, jobs):.3f}")
-    words = ("--ledger", LEDGER, "--measured", *nodes, *times, "--policy", "mixed", "--jobs-out", "-")
+    words = ("--ledger", LEDGER, "--measured", *nodes, *times, "--policy", policy(cluster), "--jobs-out", "-")
     result = cluster.plugin("simulate", *words)
     assert result.code == 0, result.err
     rows = {int(row["job_id"]): row for row in csv.DictReader(result.out.splitlines())}
     begin = min(float(rows[job]["submit"]) for job in jobs)
     return {job: float(rows[job]["end"]) - begin for job in jobs}
+
+
+def policy(cluster: Cluster) -> str:
+    """By which the engine decides: as its settings say, or by the default."""
+    with cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml").open("rb") as file:
+        return str(tomllib.load(file).get("decision", {}).get("policy", Decision().policy))
 
 
 def look_s(cluster: Cluster, jobs: Collection[int]) -> float:

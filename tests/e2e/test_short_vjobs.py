@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.cluster import Cluster
 from e2e.engine_settings import added
-from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
+from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_begun, wait_reason, wait_rooms
 from e2e.rooms import count, ended_whole, finish, ledger, wait_number
 from e2e.slurm_conf import edited
 from e2e.test_deciding import set_mode, why
@@ -119,3 +119,40 @@ def test_short_vjobs_are_served_on_a_full_cluster_and_the_long_ones_go_on_from_w
     print(f"completion with switches {switched} s, without {unswitched} s; {len(slept)} slept\n{sprio}")
     assert max(switched) < unswitched
     nothing_left(cluster, [*longs, *shorts, last])
+
+
+@pytest.fixture
+def bob_has_more(cluster: Cluster) -> Iterator[None]:
+    """More for bob, whatever both have used."""
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1000")
+    yield
+    cluster.ok("sacctmgr", "-i", "modify", "user", "bob", "set", "fairshare=1")
+
+
+@pytest.mark.usefixtures("bob_has_more")
+def test_who_has_used_up_his_share_does_not_come_first_by_having_waited_a_little_longer(ruled: Cluster) -> None:
+    """With `slurm_priority = "weight"`: of two alike who wait for one node, the one whose fair share `sprio` has."""
+    cluster, there = ruled, (*WHOLE, "-w", "n3")
+    wait_rooms(cluster)
+    with edited(cluster) as change:
+        set_mode(cluster, change, "OFF")
+        [running] = submit_all(cluster, there)
+        wait_begun(cluster, running)
+        [alices] = submit_all(cluster, there)
+        [bobs] = submit_all(cluster, there, user="bob")
+
+        def expansion(job: int) -> float:
+            found = re.search(r"expansion (\d+\.\d)", str((cluster.vjob(job) or {}).get("reason", "")))
+            return float(found[1]) if found else 0.0
+
+        def weighed() -> bool:
+            return expansion(bobs) > 2 * expansion(alices) > 0
+
+        # Slurm computes usage and shares once a minute; until then both may be the same.
+        cluster.wait("bob's share to count", weighed, 200, lambda: why(cluster) + cluster.ok("sprio", "-l"))
+        print(cluster.ok("sprio", "-l"), {job: cluster.vjob(job)["reason"] for job in (alices, bobs)})  # type: ignore[index]
+        cluster.ok("scancel", str(running))
+        first = cluster.wait("one of them to begin", lambda: begun(cluster, [str(alices), str(bobs)]), 120)
+        assert first == {str(bobs)}
+        cluster.ok("scancel", str(alices), str(bobs))
+    nothing_left(cluster, [running, alices, bobs])
