@@ -64,13 +64,13 @@ def test_the_queue_of_rr6929_can_be_simulated_by_anybody(tmp_path: Path) -> None
 
 def test_vee09_needs_fewer_nodes_than_vms_and_less_time_for_each_reconfiguration_than_ffd() -> None:
     lines = told(vee09, "--quick", "--limit", "0.1", "--diagrams")
-    *paper, static, ffd, ours = cells(lines, "node hours until HC ends")
+    *paper, static, ffd, ours, ruled = cells(lines, "node hours until HC ends")
     assert paper == ["24.31", "15.34", "11.72"]
     assert float(static) == pytest.approx(35 * vee09.BENCHMARKS[0][3] / 60 / 10, abs=0.01)
-    assert max(float(ffd), float(ours)) < 0.7 * float(static)
-    *_, no_cost, ffd_mib, ours_mib = cells(lines, "their mean cost (MiB)")
+    assert max(float(ffd), float(ours), float(ruled)) < 0.7 * float(static)
+    *_, no_cost, ffd_mib, ours_mib, ruled_mib = cells(lines, "their mean cost (MiB)")
     assert no_cost == "-"
-    assert float(ours_mib) < float(ffd_mib)
+    assert max(float(ours_mib), float(ruled_mib)) < float(ffd_mib)
 
 
 @needs_data
