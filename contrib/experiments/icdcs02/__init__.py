@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.icdcs02.cluster import NETWORK_MB_PER_S, REMOTE_S, Assumptions, Policy, Result, Simulation
-from experiments.icdcs02.policies import LoadSharing, NoSharing, Ours, Reconfiguring
+from experiments.icdcs02.policies import BySlowdown, LoadSharing, NoSharing, Ours, Reconfiguring
 from experiments.icdcs02.workload import GROUPS, RATES, Arrivals, Group, Rate, trace
 from experiments.tables import table
 from rmsplugin.decision.reservation import ReservationLimits
@@ -84,7 +84,8 @@ class Setup:
             return Reconfiguring(estimate_mib, self.limits)
         search = Search(time_limit_s=math.inf, deterministic_limit=0.02) if self.compacts else None
         prices = Prices(REMOTE_S, NETWORK_MB_PER_S, self.given.disk_mb_per_s, search, searches=1)
-        return Ours(estimate_mib, self.limits, prices, self.learns)
+        ours = Ours if name == "ours" else BySlowdown
+        return ours(estimate_mib, self.limits, prices, self.learns)
 
     def run(self, name: str, group: Group, rate: Rate) -> Result:
         """One trace under one policy."""
@@ -152,7 +153,7 @@ def _traces(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]
 
     def lines() -> Iterator[list[object]]:
         for number, rate in rates.items():
-            for name in POLICIES:
+            for name in (*POLICIES, "ours, slowdown"):
                 results[number, name] = setup.run(name, group, rate)
                 yield _line(group, number, name, results[number, name])
 

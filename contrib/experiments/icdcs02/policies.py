@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from experiments.icdcs02.cluster import Job, Orders, mib
+from rmsplugin.decision.expansion import expansion, still_expected_s
 from rmsplugin.decision.load import Arrival, Board, NodeLoad
 from rmsplugin.decision.load_sharing import place, relieve
 from rmsplugin.decision.reservation import Reconfiguration, ReservationLimits, Reservations, reconfigure
@@ -71,12 +72,16 @@ class Reconfiguring(NoSharing):
         cycle = self.cycle(board, now_s)
         self.state = cycle.reservations
         self.notes.update(note.what for note in cycle.notes)
-        queue = sorted([*asleep, *waiting], key=lambda job: job.submission.job)
+        queue = sorted([*asleep, *waiting], key=lambda job: (self.rank(job, now_s), job.submission.job))
         placed = starts(place(board, self.arrivals(queue), cycle.closed))
         sleepers = {job.name for job in asleep}
         resumes = {job: node for job, node in placed.items() if job in sleepers}
         begins = {job: node for job, node in placed.items() if job not in sleepers}
         return Orders(begins, board.moves, board.suspended, resumes)
+
+    def rank(self, job: Job, now_s: float) -> float:
+        """Less for who goes first; among equals the order of submission decides."""
+        return 0.0
 
     def cycle(self, board: Board, now_s: float) -> Reconfiguration:
         """What is done about shortages."""
@@ -111,3 +116,12 @@ class Ours(Reconfiguring):
         """Its peak is what others like it will need."""
         if self.learns:
             self._peaks[job.submission.program.name].append(mib(job.demand_mb))
+
+
+class BySlowdown(Ours):
+    """Ours, where whoever waits or is suspended goes on in the order of ``slowdown``; nobody has a limit."""
+
+    def rank(self, job: Job, now_s: float) -> float:
+        """The largest expansion goes first."""
+        waited_s = now_s - job.submission.at_s - job.done_s
+        return -expansion(max(0.0, waited_s), still_expected_s(None, job.done_s))
