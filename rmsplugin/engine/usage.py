@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 
 #: A guest whose job computes with all its CPUs answers late. So long the end, or the suspend, of its VMs waits for it,
 _END_S = 10.0
-#: so long a pause, for which somebody waits,
-PAUSE_S = 0.5
 #: and so long who asks what a running vjob has used.
 _SHOW_S = 20.0
 _PARALLEL = 32

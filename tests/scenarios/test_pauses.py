@@ -229,6 +229,7 @@ def test_slurms_orders_for_a_paused_job_are_followed(world: World, how: str) -> 
         world.rms.cancel(paused)
         world.until(paused, S.TERMINATED)
         assert world.hypervisor.where(f"vjob{paused}-0") == []
+        assert calls(world, "unpause", paused) == 1, "it is asked what it has used, which it says only if it runs"
         return
     world.rms.requeue(paused)
     if how == "hold":

@@ -10,48 +10,38 @@ from contextlib import suppress
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine import usage
 from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
 from rmsplugin.engine.operations.resume import let_run, raise_lost, require_not_left, set_clock
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined, sentence_of
-from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError
+from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
 
 def pause(task: Task) -> None:
     """Bring a vjob from *pausing* to *paused*, or back to *running* with the reason.
 
-    Slurm is told first, so that the wrapper stands still while its VMs do.
+    Its CPUs are what others wait for: Slurm is told afterwards, and nobody asks the guests for their usage before.
 
     Raises:
         LostStateError: a VM was on a node that is gone.
         RmspluginError: it runs on; or, where a VM could not be let go on, it stays *pausing*, to be tried again.
     """
     context = task.context
-    task.each(task.vms(), lambda vm: _ask_usage(task, vm))  # it may be cancelled while it stands still
-    try:
-        if current_job(task).state is JobState.RUNNING:
-            context.rms.suspend(task.job_id)
-    except RefusedError as error:
-        _go_on_all(task, f"not paused: {error}")
-        raise
     errors = task.each(task.vms(), lambda vm: _hold(task, vm))
     task.check_cancelled()
     raise_lost(errors)
     if errors:
         _go_on_all(task, f"pause failed: {sentence_of(errors)}")
         raise combined(errors)
+    try:
+        if current_job(task).state is JobState.RUNNING:
+            context.rms.suspend(task.job_id)  # its wrapper stands still, too
+    except RefusedError as error:
+        _go_on_all(task, f"not paused: {error}")
+        raise
     context.ledger.transition(task.job_id, VJobState.PAUSED, task.operation.arguments["reason"])
-
-
-def _ask_usage(task: Task, vm: VMRow) -> None:
-    """Ask a guest what it has used; one that stands still already, for an attempt was interrupted, cannot say it."""
-    with suppress(RmspluginError):
-        observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
-        if observed is not None and observed.power is VMPower.RUNNING:
-            usage.ask(task.context, task.vjob(), vm, timeout_s=usage.PAUSE_S)
 
 
 def _hold(task: Task, vm: VMRow) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.engine import usage
 from rmsplugin.engine.gone import drop_files, end_vm
 from rmsplugin.engine.old_checkpoints import drop_old
 from rmsplugin.engine.operations.aside import drop_aside
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined
+from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
 
 
 def stop(task: Task) -> None:
     """Bring a vjob from *stopping* to *terminated*."""
-    vjob = task.vjob()
-    task.each(task.vms(), lambda vm: usage.ask(task.context, vjob, vm))
+    task.each(task.vms(), lambda vm: _ask_usage(task, vm))
     remove_all(task)
     ledger = task.context.ledger
     for aside in ledger.asides.of_vjob(task.job_id):
@@ -25,6 +28,17 @@ def stop(task: Task) -> None:
         ledger.set_vms(task.job_id, [])  # frees its addresses
         # The keys of a vjob that is no more open nothing: they need not be kept.
         ledger.transition(task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key="")
+
+
+def _ask_usage(task: Task, vm: VMRow) -> None:
+    """Ask a guest what was used in it; one that is paused is let run for that: its job has ended."""
+    context = task.context
+    if vm.host and not vm.image_node and not vm.destination:
+        with suppress(RmspluginError):
+            observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+            if observed is not None and observed.power is VMPower.PAUSED and not observed.job_running:
+                context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    usage.ask(context, task.vjob(), vm)
 
 
 def remove_all(task: Task) -> None:

@@ -31,7 +31,7 @@ TAKES_OVER = "takes_over"
 def suspend(task: Task) -> None:
     """Bring a vjob from *suspending* to *sleeping*, or back to what it was before, with the reason."""
     context, vjob = task.context, task.vjob()
-    if not vjob.paused:  # then it was asked before it stood still
+    if not vjob.paused:  # what stands still cannot say it
         task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
