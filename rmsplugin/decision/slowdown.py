@@ -4,6 +4,8 @@
 - A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, whoever has run least
   first (0120): the longest jobs do not pay for all short ones. What the switch loses to all counts as if whom it is
   made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save.
+- Where making way is a pause, which costs nothing, one that has not begun need not wait for that if its limit is a
+  third of what the other one still needs, and it is not far behind it (0104).
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
 - With what is beyond the share of its user (0121), if the site sets one, it is the other way round: that comes last,
   and makes way for whoever of others has waited long enough.
@@ -44,6 +46,10 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
+
+#: Who may have others paused at once counts as if it had waited for so long, the least that anybody is expected to
+#: need: else it would be behind all those that have waited for a second.
+_HEAD_START_S = 60.0
 
 
 def slowdown(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -118,9 +124,9 @@ class Ranks:
         return Reason(ReasonCode.OVERDUE, words, {"waited_s": vjob.waited_s})
 
 
-def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0) -> float:
+def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0, head_start_s: float = 0.0) -> float:
     weight = vjob.weight if parameters.slowdown.slurm_priority == "weight" else 1.0
-    return expansion(vjob.waited_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
+    return expansion(vjob.waited_s + head_start_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
 
 
 def _beyond(
@@ -284,8 +290,28 @@ class _Walk:
             return member.name not in self.ranks.due
         if self.ranks.by_queue and self.ranks.position[member.name] < self.ranks.position[vjob.name]:
             return False
-        expansions = self.ranks.expansions
-        return expansions[vjob.name] >= self.parameters.slowdown.factor * expansions[member.name]
+        return self._has_waited_enough(vjob, member) or self._at_once(vjob, member)
+
+    def _has_waited_enough(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
+        """Whether the expansion of one, with what a switch for it loses, is far more than that of another."""
+        its = _expansion(vjob, self.parameters, loss_s)
+        return its >= self.parameters.slowdown.factor * self.ranks.expansions[member.name]
+
+    def _at_once(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
+        """Whether one that has not begun need not have waited so long: the other is paused for it, and needs far more.
+
+        By its limit, for that is how long the other one may stand still: who asks for too much waits as ever.
+
+        Whoever has been paused for others does not go on at the expense of another one so: the last would be the one
+        that needs most.
+        """
+        if not self.parameters.durations.pauses or self.draft.configuration.state(vjob) is not VJobState.WAITING:
+            return False
+        if _expansion(vjob, self.parameters, head_start_s=_HEAD_START_S) < self.ranks.expansions[member.name]:
+            return False
+        needs_s = still_expected_s(member.time_limit_s, member.ran_s)
+        asked_s = math.inf if vjob.time_limit_s is None else vjob.time_limit_s
+        return needs_s >= self.parameters.slowdown.factor * (asked_s + loss_s)
 
     def _by_share(self, vjob: VJob, member: VJob) -> bool:
         """Whether one gets what another user has beyond his share, whatever either has waited for what it needs."""
@@ -304,10 +330,10 @@ class _Walk:
             part_of(vjob.demand, self.ranks.capacity),
             [(part_of(each.demand, self.ranks.capacity), switch_s(each, self.parameters)) for each in victims],
         )
+        if all(self._has_waited_enough(vjob, each, loss_s) or self._at_once(vjob, each, loss_s) for each in equal):
+            return None
         its = _expansion(vjob, self.parameters, loss_s)
         most = max(self.ranks.expansions[each.name] for each in equal)
-        if its >= self.parameters.slowdown.factor * most:
-            return None
         words = (
             f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs, with which it "
             f"has {its:.1f}, and they {most:.1f}"
@@ -338,4 +364,7 @@ class _Walk:
         if vjob.name in self.ranks.due:
             return self._said(vjob).replace("has waited", "that has waited", 1)
         expansions = self.ranks.expansions
+        if not self._has_waited_enough(vjob, victim):
+            needs_s = still_expected_s(victim.time_limit_s, victim.ran_s)
+            return f"that asks for {seconds(vjob.time_limit_s or 0.0)}, and this is expected to need {seconds(needs_s)}"
         return f"that has an expansion of {expansions[vjob.name]:.1f}, and this of {expansions[victim.name]:.1f}"

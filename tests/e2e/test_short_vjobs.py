@@ -47,6 +47,13 @@ def ruled(cluster: Cluster) -> Iterator[Cluster]:
         cluster.restart_engine()
 
 
+@pytest.fixture
+def pausing(cluster: Cluster) -> Iterator[Cluster]:
+    """The engine decides by slowdown, and pauses whoever makes way."""
+    with added(cluster, "decision", 'policy = "slowdown"\npause_limit_s = 600'):
+        yield cluster
+
+
 def fill(cluster: Cluster) -> list[int]:
     """A long vjob on each node."""
     longs = [count(cluster, *WHOLE, "-t", "600") for _ in cluster.nodes]
@@ -156,3 +163,52 @@ def test_who_has_used_up_his_share_does_not_come_first_by_having_waited_a_little
         assert first == {str(bobs)}
         cluster.ok("scancel", str(alices), str(bobs))
     nothing_left(cluster, [running, alices, bobs])
+
+
+ACTIONS = """select actions.kind, actions.ended - actions.created from actions
+    join operations on operations.id = operation_id where job_id = ?"""
+
+
+def happened(cluster: Cluster, job: int, kind: str) -> list[float]:
+    """When this happened to a vjob, as the ledger has it."""
+    return [
+        float(time) for (time,) in ledger(cluster, "select time from events where vjob = ? and kind = ?", job, kind)
+    ]
+
+
+def hosts(cluster: Cluster, job: int) -> list[str]:
+    """Where its VMs are."""
+    return [host for (host,) in ledger(cluster, "select host from vms where job_id = ? order by idx", job)]
+
+
+def test_with_pauses_a_short_vjob_runs_at_once_and_the_long_one_goes_on_in_its_place(pausing: Cluster) -> None:
+    cluster = pausing
+    wait_rooms(cluster)
+    longs = fill(cluster)
+    for job in longs:
+        wait_number(cluster, job, 20)  # nobody is exempt any more
+    before = {job: hosts(cluster, job) for job in longs}
+    reactions, returns = [], []
+    for _ in range(3):
+        submitted = time.time()
+        last = short(cluster)
+        cluster.wait("its end", lambda job=last: cluster.job(job)["JobState"] == "COMPLETED", 120, lambda: why(cluster))
+        [paused] = [job for job in longs if happened(cluster, job, "vjob-paused")[-1:] > [submitted]]
+        assert cluster.vjob(paused) is not None
+        cluster.wait_vjob(paused, "running", timeout_s=60)
+        cluster.wait("Slurm", lambda job=paused: cluster.job(job)["JobState"] == "RUNNING", 20)
+        reactions.append(round(happened(cluster, last, "script-started")[0] - submitted, 1))
+        returns.append(
+            round(happened(cluster, paused, "vjob-running")[-1] - happened(cluster, last, "script-ended")[0], 1)
+        )
+        ended_whole(cluster, last)
+        wait_number(cluster, paused, 12)  # PreemptExemptTime
+    assert {job: hosts(cluster, job) for job in longs} == before
+    done = [each for job in longs for each in ledger(cluster, ACTIONS, job)]
+    assert {kind for kind, _ in done} == {"run", "pause", "unpause"}
+    pauses = [(kind, round(seconds, 2)) for kind, seconds in done if kind != "run"]
+    print(f"from sbatch to the script: {reactions} s; from its end until the paused one runs: {returns} s; {pauses}")
+    finish(cluster, *longs)
+    for job in longs:
+        ended_whole(cluster, job)
+    nothing_left(cluster, longs)

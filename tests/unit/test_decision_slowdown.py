@@ -461,3 +461,66 @@ def test_whoever_is_overdue_and_in_transit_takes_nobodys_protection() -> None:
 def test_parameters_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be"):
         SlowdownParameters(**wrong)  # type: ignore[arg-type]
+
+
+# -- who makes way is paused ------------------------------------------------------------------------------------------
+
+PAUSED = {"exempt_s": 0.0, "durations": SwitchDurations(*[ActionDuration(0.1)] * 5, pauses=True)}
+
+
+def asking(limit_s: float | None, its_wait_s: float = 0.0, **known: object) -> Queue:
+    """`r` has the only node; `a` is ready, and has this limit."""
+    queue = Queue(*nodes(1)).add("r", "n1", **{**HALF_DONE, **known})
+    return queue.add("a", waited_s=its_wait_s, state_s=0.0, time_limit_s=limit_s)
+
+
+def test_where_others_are_paused_one_that_asks_for_a_third_goes_first_without_having_waited() -> None:
+    # after 10 minutes without a limit three hours more are expected
+    known = {"time_limit_s": None, "ran_s": 600.0, "waited_s": 1000.0}
+    assert moved(asking(600.0, **known), **PAUSED)
+    assert not moved(asking(600.0, **known), **EAGER)
+    reason = str(asking(600.0, **known).decide("slowdown", **PAUSED).reasons["r"])
+    assert reason.endswith("makes way for a: that asks for 600 s, and this is expected to need 4 hours")
+
+
+@pytest.mark.parametrize(("needs_s", "moves"), [(890.0, False), (920.0, True)])
+def test_a_third_of_what_the_other_needs_is_enough_and_more_is_not(needs_s: float, moves: bool) -> None:
+    assert moved(asking(300.0, time_limit_s=600.0 + needs_s, ran_s=600.0), **PAUSED) is moves
+
+
+def test_who_asks_for_too_much_or_for_no_limit_waits_as_ever() -> None:
+    known = {"time_limit_s": None, "ran_s": 600.0}
+    for limit_s in (None, 86400.0):
+        assert not moved(asking(limit_s, **known), **PAUSED)
+        assert moved(asking(limit_s, 200.0, **known), **PAUSED)
+
+
+def test_one_that_has_waited_for_longer_than_it_needs_is_not_paused_at_once() -> None:
+    known = {"time_limit_s": 4200.0, "ran_s": 600.0, "waited_s": 3700.0}  # an hour is left
+    assert not moved(asking(600.0, **known), **PAUSED)
+    assert moved(asking(600.0, 62.0, **known), **PAUSED)
+
+
+def test_one_that_was_paused_itself_does_not_go_on_at_the_expense_of_another_at_once() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", time_limit_s=None, ran_s=600.0)
+    queue.add("a", "zz:n1", time_limit_s=60.0, ran_s=10.0, state_s=0.0)
+    assert not moved_of(queue.decide("slowdown", **PAUSED))
+
+
+def moved_of(decision: Decision) -> bool:
+    """Whether `r` makes way for `a`, which has begun before."""
+    return states(decision)["a"] == "running"
+
+
+def test_shares_count_for_who_goes_first_at_once() -> None:
+    known = {"time_limit_s": None, "ran_s": 600.0, "weight": 20.0}
+    for slurm_priority, moves in (("weight", False), ("ties", True), ("order", False)):
+        slowdown = SlowdownParameters(slurm_priority=slurm_priority)
+        assert moved(asking(60.0, **known), **PAUSED, slowdown=slowdown) is moves
+
+
+def test_what_the_switch_loses_counts_for_who_goes_first_at_once() -> None:
+    slow = SwitchDurations(ActionDuration(2000.0), *[ActionDuration(0.1)] * 4, pauses=True)  # to boot
+    known = {"time_limit_s": 7200.0, "ran_s": 3600.0}
+    assert not moved(asking(60.0, **known), exempt_s=0.0, durations=slow)
+    assert moved(asking(60.0, **known), **PAUSED)
