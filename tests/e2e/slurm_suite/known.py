@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 REASONS: Mapping[str, str] = {
     "2.7": "scontrol pidinfo is refused in a VM, as the user guide says; the test has that in a file, not in its log",
+    "7.19": (
+        "the test waits 20 s for sbatch --wait, and a VM starts meanwhile; the cases exit/wait and "
+        "commands/sbatch-wait are the same in both"
+    ),
     "17.44": (
         "the test reads an output as soon as its file exists, and a script in a VM begins a second after Slurm has "
         "made it; the case queue/aftercorr has what it is about, the same in both"
