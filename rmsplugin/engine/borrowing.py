@@ -13,7 +13,8 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rooms import HostUse, Room, RoomState, is_idle, next_reservation, plan_rooms, shortest_room_s
 from rmsplugin.errors import NotFoundError, RmspluginError
-from rmsplugin.model.vjob import VJobState, parse_vm_name
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from rmsplugin import __version__
 from rmsplugin.calibration.samples import MeasuredAction, MeasuredOperation
 from rmsplugin.engine.ledger_file import read_only, schema_steps
 from rmsplugin.errors import LedgerError
-from rmsplugin.model.vjob import Geometry, parse_vm_name
+from rmsplugin.model.vjob import Geometry
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.presence import is_file
 
 _OPERATIONS = "select id, kind, created, ended from operations where state = 'done' and created >= ? order by id"

@@ -13,7 +13,8 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.job_identity import script_digest
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
-from rmsplugin.model.vjob import Geometry, VJobState, vm_name
+from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_names import vm_name
 
 _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
 

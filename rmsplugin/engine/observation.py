@@ -16,7 +16,7 @@ from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.steady_clock import of_the_rms
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 
 log = logging.getLogger(__name__)
 

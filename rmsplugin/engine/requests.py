@@ -28,7 +28,8 @@ from rmsplugin.engine.rows import Operation, RoomReport, VJobRow
 from rmsplugin.engine.unmet import find_unmet, unmet_view
 from rmsplugin.engine.views import one_vjob_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
-from rmsplugin.model.vjob import VJobState, parse_vm_name
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,17 +253,3 @@ class Geometry:
         lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
         said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
         return text + "".join(said)
-
-
-def vm_name(job_id: int, index: int) -> str:
-    """Name, and host name, of VM number ``index`` (from 0) of a vjob."""
-    return f"vjob{job_id}-{index}"
-
-
-_VM_NAME = re.compile(r"vjob([0-9]{1,10})-([0-9]{1,6})")
-
-
-def parse_vm_name(name: str) -> tuple[int, int] | None:
-    """Return (job id, index) of a VM of ours; None for any other name."""
-    match = _VM_NAME.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None

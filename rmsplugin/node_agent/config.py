@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmsplugin.node_agent.errors import AgentError
 
 DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentConfig:
+class AgentConfig(NamedTuple):
     """Directories, keys and images of this node."""
 
     store: Path

@@ -7,8 +7,8 @@ import os
 import pwd
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rmsplugin.node_agent.compression import QEMU_CONF, configured
 
@@ -19,8 +19,7 @@ _USUAL = ("libvirt-qemu", "qemu")
 _TIMEOUT_S = 20
 
 
-@dataclass(frozen=True, slots=True)
-class QEMUAccount:
+class QEMUAccount(NamedTuple):
     """Whom QEMU runs as."""
 
     uid: int

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.model.vm_shape import parse, strange
 from rmsplugin.node_agent.config import AgentConfig, load
 from rmsplugin.node_agent.errors import AgentError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin import __version__
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.node_agent import compression, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError

@@ -30,7 +30,8 @@ from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.service import Service
 from rmsplugin.engine.switch import Switch
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.vjob import Geometry, VJobState, vm_name
+from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_names import vm_name
 from rmsplugin.proposer.process import Limits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.parameters import ProposalParameters

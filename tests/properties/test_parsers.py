@@ -18,7 +18,8 @@ from rmsplugin.adapters.nodes.ssh import _read as agents_answer
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.hostlist import HostList
-from rmsplugin.model.vjob import Geometry, parse_vm_name
+from rmsplugin.model.vjob import Geometry
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.files import STATE_MAGIC
 from rmsplugin.node_agent.saved_state import _HEAD, _VERSION, Identity, _rewritten_head

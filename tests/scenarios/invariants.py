@@ -11,7 +11,8 @@ from scenarios.world import World
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
 from rmsplugin.engine.rows import StepState, VJobRow
-from rmsplugin.model.vjob import VJobState, parse_vm_name
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
 
 S = VJobState
 

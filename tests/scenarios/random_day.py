@@ -24,7 +24,8 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.vjob import VJobState, vm_name
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import vm_name
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 

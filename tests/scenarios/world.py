@@ -31,7 +31,8 @@ from rmsplugin.engine.switch import Switch
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
-from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState, vm_name
+from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
+from rmsplugin.model.vm_names import vm_name
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.propose import propose

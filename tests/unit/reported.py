@@ -8,7 +8,8 @@ from pathlib import Path
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
 from rmsplugin.engine.samples import Sample
-from rmsplugin.model.vjob import Geometry, VJobState, vm_name
+from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_names import vm_name
 from rmsplugin.proposing.steps import PlannedStep
 
 #: A Monday, noon, in UTC and in most places.

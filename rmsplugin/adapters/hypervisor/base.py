@@ -7,7 +7,7 @@ Contract, for every implementation:
 * Every action is idempotent: asked again for what is already so, it returns without harm.
 * ``node`` is a node's name in the RMS. A node whose hypervisor cannot be reached raises UnavailableError.
 * VMs are transient: a VM that is not running does not exist. ``list_vms`` shows only VMs named by
-  ``rmsplugin.model.vjob.vm_name``; others on the node are none of our business.
+  ``rmsplugin.model.vm_names.vm_name``; others on the node are none of our business.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Literal
 from lxml import etree
 
 from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.model.vm_shape import strange
 
 #: Namespace of what we keep in a domain's <metadata>.

@@ -13,7 +13,7 @@ from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
 from rmsplugin.adapters.hypervisor.libvirt_link import Link
 from rmsplugin.adapters.hypervisor.libvirt_values import exists, operation, power, statistics
 from rmsplugin.errors import TimedOutError
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 
 T = TypeVar("T")
 

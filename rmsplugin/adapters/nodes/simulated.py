@@ -28,7 +28,7 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
-from rmsplugin.model.vjob import parse_vm_name
+from rmsplugin.model.vm_names import parse_vm_name
 
 
 class SimulatedNodes:
