@@ -45,7 +45,9 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """Build what an editable installation needs; see PEP 660."""
     _compile()
-    name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    # A path to the checkout: the finder that setuptools installs otherwise is code that each start of Python runs.
+    settings = {**(config_settings or {}), "editable_mode": "compat"}
+    name = build_meta.build_editable(wheel_directory, settings, metadata_directory)
     return _with_launcher(wheel_directory, name)
 
 
