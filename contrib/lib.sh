@@ -171,11 +171,12 @@ make_venv() {
     echo "$wanted" >"$root/$venv/.installed"
 }
 
-# Every wrapper and hook of a minicluster would compile what it imports anew: users cannot write beside the sources.
+# Every wrapper and hook of a minicluster would compile what it imports anew: users cannot write beside the sources. So
+# would every program of contrib/ where PYTHONDONTWRITEBYTECODE is set.
 compile_sources() {
     "$root/contrib/compile-guest-tools" || give_up "rmsplugin/guest_tools/native cannot be compiled (see above)"
-    "$root/.venv/bin/python" -m compileall -q "$root/rmsplugin" ||
-        give_up "rmsplugin/ cannot be compiled (see above)"
+    "$root/.venv/bin/python" -m compileall -q "$root/rmsplugin" "$root/contrib" ||
+        give_up "rmsplugin/ and contrib/ cannot be compiled (see above)"
 }
 
 install_everything() {

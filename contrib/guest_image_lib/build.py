@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest_image_lib import reseed
+from guest_image_lib import remembered, reseed
 from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
@@ -97,6 +97,13 @@ def cache_directory() -> Path:
 
 def find_inputs() -> Inputs:
     """Find the newest kernel package that apt knows, and the installed versions of the tools."""
+    stamped = remembered.stamp((KERNEL_METAPACKAGE, TOOL_PACKAGES))
+    versions = remembered.answer(cache_directory() / "inputs.json", stamped, _ask_apt)
+    return Inputs(versions[0][0], tuple(versions))
+
+
+def _ask_apt() -> remembered.Versions:
+    """The kernel's package and then the tools, with their versions."""
     depends = run(["apt-cache", "depends", "--important", KERNEL_METAPACKAGE]).stdout
     found = re.search(r"Depends: (linux-image-\S+-cloud-amd64)\s*$", depends, re.MULTILINE)
     if found is None:
@@ -111,7 +118,7 @@ def find_inputs() -> Inputs:
         if result.returncode != 0 or not result.stdout:
             raise BuildError(f"package {package} is not installed; run: apt-get install {package}")
         versions.append((package, result.stdout))
-    return Inputs(kernel, tuple(versions))
+    return versions
 
 
 def build(output: Path | None, progress: Callable[[str], None]) -> Path:

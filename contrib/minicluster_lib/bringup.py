@@ -76,6 +76,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
                 *_libvirt_waits(cluster),
             ],
         )
+    libvirt.keep_capabilities(cluster)
     if cluster.engine:
         engine.start_and_wait(cluster, progress)
     cluster.ready = True

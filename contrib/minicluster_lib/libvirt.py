@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 import uuid
 from pathlib import Path
 
 from minicluster_lib import control_groups, hosts
+from minicluster_lib.cache import cache_directory
 from minicluster_lib.layout import LIBVIRT_TLS_PORT, QEMU_ACCOUNT, REPOSITORY, VENV, Cluster, Host
 from minicluster_lib.pki import ENGINE_NAME, write
 from minicluster_lib.waiting import wait_until
@@ -50,6 +54,9 @@ save_image_format = "{save_format}"
 snapshot_image_format = "{save_format}"
 """
 
+#: Where libvirtd keeps what it has learnt of each QEMU.
+_CAPABILITIES = "var/cache/libvirt/qemu/capabilities"
+
 #: Debian's file names the formats that its libvirt knows: zstd since Debian 13.
 _DEBIANS_QEMU_CONF = Path("/etc/libvirt/qemu.conf")
 
@@ -71,6 +78,33 @@ def install_configuration(cluster: Cluster) -> None:
         (directory / "hooks").mkdir(exist_ok=True)
         hook = (REPOSITORY / "hooks/qemu").read_text().replace("/usr/bin/rmsplugin-node", f"{VENV}/bin/rmsplugin-node")
         write(directory / "hooks/qemu", hook.encode(), mode=0o755)
+        copy_capabilities(_known_capabilities(), node.path(_CAPABILITIES))
+
+
+def keep_capabilities(cluster: Cluster) -> None:
+    """Keep what the nodes' libvirtds have learnt of each QEMU, for those of the next clusters.
+
+    To learn it they start each QEMU that there is, with and without KVM, which takes 2 s of CPU time. libvirtd itself
+    looks whether what it finds is of this QEMU, this libvirt and this kernel, and learns it anew if not.
+    """
+    copy_capabilities(cluster.node_hosts[0].path(_CAPABILITIES), _known_capabilities())
+
+
+def copy_capabilities(source: Path, target: Path) -> None:
+    """Copy the files that are not the same there; who reads one beside this sees the old or the new one, whole."""
+    for file in sorted(source.glob("*.xml")):
+        content = file.read_bytes()
+        known = target / file.name
+        if not known.exists() or known.read_bytes() != content:
+            target.mkdir(parents=True, exist_ok=True)
+            new = known.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
+            new.write_bytes(content)
+            shutil.copystat(file, new)
+            new.rename(known)
+
+
+def _known_capabilities() -> Path:
+    return cache_directory() / "libvirt-capabilities"
 
 
 def _save_format() -> str:
