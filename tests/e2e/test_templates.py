@@ -25,11 +25,16 @@ def drop_templates(cluster: Cluster) -> None:
 
 
 def make_one(cluster: Cluster) -> None:
-    """Have a template where the next jobs of its kind go."""
+    """Have a template on the node of all jobs here."""
     drop_templates(cluster)
-    job = cluster.sbatch("#!/bin/sh\nexit 0\n")
+    job = submit(cluster, "#!/bin/sh\nexit 0\n")
     assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED"
-    cluster.wait_gone(job)  # else the next ones go elsewhere
+    cluster.wait_gone(job)
+
+
+def submit(cluster: Cluster, script: str) -> int:
+    """Submit a job whose VM goes to one node, whichever nodes others leave at that moment."""
+    return cluster.sbatch(script, "-w", cluster.nodes[0])
 
 
 def told(cluster: Cluster, job: int) -> list[str]:
@@ -41,7 +46,7 @@ def told(cluster: Cluster, job: int) -> list[str]:
 def test_sisters_from_one_template_share_nothing_that_tells_machines_apart(cluster: Cluster) -> None:
     make_one(cluster)
     begin = float(cluster.ok("date", "+%s"))
-    sisters = [cluster.sbatch(_TELLS) for _ in range(2)]
+    sisters = [submit(cluster, _TELLS) for _ in range(2)]
     first, second = (told(cluster, job) for job in sisters)
     end = float(cluster.ok("date", "+%s"))
     for job in sisters:
@@ -57,7 +62,7 @@ def test_a_template_that_qemu_refuses_is_dropped_and_the_job_runs_all_the_same(c
     make_one(cluster)
     for node in cluster.nodes:
         cluster.run("sh", "-c", "truncate -s -9M /var/lib/rmsplugin/templates/*.state", host=node)
-    job = cluster.sbatch("#!/bin/sh\necho ran\n")
+    job = submit(cluster, "#!/bin/sh\necho ran\n")
     assert told(cluster, job) == ["ran"]
     events = cluster.events(job)
     assert f"vjob{job}-0 is booted" in events and "from a template" not in events
