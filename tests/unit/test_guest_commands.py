@@ -318,8 +318,9 @@ def test_a_reader_that_stands_still_holds_up_its_client_and_nothing_else(site: S
     process = site.start()
     guestbox.wait_until(lambda: site.out.read_text() == "others\nstill\nreads\n", what="what others print")
     assert large.read_text() == ""
+    # A part of each of the two clients at most, of 1 MiB and what was read last: the killed one's goes a moment later.
     held = site.guest.run(f"cat {DESK}/*.taken/answer.* | wc -c")
-    assert int(held) < 2 << 20
+    assert int(held) < 3 << 20
     site.guest.run("touch /tmp/go")
     assert process.wait(PATIENCE_S) == 0
     assert site.out.read_text() == "others\nstill\nreads\n30000000\n"
