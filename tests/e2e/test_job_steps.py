@@ -12,9 +12,12 @@ srun -n 1 true
 srun -J 'a name' -n 2 sh -c 'exit 5'
 srun -n 1 sh -c 'kill -9 $$'
 """
-#: Counts until it has the signal, however long the machine takes for all that happens before.
+#: Counts until it has the signal, however long the machine takes for all that happens before. The signal ends its
+#: `sleep`, too: what the shell says of that comes by another way than its output, and so before or after the last line.
 COUNTS = """#!/bin/bash
-srun -n 1 bash -c 'trap "got=1" USR1; until [ "$got" ]; do echo "count $((i += 1))"; sleep 0.5; done; echo "got <$got>"'
+srun -n 1 -e /dev/null bash -c '
+    trap "got=1" USR1; until [ "$got" ]; do echo "count $((i += 1))"; sleep 0.5; done; echo "got <$got>"
+'
 """
 
 
