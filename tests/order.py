@@ -21,8 +21,9 @@ NICE = 6
 
 #: The files with clusters that take minutes. Of neighbours in this list one computes and the next one rather waits.
 LONGEST = (
-    "contract/test_hypervisor.py",
     "e2e/test_cloud_image.py",
+    "contract/hypervisor/test_hypervisor_migration.py",
+    "contract/hypervisor/test_hypervisor_saves.py",
     "e2e/test_accounting.py",
     "e2e/test_gate.py",
     "e2e/test_rooms.py",

@@ -16,14 +16,9 @@ from pathlib import Path
 
 import pytest
 from contract import in_head
-from contract.test_hypervisor import (
-    INSIDE,
-    LibvirtWorld,
-    boot_up,
-    eventually,
-    power,
-    spec,
-)
+from contract.hypervisor.on_libvirt import LibvirtWorld
+from contract.hypervisor.steps import have_up, power
+from contract.hypervisor.worlds import INSIDE, eventually, spec
 
 from rmsplugin.adapters.hypervisor import libvirt_migration
 from rmsplugin.adapters.hypervisor.base import VMPower
@@ -103,7 +98,7 @@ def add_to_state(path: Path, what: str) -> None:
 
 @inside
 def test_a_saved_state_in_which_he_adds_a_disk_of_the_host_is_refused_and_kept(world: LibvirtWorld) -> None:
-    boot_up(world)
+    have_up(world)
     path = world.state_path(VM)
     world.hypervisor.save(A, VM, path, timeout_s=60)
     file = world.directory / "hosts" / A / path.lstrip("/")
@@ -135,7 +130,7 @@ EVIL_FILE = "/root/written-by-root-of-another-node"
 def test_a_vm_to_which_he_added_a_file_of_the_host_is_moved_by_no_engine_and_taken_by_no_node(
     world: LibvirtWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boot_up(world)
+    have_up(world)
     xml = world.on(A, "virsh", "dumpxml", "--migratable", "--security-info", VM).stdout
     evil = xml.replace(
         "</devices>",
@@ -161,8 +156,9 @@ def test_a_vm_to_which_he_added_a_file_of_the_host_is_moved_by_no_engine_and_tak
 _ENGINE = """
 import os, signal, sys
 from pathlib import Path
-from contract import test_hypervisor as t
-world = t.LibvirtWorld(Path(t.INSIDE))
+from contract.hypervisor.on_libvirt import LibvirtWorld
+from contract.hypervisor.worlds import INSIDE
+world = LibvirtWorld(Path(INSIDE))
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "arrived":
     world.hypervisor._vms.unpause = die
@@ -185,7 +181,7 @@ def _engine(until: str) -> subprocess.Popen[str]:
 @inside
 @pytest.mark.parametrize("until", ["prepared", "sending", "arrived"])
 def test_a_vm_runs_once_whenever_the_engine_is_killed_in_its_migration(world: LibvirtWorld, until: str) -> None:
-    boot_up(world)
+    have_up(world)
     if until != "arrived":
         world.on(A, "virsh", "migrate-setspeed", VM, "8")
     with _engine(until) as engine:

@@ -1,0 +1,49 @@
+"""The contract of ``adapters.hypervisor.base.Hypervisor``, on the simulated hypervisor and on libvirt.
+
+The libvirt half needs a minicluster of two nodes and runs in its head's network: ``test_on_libvirt`` of each file
+brings one up (or takes the one in $RMSPLUGIN_TEST_MINICLUSTER) and runs this file again in there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.hypervisor.on_libvirt import LibvirtWorld
+from contract.hypervisor.worlds import (
+    INSIDE,
+    VM,
+    A,
+    B,
+    SimulatedWorld,
+    World,
+)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if not INSIDE:
+        yield SimulatedWorld()
+        return
+    world = LibvirtWorld(Path(INSIDE))
+    try:
+        yield world
+    finally:
+        for node in (A, B):
+            for name in world.hypervisor.list_vms(node):
+                world.hypervisor.stop(node, name, timeout_s=20)
+            files = world.nodes.list_files(node)
+            for name in files.configs:
+                world.nodes.drop_config(node, name)
+            for name in files.states | files.partials:
+                world.nodes.drop_state(node, name)
+        world.close()
+
+
+@pytest.fixture
+def without_checkpoints(world: World) -> Iterator[None]:
+    yield
+    for number in (1, 2):
+        for node in (A, B):
+            world.nodes.drop_state(node, VM, checkpoint=number)

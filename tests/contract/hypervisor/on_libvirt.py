@@ -1,0 +1,202 @@
+"""The two nodes of the contract of hypervisors in a minicluster, with libvirt and QEMU."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from contract.hypervisor.worlds import (
+    MACHINE,
+    READY,
+    UP,
+    USERFAULTFD,
+    B,
+    eventually,
+    set_up_stores,
+    spec,
+)
+from minicluster_lib import hosts
+from minicluster_lib.layout import Cluster as Layout
+
+from rmsplugin.adapters.hypervisor.base import Converge, VMSpec
+from rmsplugin.adapters.nodes.ssh import NodeAgents
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+class LibvirtWorld:
+    def __init__(self, directory: Path) -> None:
+        from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
+
+        self.directory = directory
+        etc = directory / "hosts/head/etc/rmsplugin"
+        self.hypervisor = LibvirtHypervisor(
+            f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
+            domain_type="qemu",
+            machine_type=MACHINE,
+            # A busy machine may take seconds to answer; a silent one is given up in time all the same.
+            connect_timeout_s=8,
+            call_timeout_s=8,
+        )
+        self.nodes = NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts")
+        set_up_stores(self.nodes)
+
+    def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command, *rest = words
+        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self.directory), *rest])
+
+    @staticmethod
+    def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+    def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
+        # What `minicluster exec` runs, without starting a Python for it.
+        cluster = Layout.load(self.directory)
+        assert cluster is not None
+        return self._run(hosts.enter_command(cluster, cluster.host(node), command))
+
+    def state_path(self, vm: str) -> str:
+        return f"/var/lib/rmsplugin/store/{vm}.state"
+
+    def exists(self, node: str, path: str) -> bool:
+        return self.on(node, "test", "-e", path).returncode == 0
+
+    def damage(self, node: str, path: str, how: str) -> None:
+        size = "5000" if how == "header" else "-20M"
+        if how == "garbage":
+            done = self.on(node, "dd", "if=/dev/urandom", f"of={path}", "bs=1M", "count=2")
+        else:
+            done = self.on(node, "truncate", "-s", size, path)
+        assert done.returncode == 0, done.stderr
+
+    @contextlib.contextmanager
+    def leave_room(self, node: str, mib: int) -> Iterator[None]:
+        store = "/var/lib/rmsplugin/store"
+        assert self.on(node, "mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "none", store).returncode == 0
+        try:
+            self.nodes.init_store(node, uuid.uuid4().hex)  # it is the store for the time being
+            yield
+        finally:
+            assert self.on(node, "umount", store).returncode == 0
+
+    @contextlib.contextmanager
+    def silenced(self, node: str) -> Iterator[None]:
+        assert self.minicluster("kill", node, "libvirtd", "--signal", "STOP").returncode == 0
+        try:
+            yield
+        finally:
+            assert self.minicluster("kill", node, "libvirtd", "--signal", "CONT").returncode == 0
+
+    @contextlib.contextmanager
+    def ended(self, node: str) -> Iterator[None]:
+        assert self.minicluster("kill", node, "libvirtd").returncode == 0
+        try:
+            yield
+        finally:
+            assert self.minicluster("restart", node, "libvirtd").returncode == 0
+            eventually(lambda: self.hypervisor.host_info(node) is not None)
+
+    @contextlib.contextmanager
+    def qemu_conf(self, node: str, **values: str) -> Iterator[None]:
+        """Restart the node's libvirtd with other values in qemu.conf."""
+        file = self.directory / "hosts" / node / "etc/libvirt/qemu.conf"
+        before = file.read_text()
+        # Of several lines for one key libvirt takes the first.
+        file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()) + before)
+        try:
+            with self.ended(node):
+                pass
+            yield
+        finally:
+            file.write_text(before)
+            with self.ended(node):
+                pass
+
+    @contextlib.contextmanager
+    def without(self, node: str, program: str) -> Iterator[None]:
+        """Nobody can run the program on the node."""
+        with self.replaced(node, program, "/dev/null"):
+            yield
+
+    @contextlib.contextmanager
+    def replaced(self, node: str, program: str, other: str) -> Iterator[None]:
+        """Another program of the node runs in the place of the program."""
+        assert self.on(node, "mount", "--bind", other, program).returncode == 0
+        try:
+            yield
+        finally:
+            # A shell may still be reading it.
+            assert self.on(node, "umount", "--lazy", program).returncode == 0
+
+    def starts_of_libvirtd(self, node: str) -> int:
+        status = json.loads(self.minicluster("status", "--json").stdout)
+        return int(status["hosts"][node]["daemons"]["libvirtd"]["starts"])
+
+    def up(self, node: str, vm: str) -> bool:
+        console = self.directory / "hosts" / node / spec(vm).console_log.lstrip("/")
+        return console.exists() and UP.encode() in console.read_bytes()
+
+    def idles(self, node: str, vm: str) -> bool:
+        """Whether the guest has come to the end of its boot, and all that it does afterwards."""
+        if READY.encode() not in self._console(node, vm):
+            return False
+        before = self.hypervisor.statistics(node)[vm].cpu_time_ns or 0
+        time.sleep(0.5)
+        return (self.hypervisor.statistics(node)[vm].cpu_time_ns or 0) - before < 0.1e9
+
+    @staticmethod
+    def kept_state(vm: VMSpec) -> str:
+        """Where the state of this VM, as it is once it is up, is kept on a node as long as the cluster is there."""
+        return f"/var/tmp/{vm.name}-{hashlib.sha256(repr(vm).encode()).hexdigest()[:16]}.state"
+
+    def hunger(self, node: str, vm: str) -> None:
+        """The guest feels it by itself."""
+
+    def ate(self, node: str, vm: str) -> bool:
+        said = self._console(node, vm)
+        assert b"Killed process" not in said
+        return b"ate all" in said
+
+    def ticks(self, node: str, vm: str) -> int:
+        return self._console(node, vm).count(b"tick")
+
+    def _console(self, node: str, vm: str) -> bytes:
+        return (self.directory / "hosts" / node / spec(vm).console_log.lstrip("/")).read_bytes()
+
+    @contextlib.contextmanager
+    def slow(self, node: str, vm: str) -> Iterator[None]:
+        # Slows migrations only; a boot, and a restore of a booted guest, take some tenths of a second.
+        self.on(node, "virsh", "migrate-setspeed", vm, "8")
+        yield
+
+    @contextlib.contextmanager
+    def slow_save(self, node: str, vm: str) -> Iterator[None]:
+        """For saves that never come to their end: what is written is of no use."""
+        script = "printf '#!/bin/sh\\nsleep 2\\nexec cat\\n' >/tmp/slow && chmod 755 /tmp/slow"
+        assert self.on(node, "sh", "-c", script).returncode == 0
+        with self.replaced(node, f"/usr/bin/{self.nodes.check(node).save_format}", "/tmp/slow"):
+            yield
+
+    @contextlib.contextmanager
+    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
+        """Send memory more slowly than the VM writes it; yields a time in which all could be sent once, not more."""
+        migrations = self.hypervisor._migrations
+        migrations.manner = replace(migrations.manner, converge=converge, emulated="live")
+        assert self.on(node, "virsh", "migrate-setspeed", vm, "16").returncode == 0
+        assert self.on(node, "virsh", "migrate-setspeed", "--postcopy", vm, "2").returncode == 0
+        with contextlib.ExitStack() as stack:
+            if converge == "post-copy" and USERFAULTFD.read_text().strip() != "1":
+                # It is the whole machine's, and not ours to set. Without it root alone can take such a VM in.
+                stack.enter_context(self.qemu_conf(B, user="root", group="root"))
+            yield 6.0
+
+    def close(self) -> None:
+        self.hypervisor.close()
+        self.nodes.close()

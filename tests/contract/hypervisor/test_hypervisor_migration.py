@@ -1,0 +1,161 @@
+"""The contract of hypervisors: migration."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from contract.hypervisor.on_libvirt import LibvirtWorld
+from contract.hypervisor.steps import (
+    at_most,
+    boot,
+    boot_up,
+    have_writer,
+    power,
+    run_on_libvirt,
+    the_other_half,
+)
+from contract.hypervisor.worlds import (
+    SLACK_S,
+    VM,
+    A,
+    B,
+    World,
+    eventually,
+    only_libvirt,
+    spec,
+)
+from patience import PATIENCE_S
+
+from rmsplugin.adapters.hypervisor.base import Converge, VMPower
+from rmsplugin.errors import (
+    OperationFailedError,
+    TimedOutError,
+    UnavailableError,
+)
+
+
+def test_live_migration(world: World) -> None:
+    boot_up(world)
+    steps: list[tuple[int, int]] = []
+    world.hypervisor.migrate(VM, A, B, timeout_s=60, progress=lambda *step: steps.append(step))
+    assert power(world, A) is None
+    assert power(world, B) is VMPower.RUNNING
+    assert steps and all(0 <= done <= total for done, total in steps)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert power(world, B) is VMPower.RUNNING
+    world.hypervisor.migrate(VM, B, A, timeout_s=60)
+    assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+
+
+@pytest.mark.parametrize("fault", ["ended", "silenced"])
+def test_migration_to_an_unreachable_node(world: World, fault: str) -> None:
+    boot(world)
+    with getattr(world, fault)(B), at_most(SLACK_S), pytest.raises(UnavailableError):
+        world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert power(world, A) is VMPower.RUNNING
+    assert world.hypervisor.list_vms(B) == {}
+
+
+def test_migration_past_its_time_is_aborted(world: World) -> None:
+    big = spec("vjob9004-0", memory_mib=512)
+    boot_up(world, A, big)
+    with world.slow(A, big.name), at_most(SLACK_S), pytest.raises(TimedOutError):
+        world.hypervisor.migrate(big.name, A, B, timeout_s=0.1)
+    info = world.hypervisor.list_vms(A)[big.name]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    eventually(lambda: world.hypervisor.list_vms(B) == {})
+
+
+@only_libvirt
+def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot(world)
+    seen: list[tuple[VMPower | None, VMPower | None]] = []
+    vms = world.hypervisor._vms
+    unpause = vms.unpause
+
+    def look_first(node: str, name: str, timeout_s: float) -> None:
+        seen.append((power(world, A), power(world, B)))
+        unpause(node, name, timeout_s)
+
+    monkeypatch.setattr(vms, "unpause", look_first)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert seen == [(None, VMPower.PAUSED)]
+    assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+
+
+# VMs that write.
+
+
+@pytest.mark.parametrize("converge", ["auto-converge", "post-copy", "abort"])
+def test_migration_of_a_vm_that_writes_faster_than_can_be_sent(world: World, converge: Converge) -> None:
+    vm = have_writer(world)
+    with world.writing(A, vm.name, converge) as enough_s:
+        if converge != "abort":
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=20 * enough_s)
+            assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
+            return
+        with at_most(enough_s + SLACK_S), pytest.raises(TimedOutError):
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=enough_s)
+    info = world.hypervisor.list_vms(A)[vm.name]
+    assert (info.power, info.job_running) == (VMPower.RUNNING, False)
+    eventually(lambda: world.hypervisor.list_vms(B) == {})
+
+
+def test_an_emulated_vm_that_writes_arrives_for_it_stands_still_meanwhile(world: World) -> None:
+    if not isinstance(world, LibvirtWorld):
+        pytest.skip("nothing is emulated there")
+    vm = have_writer(world)
+    with world.writing(A, vm.name, "abort") as enough_s:
+        migrations = world.hypervisor._migrations
+        migrations.manner = replace(migrations.manner, emulated="paused")
+        world.hypervisor.migrate(vm.name, A, B, timeout_s=20 * enough_s)
+    assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
+
+
+def test_post_copy_that_breaks_off_leaves_half_a_vm_that_can_only_be_ended(world: World) -> None:
+    vm = have_writer(world)
+    failures: list[Exception] = []
+
+    def migrate() -> None:
+        try:
+            world.hypervisor.migrate(vm.name, A, B, timeout_s=120)
+        except Exception as error:
+            failures.append(error)
+
+    with world.writing(A, vm.name, "post-copy"):
+        thread = threading.Thread(target=migrate)
+        thread.start()
+        eventually(lambda: power(world, B, vm.name) is VMPower.RUNNING)
+        world.hypervisor.abort_job(A, vm.name)  # it is too late for that
+        world.hypervisor.stop(B, vm.name, timeout_s=20)
+        thread.join(PATIENCE_S)
+    assert [type(error) for error in failures] == [OperationFailedError]
+    info = world.hypervisor.list_vms(A)[vm.name]
+    assert (info.power, info.job_running) == (VMPower.POSTCOPY_FAILED, False)
+    calls: list[Callable[[], object]] = [
+        lambda: world.hypervisor.unpause(A, vm.name, timeout_s=20),
+        lambda: world.hypervisor.save(A, vm.name, world.state_path(vm.name), timeout_s=20),
+        lambda: world.hypervisor.migrate(vm.name, A, B, timeout_s=20),
+    ]
+    for call in calls:
+        with pytest.raises(OperationFailedError):
+            call()
+    world.hypervisor.stop(A, vm.name, timeout_s=20)
+    assert not world.hypervisor.has_vm(A, vm.name)
+
+
+# The other half.
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(1600)
+@the_other_half
+def test_on_libvirt(request: pytest.FixtureRequest) -> None:
+    run_on_libvirt(request, __file__)
