@@ -20,18 +20,23 @@ from xdist.workermanage import WorkerController
 NICE = 6
 
 #: The files with clusters that take minutes. Of neighbours in this list one computes and the next one rather waits.
+#: Those with clusters of their own come before those with the session's: it would idle beside them, with an engine that
+#: asks Slurm ten things a second.
 LONGEST = (
     "e2e/test_cloud_image.py",
-    "contract/hypervisor/test_hypervisor_migration.py",
-    "contract/hypervisor/test_hypervisor_saves.py",
+    "e2e/test_elastic.py",
     "e2e/test_accounting.py",
+    "contract/hypervisor/test_hypervisor_migration.py",
+    "e2e/test_deciding.py",
+    "e2e/test_fronts.py",
+    "contract/hypervisor/test_hypervisor_saves.py",
+    "e2e/test_minicluster.py",
+    "e2e/test_reports_live.py",
+    "contract/hypervisor/test_hypervisor_memory.py",
     "e2e/test_gate.py",
     "e2e/test_rooms.py",
     "e2e/test_world_fails.py",
     "e2e/test_native.py",
-    "e2e/test_elastic.py",
-    "e2e/test_minicluster.py",
-    "e2e/test_deciding.py",
     "e2e/test_submission.py",
     "e2e/test_context_switch.py",
     "e2e/test_crashes.py",

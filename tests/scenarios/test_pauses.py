@@ -36,7 +36,7 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 #: Of the instants of a life in which everything fails CI tries so many.
-SAMPLE = 60
+SAMPLE = 30
 
 
 @contextmanager

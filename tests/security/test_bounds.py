@@ -267,7 +267,10 @@ def test_a_guest_that_takes_a_byte_at_a_time_is_given_up_at_the_deadline() -> No
         guests._send(EndlessChannel(b"", 10**9), b"x" * 10**6, time.monotonic() + 0.2)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("chunk", "bound"), [(b"x" * 65536, "_LINE_MAX"), (b'{"a": 1}\n' * 7000, "_ANSWER_MAX")])
+LINES = (b'{"a": "' + b"x" * 2000 + b'"}\n') * 30
+
+
+@pytest.mark.parametrize(("chunk", "bound"), [(b"x" * 65536, "_LINE_MAX"), (LINES, "_ANSWER_MAX")])
 def test_an_agent_that_never_stops_talking_has_failed(chunk: bytes, bound: str) -> None:
     endless = EndlessChannel(chunk, 10 * getattr(agents, bound) // len(chunk))
     with pytest.raises(OperationFailedError, match="says more than any answer has"):

@@ -10,7 +10,19 @@ import pytest
 PROGRAM = str(Path(__file__).resolve().parents[2] / "contrib" / "run-campaign")
 
 
-NAMES = ["mixed", "flood", "switches", "memory", "native", "slurm-suite", "benchmarks", "long", "day", "fuzz"]
+NAMES = [
+    "mixed",
+    "flood",
+    "switches",
+    "memory",
+    "native",
+    "slurm-suite",
+    "benchmarks",
+    "long",
+    "instants",
+    "day",
+    "fuzz",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

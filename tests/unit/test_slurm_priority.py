@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmsplugin.adapters.rms import slurm_priority
-from rmsplugin.adapters.rms.base import RmsPriorities
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.priority import Parts, Weights
@@ -68,6 +68,64 @@ def test_shares() -> None:
     assert found.share("users", "bob", "vjob") is None
 
 
+def job(state: JobState, name: str = "job") -> RmsJob:
+    return RmsJob(
+        display_id="7",
+        job_id=7,
+        partition="vjob",
+        user="alice",
+        uid=2001,
+        name=name,
+        state=state,
+        detail=state.value,
+        reason="None",
+        held=False,
+        gated=False,
+        completing=False,
+        cpus=1,
+        memory_mib=16,
+        priority=0,
+        submit_time=1,
+        eligible=True,
+        nodes=(),
+        batch_host="",
+        restarts=0,
+    )
+
+
+def says(*words: str) -> str:
+    configuration = CONFIGURATION | {"PreemptMode": "OFF", "SLURM_VERSION": "22.05.8"}
+    return "".join(f"{key} = {value}\n" for key, value in configuration.items()) if "config" in words else ""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "asked"),
+    [
+        ([], set()),
+        ([job(JobState.ENDED)], set()),
+        ([job(JobState.RUNNING, ROOM_NAME)], set()),
+        ([job(JobState.RUNNING)], {"sshare"}),
+        ([job(JobState.RUNNING, ROOM_NAME), job(JobState.SUSPENDED)], {"sshare"}),
+        ([job(JobState.ENDED), job(JobState.PENDING)], {"sshare", "sprio"}),
+        ([job(JobState.PENDING, ROOM_NAME)], {"sprio"}),
+    ],
+    ids=["none", "ended", "a room", "running", "suspended", "pending", "a room that is pending"],
+)
+def test_slurm_is_asked_for_shares_of_whom_has_jobs_and_for_priorities_of_those_that_wait(
+    jobs: list[RmsJob], asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = SlurmCli()
+    programs = set()
+
+    def run(*words: str, **options: Any) -> str:
+        programs.add(words[0])
+        return says(*words)
+
+    monkeypatch.setattr(commands, "_run", run)
+    commands.snapshot_with(lambda: tuple(jobs))
+    assert programs - {"scontrol"} == asked
+
+
 @pytest.mark.parametrize("error", [UnavailableError("Connection refused"), RefusedError("not running multifactor")])
 def test_a_cycle_goes_on_where_shares_and_parts_cannot_be_read(
     error: RmspluginError, monkeypatch: pytest.MonkeyPatch
@@ -77,9 +135,8 @@ def test_a_cycle_goes_on_where_shares_and_parts_cannot_be_read(
     def run(*words: str, **options: Any) -> str:
         if words[0] in ("sprio", "sshare"):
             raise error
-        configuration = CONFIGURATION | {"PreemptMode": "OFF", "SLURM_VERSION": "22.05.8"}
-        return "".join(f"{key} = {value}\n" for key, value in configuration.items()) if "config" in words else ""
+        return says(*words)
 
     monkeypatch.setattr(commands, "_run", run)
-    found = commands.snapshot().priorities
+    found = commands.snapshot_with(lambda: (job(JobState.PENDING),)).priorities
     assert (found.weights is not None, dict(found.parts), dict(found.shares)) == (True, {}, {})

@@ -62,8 +62,9 @@ class SlurmCli:
         """Return a snapshot of the jobs that are read so, and of the rest as the commands say it."""
         configuration = self._configuration()
         nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
+        jobs = read_jobs()
         return RmsSnapshot(
-            jobs=read_jobs(),
+            jobs=jobs,
             nodes=nodes,
             partitions=slurm_records.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
             reservations=slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o")),
@@ -76,16 +77,22 @@ class SlurmCli:
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
             state_dir=configuration.get("StateSaveLocation", ""),
             version=configuration["SLURM_VERSION"],
-            priorities=self._priorities(configuration),
+            priorities=self._priorities(configuration, jobs),
         )
 
-    def _priorities(self, configuration: Mapping[str, str]) -> RmsPriorities:
-        """Two processes, whatever is queued; what they do not say is not known."""
+    def _priorities(self, configuration: Mapping[str, str], jobs: Collection[RmsJob]) -> RmsPriorities:
+        """Two processes, whatever is queued; what they do not say is not known.
+
+        None where there are rooms at most, and one where no job is pending: sprio has lines of no others.
+        """
         weights = slurm_priority.weights(configuration)
         if weights is None:
             return RmsPriorities()
-        shares = self._said("sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT) if weights.share else ""
-        parts = self._said("sprio", "-h", "-o", slurm_priority.PARTS_FORMAT)
+        parts = shares = ""
+        if weights.share and any(job.state is not JobState.ENDED and job.name != ROOM_NAME for job in jobs):
+            shares = self._said("sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT)
+        if any(job.state is JobState.PENDING for job in jobs):
+            parts = self._said("sprio", "-h", "-o", slurm_priority.PARTS_FORMAT)
         return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(shares))
 
     def _said(self, *words: str) -> str:
