@@ -35,7 +35,7 @@ from rmsplugin.model.vjob import VJobState
 #: States in which a vjob gives back what its VMs hold.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
 
-#: States in which its VMs, on their hosts, compute nothing.
+#: States in which its VMs, on their hosts, compute nothing. Nor do they once its script has ended.
 _HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
@@ -195,7 +195,8 @@ class _Assessor:
 
     def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
         holds = frozenset({vm.host, vm.destination} - {""})
-        here = paused_on if vjob.state in _HOLDS_STILL else running_on
+        still = vjob.state in _HOLDS_STILL or is_ending(vjob, self._seen.taken)
+        here = paused_on if still else running_on
         location = here(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
         ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
         will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine import site
+from rmsplugin.engine.ending import is_ending
 from rmsplugin.engine.observed_memory import booked_mib, real_capacity
 from rmsplugin.engine.rooms import RoomState, vm_hosts
 from rmsplugin.engine.rows import VJobRow, VMRow
@@ -85,17 +86,19 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
         why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
         why_not = why_not or ("VMs run there that nobody has booked; see `rmsplugin confirm`" * (name in strange))
         found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
-    vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}
+    vjobs, now = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}, context.clock.now()
     for row in context.ledger.live_vms():
         for place in {row.host, row.destination} & found.keys():
-            found[place].used += held(vjobs[row.job_id], booked(context, seen, vjobs[row.job_id], row))
+            vjob = vjobs[row.job_id]
+            found[place].used += held(vjob, booked(context, seen, vjob, row), now)
             found[place].vms += 1
     return found
 
 
-def held(vjob: VJobRow, booked: Resources) -> Resources:
-    """What a VM has now of what is booked for it: one that is paused has no CPUs."""
-    return Resources(0, booked.memory_mib) if vjob.state is VJobState.PAUSED else booked
+def held(vjob: VJobRow, booked: Resources, now: float) -> Resources:
+    """What a VM has now of what is booked for it: one that is paused, or whose script has ended, needs no CPUs."""
+    needs_none = vjob.state is VJobState.PAUSED or is_ending(vjob, now)
+    return Resources(0, booked.memory_mib) if needs_none else booked
 
 
 def _why_not(seen: Observation, name: str) -> str:

@@ -1,11 +1,18 @@
-"""Ending: a vjob whose script has ended gives back its room by itself; for how long that is expected of it."""
+"""Ending: a vjob whose script has ended gives back its room by itself; for how long that is expected of it.
+
+Its memory is booked until its VMs are gone. Its CPUs are free at once, for nothing computes in it any more.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context import Context
 from rmsplugin.engine.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.context import Context
 
 #: A wrapper tells of the end of its script for up to 60 s, should the answer be lost, and goes 2 s later; Slurm hears
 #: of that within seconds. Behind a job that runs on is a wrapper that said so too early, or a Slurm that is slow: its

@@ -391,7 +391,7 @@ class Placing:
         One that is paused is taken as it is.
         """
         full = demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm))
-        return VM(vm.name, held(vjob, full))
+        return VM(vm.name, held(vjob, full, self._context.clock.now()))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

@@ -265,6 +265,8 @@ class Requests:
                 vjob.job_id, finished=True, finished_at=since, exit_code=exit_code, exit_signal=signal
             )
             self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
+        if any(each.state is VJobState.PAUSED for each in self._context.ledger.vjobs()):
+            self._wake()  # its CPUs are what one may be waiting for that keeps its memory: it goes on at once
         return {"ok": True}
 
     def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
