@@ -24,7 +24,7 @@ The keys of the JSON are the names of the fields below::
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
                       "without": {"fcfs": 2.0, "easy": 3.0}}],
      "switches": [{"number": 7, "at": 1763701000.0, "state": "done", "cost_mib": 1024, "seconds": 40.1,
-                   "start": 0, "suspend": 1, "resume": 0, "migrate": 0}],
+                   "start": 0, "suspend": 1, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0}],
      "costs": {"suspend": {"actions": 2, "vm_seconds": 71.0, "bytes": 1073741824}, "resume": {...}, "migrate": {...}},
      "notes": [{"code": "running", "count": 3, "sentence": "3 jobs have not ended: ..."}]}
 
@@ -233,7 +233,7 @@ class Switch:
         state: running, done or failed.
         cost_mib: what the plan cost, by the cost model.
         seconds: from the decision to the end; null while it runs.
-        start: how many vjobs it started; suspend, resume and migrate alike.
+        start: how many vjobs it started; the others alike. Who goes on after a pause is counted as unpause.
     """
 
     number: int
@@ -245,6 +245,8 @@ class Switch:
     suspend: int
     resume: int
     migrate: int
+    pause: int
+    unpause: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ _SAMPLES = """
 _SAMPLED = "select (select min(time) from samples), (select max(time) from samples)"
 _SWITCHES = """
     select plans.id, time, plans.state, cost_mib, plans.ended, sum(kind = 'start'), sum(kind = 'suspend'),
-        sum(kind = 'resume'), sum(kind = 'migrate')
+        sum(kind = 'resume'), sum(kind = 'migrate'), sum(kind = 'pause'), sum(kind = 'unpause')
     from plans join steps on plan_id = plans.id
     where time >= ? and time < ? and plans.state in ('running', 'done', 'failed') group by plans.id order by plans.id"""
 _NODE_EVENTS = "('room-gone', 'room-given-back', 'room-requested', 'node-gone', 'node-back')"

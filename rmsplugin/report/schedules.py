@@ -221,6 +221,8 @@ def _switch(number: int, run: SwitchRun) -> Switch:
         suspend=run.steps.get("suspend", 0),
         resume=run.steps.get("resume", 0),
         migrate=run.steps.get("migrate", 0),
+        pause=run.steps.get("pause", 0),
+        unpause=run.steps.get("unpause", 0),
     )
 
 

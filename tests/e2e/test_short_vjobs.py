@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import mean
 
 import pytest
 from e2e.cluster import Cluster
@@ -213,3 +214,79 @@ def test_with_pauses_a_short_vjob_runs_at_once_and_the_long_one_goes_on_in_its_p
     for job in longs:
         ended_whole(cluster, job)
     nothing_left(cluster, longs)
+
+
+#: So many short vjobs come one by one.
+STREAM = 30
+
+
+def figures(cluster: Cluster, jobs: Sequence[int]) -> tuple[float, float]:
+    """Mean completion, and mean bounded slowdown, as the ledger has them: a pause is no run."""
+    completions, slowdowns = [], []
+    sql = "select state_since - submitted, ran_s from vjobs where job_id = ?"
+    for job in jobs:
+        [(completion, ran)] = ledger(cluster, sql, job)
+        completions.append(completion)
+        slowdowns.append(max(1.0, completion / max(ran, 10.0)))
+    return round(mean(completions), 1), round(mean(slowdowns), 2)
+
+
+def acts(cluster: Cluster, jobs: Sequence[int]) -> set[str]:
+    """What was done to VMs of these vjobs."""
+    return {kind for job in jobs for kind, _ in ledger(cluster, ACTIONS, job)}
+
+
+def serve_stream(cluster: Cluster) -> tuple[list[int], list[int], list[float]]:
+    """Long vjobs, and short ones that come as soon as the one before has ended and somebody may make way again."""
+    longs, shorts, gaps = fill(cluster), [], []
+    for job in longs:
+        wait_number(cluster, job, 12)  # PreemptExemptTime
+    places = {job: hosts(cluster, job) for job in longs}
+    for _ in range(STREAM):
+        came = time.time()
+        shorts.append(short(cluster))
+        wait_end(cluster, shorts[-1])
+        for job in longs:
+            cluster.wait_vjob(job, "running", timeout_s=60)
+        gaps.append(time.time() - came)
+    assert {job: hosts(cluster, job) for job in longs} == places
+    return longs, shorts, gaps
+
+
+def wait_end(cluster: Cluster, job: int) -> None:
+    """A short one runs to its end while all long ones go on, paused or not."""
+    cluster.wait(f"{job} to end", lambda: cluster.job(job)["JobState"] == "COMPLETED", 120, lambda: why(cluster))
+
+
+def all_whole(cluster: Cluster, longs: list[int], shorts: list[int]) -> tuple[float, float]:
+    """The long ones are told to end; nothing was lost, nothing ran twice. Returns the figures of all."""
+    finish(cluster, *longs)
+    for job in shorts:
+        ended_whole(cluster, job)
+    nothing_left(cluster, [*longs, *shorts])
+    return figures(cluster, [*longs, *shorts])
+
+
+def test_thirty_short_vjobs_come_one_by_one_and_end_sooner_than_with_preemptmode_off(pausing: Cluster) -> None:
+    """The same short ones at the same distances beside long ones of the same length, from the ledger."""
+    cluster = pausing
+    wait_rooms(cluster)
+    longs, shorts, gaps = serve_stream(cluster)
+    paused = all_whole(cluster, longs, shorts)
+    assert acts(cluster, longs) == {"run", "pause", "unpause", "stop"}
+    assert acts(cluster, shorts) == {"run", "stop"}
+    with edited(cluster) as change:
+        set_mode(cluster, change, "OFF")
+        longs = fill(cluster)
+        for job in longs:
+            wait_number(cluster, job, 12)
+        shorts = []
+        for gap in gaps:
+            shorts.append(short(cluster))
+            time.sleep(gap)
+        assert acts(cluster, shorts) == set()
+        waiting = all_whole(cluster, longs, shorts)
+    assert acts(cluster, longs) == {"run", "stop"}
+    print(f"mean completion and bounded slowdown of {STREAM} short and {len(longs)} long: {paused}, OFF: {waiting}")
+    assert paused[0] < waiting[0]
+    assert paused[1] < waiting[1]

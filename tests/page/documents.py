@@ -104,4 +104,6 @@ def _switch(rng: random.Random, number: int, until: float) -> dict[str, Any]:
         "suspend": rng.randint(0, 2),
         "resume": rng.randint(0, 2),
         "migrate": rng.randint(0, 2),
+        "pause": number % 3,
+        "unpause": number % 2,
     }

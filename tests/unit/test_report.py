@@ -681,6 +681,16 @@ def test_switches_and_what_their_actions_cost_are_told(told: Told) -> None:
     assert head.costs["migrate"].actions == 0
 
 
+@pytest.mark.parametrize(("kind", "counted"), [(K.PAUSE, (2, 0)), (K.UNPAUSE, (0, 2))])
+def test_pauses_of_a_switch_have_columns_of_their_own(told: Told, kind: K, counted: tuple[int, int]) -> None:
+    for job in (1, 2):
+        told.at(0).start(told.submit(job), "n1")
+    told.at(100).switch([1, 2], kind, 0, 1)
+    [switch] = report(told, HOUR).head.switches
+    assert (switch.pause, switch.unpause) == counted
+    assert (switch.start, switch.suspend, switch.resume, switch.migrate) == (0, 0, 0, 0)
+
+
 def test_a_ledger_that_begins_later_and_nodes_that_came_and_went_are_said(told: Told) -> None:
     told.at(0).start(told.submit(1), "n1")
     told.ledger.event("room-gone", "room 3 on n2 has ended", node="n2")

@@ -24,7 +24,19 @@ JOB_FIELDS = (
     *("completion_s", "slowdown", "suspends", "resumes", "migrations"),
 )
 POINT_FIELDS = ("t", "cpu_used", "cpu_booked", "cpu_demanded", "cpu_total")
-SWITCH_FIELDS = ("number", "at", "state", "cost_mib", "seconds", "start", "suspend", "resume", "migrate")
+SWITCH_FIELDS = (
+    "number",
+    "at",
+    "state",
+    "cost_mib",
+    "seconds",
+    "start",
+    "suspend",
+    "resume",
+    "migrate",
+    "pause",
+    "unpause",
+)
 
 #: What the page takes over as it is.
 HEAD_FIELDS = ("kind", "policy", "others", "since", "until", "selection", "utilisation_step_s", "costs", "notes")

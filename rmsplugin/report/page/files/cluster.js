@@ -52,6 +52,8 @@ function utilisationChart() {
 const inPickedTime = (times) => (place) => (
   (picked.from === null || times[place] >= picked.from) && (picked.until === null || times[place] <= picked.until));
 
+const STEPS = ["start", "suspend", "resume", "migrate", "pause", "unpause"];
+
 /* What a switch consisted of; the first that holds. */
 const SWITCHES = [
   ["Failed", "red", "x", ({ state }, place) => state[place] === "failed"],
@@ -59,6 +61,7 @@ const SWITCHES = [
     ({ suspend, resume, migrate }, place) => suspend[place] + resume[place] > 0 && migrate[place] > 0],
   ["Suspends or resumes", "orange", "triangle", ({ suspend, resume }, place) => suspend[place] + resume[place] > 0],
   ["Migrations", "teal", "diamond", ({ migrate }, place) => migrate[place] > 0],
+  ["Pauses, or ends of pauses", "grey", "inverted_triangle", ({ pause, unpause }, place) => pause[place] + unpause[place] > 0],
   ["Starts only", "blue", "circle", () => true],
 ];
 
@@ -73,7 +76,7 @@ function switchesChart() {
     const source = newSource("x", "y", "place");
     return { source, points: chart.points(name, role, source, shape, 9) };
   });
-  const parts = (place) => ["start", "suspend", "resume", "migrate"]
+  const parts = (place) => STEPS
     .filter((action) => all[action][place]).map((action) => `${all[action][place]} ${action}`).join(", ") || "nothing";
   chart.tell(kinds.map(({ points }) => points), (index, source) => {
     const place = source.data.place[index];
@@ -86,7 +89,7 @@ function switchesChart() {
     { title: "State", value: (place) => all.state[place] },
     numberColumn("Cost, MiB", (place) => all.cost_mib[place]),
     numberColumn("Seconds", (place) => all.seconds[place], shownNumber),
-    ...["start", "suspend", "resume", "migrate"].map((action) => (
+    ...STEPS.map((action) => (
       numberColumn(`${action[0].toUpperCase()}${action.slice(1)}s`, (place) => all[action][place]))),
   ], () => [...all.at.keys()].filter(inPickedTime(all.at)));
   chart.show = () => {
