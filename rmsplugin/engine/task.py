@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _PARALLEL = 32
 
 
+#: How long a VM of a vjob waits for the others, that all are acted on at the same instant.
+_MEET_S = 0.2
+
 #: How long the next VM waits for the action on the one before it to begin, should its node be slow.
 _BEGIN_S = 10.0
 
@@ -57,6 +60,7 @@ class Task:
         self._why_cancelled = ""
         self._poked = threading.Event()
         self._begun: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._meeting = threading.Barrier(1)
 
     @property
     def job_id(self) -> int:
@@ -156,9 +160,18 @@ class Task:
         vms = list(vms)
         # One VM needs no thread beside that of its operation.
         with self.context.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
+            self._meeting = threading.Barrier(max(1, lent))
             if lent > 1:
                 return self._in_threads(lent, vms, act, apart_s)
             return self._errors({vm.name: partial(act, vm) for vm in vms})
+
+    def meet(self) -> None:
+        """Wait, in what ``each`` was given, until all VMs are as far: then they go on at the same instant.
+
+        Those that one thread after the other acts on cannot; nobody waits for long for one that has failed.
+        """
+        with suppress(threading.BrokenBarrierError):
+            self._meeting.wait(_MEET_S)
 
     def _in_threads(
         self, count: int, vms: Iterable[VMRow], act: Callable[[VMRow], None], apart_s: float

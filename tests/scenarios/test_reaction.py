@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import PATIENCE_S
 from scenarios.test_pauses import end, pausing, powers, rows, served
-from scenarios.test_slowdown import HOUR_S, full, pass_time, short, ticks_until, whole
+from scenarios.test_slowdown import HOUR_S, full, one, pass_time, short, ticks_until, whole
 from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine import task
 from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
-S = VJobState
+S, K = VJobState, OperationKind
 
 
 @pytest.fixture
@@ -142,3 +144,50 @@ def test_if_slurm_refuses_to_suspend_it_runs_on_and_the_next_decision_makes_room
     for each in (*longs, job):
         assert powers(world, each) == [VMPower.PAUSED if world.state(each) is S.PAUSED else VMPower.RUNNING]
     whole(world, *longs, job)
+
+
+def test_slurm_hears_that_one_goes_on_before_its_guests_are_asked_for_anything(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, paused, job = served(world)
+    begins(world, job)
+    seen, set_clock = [], world.guests.set_clock
+
+    def look(*arguments: Any, **options: Any) -> None:
+        seen.append((world.rms.job(paused).state, powers(world, paused)))
+        set_clock(*arguments, **options)
+
+    monkeypatch.setattr(world.guests, "set_clock", look)
+    end(world, job)
+    world.until(paused, S.RUNNING)
+    assert seen == [(JobState.RUNNING, [VMPower.RUNNING])]
+
+
+def test_all_vms_of_a_gang_are_ready_before_the_first_of_them_is_paused_and_the_spread_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before the first one goes on again."""
+    monkeypatch.setattr(task, "_MEET_S", PATIENCE_S)
+    gang = one(world, vms=3)
+    world.until(gang, S.RUNNING)
+    begun: dict[str, list[int]] = {"pause": [], "unpause": []}
+
+    def counting(method: str) -> Callable[..., None]:
+        act = getattr(world.hypervisor, method)
+
+        def call(*arguments: Any, **options: Any) -> None:
+            rows = world.context.ledger._rows("select count(*) as number from actions where kind = ?", [method])
+            begun[method].append(rows[0]["number"])
+            act(*arguments, **options)
+
+        return call
+
+    for method in begun:
+        monkeypatch.setattr(world.hypervisor, method, counting(method))
+    world.ask(gang, K.PAUSE)
+    world.until(gang, S.PAUSED)
+    world.ask(gang, K.UNPAUSE)
+    world.until(gang, S.RUNNING)
+    assert begun == {"pause": [3, 3, 3], "unpause": [3, 3, 3]}
+    told = [event.message for event in world.context.ledger.events() if event.kind.endswith("paused-together")]
+    assert told == ["3 VMs stand still, all within 0 ms", "3 VMs go on, all within 0 ms"]

@@ -1,17 +1,21 @@
 """Pause: all VMs of a vjob stand still, and keep their memory where they are; unpause: all go on there.
 
-All of them or none (I4): of a vjob half of whose VMs computed, the others would seem to be dead. Both are idempotent:
+All of them or none (I4): of a vjob half of whose VMs computed, the others would seem to be dead; and all at the same
+instant, as near as it goes, for the same reason. How near is an event. Both are idempotent:
 an engine that was killed on the way does the same again, and nothing of a VM is anywhere but in its node's memory.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
-from rmsplugin.engine.operations.resume import let_run, raise_lost, require_not_left, set_clock
+from rmsplugin.engine.operations.resume import let_run, raise_lost, require_not_left, see_running, set_clock
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task, combined, sentence_of
@@ -29,7 +33,8 @@ def pause(task: Task) -> None:
         RmspluginError: it runs on; or, where a VM could not be let go on, it stays *pausing*, to be tried again.
     """
     context = task.context
-    errors = task.each(task.vms(), lambda vm: _hold(task, vm))
+    spans: dict[str, _Span] = {}
+    errors = task.each(task.vms(), lambda vm: _hold(task, vm, spans))
     task.check_cancelled()
     raise_lost(errors)
     if errors:
@@ -42,21 +47,43 @@ def pause(task: Task) -> None:
         _go_on_all(task, f"not paused: {error}")
         raise
     context.ledger.transition(task.job_id, VJobState.PAUSED, task.operation.arguments["reason"])
+    _tell_together(task, "paused-together", "stand still", spans)
 
 
-def _hold(task: Task, vm: VMRow) -> None:
+def _tell_together(task: Task, kind: str, what: str, spans: Mapping[str, _Span]) -> None:
+    """Record within what time all VMs of a gang were acted on: from the first request to the last answer."""
+    if len(spans) > 1:
+        apart_s = max(span.until for span in spans.values()) - min(span.since for span in spans.values())
+        task.event(kind, f"{len(spans)} VMs {what}, all within {math.ceil(apart_s * 1000)} ms")
+
+
+class _Span(NamedTuple):
+    """When a node was asked to do something to a VM, and when it had been done."""
+
+    since: float
+    until: float
+
+
+def _hold(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
     """Have a VM stand still that may be busy with something else."""
     require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
     with task.action("pause", vm, source=vm.host):
-        hold_still(task, vm)
+        task.meet()
+        since = task.context.clock.now()
+        task.context.hypervisor.pause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+        spans[vm.name] = _Span(since, task.context.clock.now())
+        _see_still(task, vm)
 
 
 def hold_still(task: Task, vm: VMRow) -> None:
     """Let a VM stand still where it is, and see that it does."""
-    context = task.context
-    context.hypervisor.pause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+    task.context.hypervisor.pause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+    _see_still(task, vm)
+
+
+def _see_still(task: Task, vm: VMRow) -> None:
+    observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
     if observed is None or observed.power is not VMPower.PAUSED:
         raise OperationFailedError(f"{vm.name} was paused on {vm.host} and is not seen so")
 
@@ -86,11 +113,12 @@ def unpause(task: Task) -> None:
         RmspluginError: all of it stands still; or, where a VM could not be held, it stays *unpausing*.
     """
     context = task.context
+    spans: dict[str, _Span] = {}
     try:
         # It was requeued while it stood still. (If that happens later, its wrapper attaches to what runs.)
         if current_job(task).state is JobState.PENDING:
             await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
-        errors = task.each(task.vms(), lambda vm: _let_go_on(task, vm))
+        errors = task.each(task.vms(), lambda vm: _let_go_on(task, vm, spans))
     except OperationFailedError as error:
         errors = {task.vms()[0].name: error}
     task.check_cancelled()
@@ -98,8 +126,8 @@ def unpause(task: Task) -> None:
     if errors:
         _hold_all(task, f"it could not go on: {sentence_of(errors)}")
         raise combined(errors)
+    job = resume_job(task)  # first: what its script prints waits for its wrapper
     task.each(task.vms(), lambda vm: set_clock(task, vm))
-    job = resume_job(task)
     context.ledger.transition(
         task.job_id,
         VJobState.RUNNING,
@@ -110,12 +138,17 @@ def unpause(task: Task) -> None:
         # What its script asked for, and Slurm has not done yet, stands.
         requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
     )
+    _tell_together(task, "unpaused-together", "go on", spans)
 
 
-def _let_go_on(task: Task, vm: VMRow) -> None:
+def _let_go_on(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
     require_not_left(task, vm)
     with task.action("unpause", vm, source=vm.host, destination=vm.host):
-        let_run(task, vm)
+        task.meet()
+        since = task.context.clock.now()
+        task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+        spans[vm.name] = _Span(since, task.context.clock.now())
+        see_running(task, vm)
 
 
 def _hold_all(task: Task, reason: str) -> None:

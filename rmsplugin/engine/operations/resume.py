@@ -147,9 +147,13 @@ def restore(task: Task, vm: VMRow, path: str) -> None:
 
 def let_run(task: Task, vm: VMRow) -> None:
     """Let a restored VM run, and see that it does."""
-    context = task.context
-    context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+    task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+    see_running(task, vm)
+
+
+def see_running(task: Task, vm: VMRow) -> None:
+    """Raise OperationFailedError unless a VM that was let run does."""
+    observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
     if observed is None or observed.power is not VMPower.RUNNING:
         raise OperationFailedError(f"{vm.name} was resumed on {vm.host} but is not seen running there")
 
