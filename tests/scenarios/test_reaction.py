@@ -191,3 +191,52 @@ def test_all_vms_of_a_gang_are_ready_before_the_first_of_them_is_paused_and_the_
     assert begun == {"pause": [3, 3, 3], "unpause": [3, 3, 3]}
     told = [event.message for event in world.context.ledger.events() if event.kind.endswith("paused-together")]
     assert told == ["3 VMs stand still, all within 0 ms", "3 VMs go on, all within 0 ms"]
+
+
+# -- nodes that have VMs that stand still and no others ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room_elsewhere", [True, False], ids=["to where there is memory", "to disk"])
+def test_a_node_with_paused_vms_only_is_given_back_to_a_native_job_that_waits_for_it(
+    world: World, room_elsewhere: bool
+) -> None:
+    memory_mib = 256 if room_elsewhere else 400
+    gang = one(world, vms=3, time_limit_s=100 * HOUR_S, memory_mib=memory_mib)
+    world.until(gang, S.RUNNING)
+    begins(world, gang)
+    pass_time(world, HOUR_S)
+    job = one(world, time_limit_s=HOUR_S)
+    ticks_until(world, job, 400)
+    assert world.state(gang) is S.PAUSED
+    [beside] = [vm.host for vm in rows(world, job)]
+    node = min({vm.host for vm in rows(world, gang)} - {beside})
+    native = world.rms.submit(partition="plain", node=node, cpus=2, memory_mib=1024, time_limit_s=HOUR_S)
+    for _ in range(60):
+        world.tick()
+    assert world.rms.job(native).state is JobState.RUNNING
+    assert world.ended_by_epilog == []
+    assert world.state(gang) is (S.PAUSED if room_elsewhere else S.SLEEPING)
+    assert node not in {vm.host for vm in rows(world, gang)}
+    assert (world.state(job), world.rms.job(gang).state) == (S.RUNNING, JobState.SUSPENDED)
+    world.rms.finish(native)
+    end(world, job)
+    world.until(gang, S.RUNNING)
+    whole(world, gang, job)
+
+
+def test_a_node_with_paused_vms_only_keeps_its_room_while_nobody_waits_for_it(directory: Path) -> None:
+    with pausing(directory, rooms="elastic", room_idle_s=10) as world:
+        gang = one(world, vms=3, time_limit_s=100 * HOUR_S)
+        world.until(gang, S.RUNNING)
+        begins(world, gang)
+        pass_time(world, HOUR_S)
+        job = one(world, time_limit_s=HOUR_S)
+        ticks_until(world, job, 400)
+        assert world.state(gang) is S.PAUSED
+        before = [vm.host for vm in rows(world, gang)]
+        for _ in range(20):
+            world.tick(20)
+        assert (world.state(gang), [vm.host for vm in rows(world, gang)]) == (S.PAUSED, before)
+        end(world, job)
+        world.until(gang, S.RUNNING)
+        whole(world, gang, job)
