@@ -31,7 +31,7 @@ from rmsplugin.workload.faults import Faults
 from rmsplugin.workload.jobs import Job, MemoryUnit
 
 #: Memory of a VM of one CPU, and of its share of a node, where the trace has none: it is never what is short.
-_MEMORY_MIB = 1024
+MEMORY_MIB = 1024
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -76,7 +76,7 @@ class Window:
 
 
 def _alike(nodes: int, cpus: int) -> Cluster:
-    return Cluster(nodes, cpus, memory_per_node_mib=_MEMORY_MIB * cpus, memory_per_vm_mib=_MEMORY_MIB)
+    return Cluster(nodes, cpus, memory_per_node_mib=MEMORY_MIB * cpus, memory_per_vm_mib=MEMORY_MIB)
 
 
 SITES = (
@@ -86,7 +86,7 @@ SITES = (
     Site("Lublin 256", "lublin256_5k_fmodel.swf", _alike(256, 1)),
     Site("HPC2N", "hpc2n_full.swf.gz", _alike(120, 2)),
     # Whole nodes are allocated there.
-    Site("SDSC Blue", "sdsc_blue_full.swf.gz", Cluster(144, 8, 8 * _MEMORY_MIB, 8 * _MEMORY_MIB, cpus_per_vm=8)),
+    Site("SDSC Blue", "sdsc_blue_full.swf.gz", Cluster(144, 8, 8 * MEMORY_MIB, 8 * MEMORY_MIB, cpus_per_vm=8)),
     # 20 nodes of 80 cores and 12 of 48: as many nodes of the larger kind as have their cores.
     Site("MetaCentrum", "metacentrum-wagap-2013.swf.gz", Cluster(27, 80, 517_018), MemoryUnit.BYTES_PER_JOB),
 )

@@ -8,7 +8,7 @@ much, so that what has run is asked, too. Long runners run long.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters
@@ -52,14 +52,40 @@ def switch_s(vjob: VJob, parameters: Parameters) -> float:
 
 
 def lost_s(begins_s: float, part: float, victims: Iterable[tuple[float, float]]) -> float:
-    """What a switch loses to everybody, in seconds of what he has whom it is made for.
+    """What a switch loses to everybody, in seconds of what those have whom it is made for.
 
     Args:
-        begins_s: how long it takes until that one computes.
-        part: of the cluster that it has.
+        begins_s: how long it takes until one of them computes.
+        part: of the cluster that they have.
         victims: who makes way: the part that each has, and how long a suspend and a resume of it take.
     """
     return begins_s + sum(each * switch_s for each, switch_s in victims) / part
+
+
+def borne(
+    one: Item, others: Iterable[Item], part: Callable[[Item], float], bears: Callable[[Item, float], bool]
+) -> tuple[bool, list[Item]]:
+    """Whether it pays for one to have others make way, if all share what that loses who start by it (0135).
+
+    Each bears as much of it as it has of what they have together. For whom that is too much it is not made: the rest
+    bears it.
+
+    Args:
+        one: whom the switch is made for.
+        others: those behind it that get what it leaves free.
+        part: of the cluster that each has.
+        bears: whether it pays for one if so large a part of the cluster bears the loss.
+
+    Returns:
+        That, and who would have borne it.
+    """
+    group = [one, *others]
+    while bears(one, whole := sum(map(part, group))):
+        left = [each for each in group if bears(each, whole)]
+        if len(left) == len(group):
+            return True, group
+        group = left
+    return False, group
 
 
 def part_of(demand: Resources, capacity: Resources) -> float:

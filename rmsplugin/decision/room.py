@@ -237,7 +237,7 @@ class NodeRoom:
                 return None
             self._ahead = None  # with the item in it, it is no longer what is ahead in this room, but in the new one
             left = self.packed[count:]
-            room = ahead._copy()
+            room = ahead.copied()
             room._ahead, room._ahead_count = ahead, count + 1
         dropped = []
         for member in left:
@@ -264,9 +264,10 @@ class NodeRoom:
         if self._bare is None:
             self._bare = self.site.pack(self.pinned)
             assert self._bare is not None, "what is pinned is not packed"
-        return self._bare._copy()
+        return self._bare.copied()
 
-    def _copy(self) -> NodeRoom:
+    def copied(self) -> NodeRoom:
+        """The same: what comes to it is not in this one."""
         other = copy(self)
         other.pinned, other.packed, other.placement = list(self.pinned), list(self.packed), dict(self.placement)
         other._packing = self._packing.copy()

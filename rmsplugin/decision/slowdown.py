@@ -19,12 +19,14 @@ No reservation is needed: the expansion of whoever waits grows, and that of whoe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.awaiting import keep_or_await
 from rmsplugin.decision.expansion import (
+    borne,
     expansion,
     lost_s,
     overdue,
@@ -203,23 +205,22 @@ class _Walk:
     def walk(self, running: set[str]) -> None:
         """Decide every vjob that was left to the policy and does not run, whoever goes first first."""
         effort = self.room.site.effort
-        for vjob in self.draft.others:
-            if vjob.name in running or vjob.name in self.draft.reasons:
-                continue
+        ready = [v for v in self.draft.others if v.name not in running and v.name not in self.draft.reasons]
+        for number, vjob in enumerate(ready):
             if effort.is_spent:
                 words = "is not considered in this cycle, which has tried as many packings as it may"
                 self.draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
             else:
-                self._consider(vjob)
+                self._consider(vjob, islice(ready, number + 1, None))
 
-    def _consider(self, vjob: VJob) -> None:
+    def _consider(self, vjob: VJob, behind: Iterable[VJob]) -> None:
         if self.room.add(vjob):
             self.worth_mib += price_mib([vjob])
             self.draft.runs(vjob, fits(vjob, how="which are free"))
         elif self._fits_after_migrations(vjob):
             self.draft.runs(vjob, fits(vjob, how="which are free after few migrations"))
         else:
-            self._preempt(vjob)
+            self._preempt(vjob, behind)
 
     def _fits_after_migrations(self, vjob: VJob) -> bool:
         """Start one beside all that run where the room is there in pieces, if few migrations join them.
@@ -235,7 +236,7 @@ class _Walk:
         self.room, self.worth_mib = found.room, worth_mib
         return True
 
-    def _preempt(self, vjob: VJob) -> None:
+    def _preempt(self, vjob: VJob, behind: Iterable[VJob]) -> None:
         """Start one at the expense of those that have waited less for what they need, if that pays."""
         yielding = [each for each in self.candidates.values() if self._yields(each, vjob)]
         found = self._make_room(vjob, yielding)
@@ -243,7 +244,7 @@ class _Walk:
             self.draft.stays_out(vjob, self._refusal(vjob, yielding))
             return
         room, victims = found
-        refusal = self._does_not_pay(vjob, victims)
+        refusal = self._does_not_pay(vjob, victims, room, behind)
         if refusal is not None:
             self.draft.stays_out(vjob, refusal)
             return
@@ -320,25 +321,62 @@ class _Walk:
             return False
         return vjob.waited_s >= self.parameters.slowdown.user_share_s
 
-    def _does_not_pay(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
-        """Why these do not make way: with what it loses to them, whom the switch is made for has not waited enough."""
-        equal = [each for each in victims if each.priority == vjob.priority and not self._by_share(vjob, each)]
-        if vjob.name in self.ranks.due or not equal:
+    def _does_not_pay(
+        self, vjob: VJob, victims: Sequence[VJob], room: NodeRoom, behind: Iterable[VJob]
+    ) -> Reason | None:
+        """Why these do not make way: with what that loses, those that would start by it have not waited enough."""
+        own = self._part(vjob)
+        if self._bears(vjob, victims, own):
             return None
-        loss_s = lost_s(
-            start_s(vjob, self.draft.configuration.state(vjob), self.parameters),
-            part_of(vjob.demand, self.ranks.capacity),
-            [(part_of(each.demand, self.ranks.capacity), switch_s(each, self.parameters)) for each in victims],
-        )
-        if all(self._has_waited_enough(vjob, each, loss_s) or self._at_once(vjob, each, loss_s) for each in equal):
-            return None
+        group, free, whole = [vjob], room.free, self.ranks.capacity
+        at_most = own + part_of(Resources(free.cpus, 0), whole) + part_of(Resources(0, free.memory_mib), whole)
+        if self._bears(vjob, victims, at_most):
+            pays, group = borne(
+                vjob,
+                self._follow(behind, victims, room),
+                self._part,
+                lambda each, part: self._bears(each, victims, part),
+            )
+            if pays:
+                return None
+        loss_s = self._loss_s(vjob, victims, sum(map(self._part, group)))
         its = _expansion(vjob, self.parameters, loss_s)
-        most = max(self.ranks.expansions[each.name] for each in equal)
+        most = max(self.ranks.expansions[each.name] for each in self._equal(vjob, victims))
+        shared = f", with {len(group) - 1} others that would start by it," if len(group) > 1 else ""
         words = (
-            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs, with which it "
-            f"has {its:.1f}, and they {most:.1f}"
+            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs{shared} with "
+            f"which it has {its:.1f}, and they {most:.1f}"
         )
         return Reason(ReasonCode.DOES_NOT_PAY, words, {"victims": names(victims), "lost_s": loss_s})
+
+    def _follow(self, behind: Iterable[VJob], victims: Sequence[VJob], room: NodeRoom) -> Iterable[VJob]:
+        """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
+        trial = room.copied()
+        for other in behind:
+            spent = trial.site.effort.is_spent or trial.free.cpus <= 0
+            if spent or not all(self._yields(victim, other) for victim in victims):
+                return
+            if trial.append(other):
+                yield other
+
+    def _bears(self, vjob: VJob, victims: Sequence[VJob], part: float) -> bool:
+        """Whether one has waited enough if so large a part of the cluster bears what these lose by making way."""
+        equal = self._equal(vjob, victims)
+        if vjob.name in self.ranks.due or not equal:
+            return True
+        loss_s = self._loss_s(vjob, victims, part)
+        return all(self._has_waited_enough(vjob, each, loss_s) or self._at_once(vjob, each, loss_s) for each in equal)
+
+    def _equal(self, vjob: VJob, victims: Sequence[VJob]) -> list[VJob]:
+        """Those of them to whom what it has waited is compared."""
+        return [each for each in victims if each.priority == vjob.priority and not self._by_share(vjob, each)]
+
+    def _loss_s(self, vjob: VJob, victims: Sequence[VJob], part: float) -> float:
+        begins_s = start_s(vjob, self.draft.configuration.state(vjob), self.parameters)
+        return lost_s(begins_s, part, [(self._part(each), switch_s(each, self.parameters)) for each in victims])
+
+    def _part(self, vjob: VJob) -> float:
+        return part_of(vjob.demand, self.ranks.capacity)
 
     def _refusal(self, vjob: VJob, yielding: Sequence[VJob]) -> Reason:
         where = "free, nobody has to make way for it" if not yielding else "free, and too few make way for it"

@@ -11,9 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rmsplugin.assessment.facts import VMFacts
-from rmsplugin.decision.expansion import expansion, lost_s, overdue, part_of, protected, still_expected_s
+from rmsplugin.decision.expansion import borne, expansion, lost_s, overdue, part_of, protected, still_expected_s
 from rmsplugin.decision.parameters import ActionDuration, Parameters
 from rmsplugin.model.action import Action, ActionKind, resume, run, suspend
 from rmsplugin.model.elements import VM
@@ -102,8 +103,8 @@ class Counting:
         waiting = sorted(asking, key=lambda each: each.rank)
         for _ in range(self._parameters.rounds):
             before = ([*then.starts], [*then.goes])
-            for each in waiting:
-                self._consider(each, then)
+            for number, each in enumerate(waiting):
+                self._consider(each, islice(waiting, number + 1, None), then)
             if (then.starts, then.goes) == before:
                 break
             # Who makes way may find room all the same, now that wider ones have made way, too, or others for it.
@@ -169,7 +170,7 @@ class Counting:
         size, vms = vjob.requested, len(vjob.names)
         return part_of(Resources(size.cpus * vms, size.memory_mib * vms), self._capacity)
 
-    def _consider(self, each: _Standing, run: _Run) -> None:
+    def _consider(self, each: _Standing, behind: Iterable[_Standing], run: _Run) -> None:
         """Start one if there is room, or if those that yield make room and that pays."""
         if each.places <= run.free:
             run.free -= each.places
@@ -185,7 +186,7 @@ class Counting:
                 room -= other.places
             else:
                 victims.append(other)
-        if not each.due and not self._pays(each, victims):
+        if not each.due and not self._pays(each, victims, room, behind):
             return
         run.free = room
         run.goes += victims
@@ -200,17 +201,37 @@ class Counting:
             return False
         return each.expansion >= slowdown.factor * member.expansion
 
-    def _pays(self, each: _Standing, victims: Sequence[_Standing]) -> bool:
-        durations = self._parameters.durations
-        begins = durations.run if each.vjob.state is VJobState.WAITING else durations.resume
-        loss_s = lost_s(
-            _of(begins, each.vjob),
-            self._part(each.vjob),
-            [(self._part(other.vjob), self._switch_s(other.vjob)) for other in victims],
-        )
-        its = expansion(each.waited_s, each.needed_s + loss_s)
+    def _pays(
+        self, each: _Standing, victims: Sequence[_Standing], room: int, behind: Iterable[_Standing]
+    ) -> bool:
+        """Whether it pays for one to have these make way, with those behind it that get what it leaves free."""
+        lost = [(self._part(other.vjob), self._switch_s(other.vjob)) for other in victims]
         most = max(other.expansion for other in victims)
-        return its >= self._parameters.slowdown.factor * most
+        durations = self._parameters.durations
+
+        def bears(one: _Standing, part: float) -> bool:
+            begins = durations.run if one.vjob.state is VJobState.WAITING else durations.resume
+            its = expansion(one.waited_s, one.needed_s + lost_s(_of(begins, one.vjob), part, lost))
+            return one.due or its >= self._parameters.slowdown.factor * most
+
+        def part_of_one(one: _Standing) -> float:
+            return self._part(one.vjob)
+
+        own = part_of_one(each)
+        if bears(each, own):
+            return True
+        if not bears(each, own * (each.places + room) / each.places):
+            return False
+        return borne(each, self._follow(behind, victims, room), part_of_one, bears)[0]
+
+    def _follow(self, behind: Iterable[_Standing], victims: Sequence[_Standing], room: int) -> Iterable[_Standing]:
+        """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
+        for other in behind:
+            if room <= 0 or not all(self._yields(victim, other) for victim in victims):
+                return
+            if other.places <= room:
+                room -= other.places
+                yield other
 
     # -- where -----------------------------------------------------------------------------------------------------
 
