@@ -48,6 +48,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.wording import counted
 
 #: Who may have others paused at once counts as if it had waited for so long, the least that anybody is expected to
 #: need: else it would be behind all those that have waited for a second.
@@ -342,9 +343,9 @@ class _Walk:
         loss_s = self._loss_s(vjob, victims, sum(map(self._part, group)))
         its = _expansion(vjob, self.parameters, loss_s)
         most = max(self.ranks.expansions[each.name] for each in self._equal(vjob, victims))
-        shared = f", with {len(group) - 1} others that would start by it," if len(group) > 1 else ""
+        shared = f" and of {counted(len(group) - 1, 'other')} that would start by it" if len(group) > 1 else ""
         words = (
-            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs{shared} with "
+            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs{shared}, with "
             f"which it has {its:.1f}, and they {most:.1f}"
         )
         return Reason(ReasonCode.DOES_NOT_PAY, words, {"victims": names(victims), "lost_s": loss_s})

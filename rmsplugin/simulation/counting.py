@@ -201,9 +201,7 @@ class Counting:
             return False
         return each.expansion >= slowdown.factor * member.expansion
 
-    def _pays(
-        self, each: _Standing, victims: Sequence[_Standing], room: int, behind: Iterable[_Standing]
-    ) -> bool:
+    def _pays(self, each: _Standing, victims: Sequence[_Standing], room: int, behind: Iterable[_Standing]) -> bool:
         """Whether it pays for one to have these make way, with those behind it that get what it leaves free."""
         lost = [(self._part(other.vjob), self._switch_s(other.vjob)) for other in victims]
         most = max(other.expansion for other in victims)

@@ -46,14 +46,20 @@ CLUSTERS = (Cluster(8, 1, 1024), Cluster(4, 1, 4096, memory_per_vm_mib=512), Clu
 
 
 def workload(seed: int, cluster: Cluster) -> list[Job]:
-    """Short and long jobs, narrow and wide ones, on a cluster that is full now and then; limits are wrong."""
+    """Short and long jobs, narrow and wide ones, on a cluster that is full now and then; limits are wrong.
+
+    Of every other workload many short ones come at once: a switch for one of them is made for all.
+    """
     random = Random(seed)
+    bursts = seed % 2 == 1
     jobs, submit_s = [], 0
     for number in range(1, random.randint(15, 50)):
         submit_s += random.choice((0, 5, 60, 300, 900))
         run_s = random.choice((1, 30, 200, 1500, 6000))
         limit_s = random.choice((run_s, 2 * run_s + 30, 7200))
         width = random.choice((1, 1, 2, 3, 5, cluster.nodes))
+        if bursts and number % 12 > 4:
+            submit_s, run_s, limit_s, width = jobs[-1].submit_s + 1, random.choice((5, 20)), 60, 1
         jobs.append(Job(number, submit_s, run_s, width, max(run_s, limit_s), None, number))
     return fitting(jobs, cluster, Faults())
 

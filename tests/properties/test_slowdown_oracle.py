@@ -94,8 +94,20 @@ def bursts(random: Random) -> Configuration:
     waits = (100.0, 160.0, 220.0, 280.0, 400.0)
     while slots:
         where = [slots.pop() for _ in range(min(len(slots), random.randint(2, 8)))]
-        usual = {"time_limit_s": 86400.0, "state_s": random.choice((300.0, 5000.0)), "waited_s": random.choice((0.0, 60.0))}
-        queue.add(f"r{number}", *where, vms=len(where), memory_mib=64, ran_s=3000.0 * random.random() + 300, **usual)
+        usual = {
+            "time_limit_s": 86400.0,
+            "state_s": random.choice((300.0, 5000.0)),
+            "waited_s": random.choice((0.0, 60.0)),
+        }
+        queue.add(
+            f"r{number}",
+            *where,
+            vms=len(where),
+            memory_mib=64,
+            ran_s=3000.0 * random.random() + 300,
+            time_limit_s=86400.0,
+            **usual,
+        )
         number += 1
     for number in range(random.randint(2, 10)):
         usual = {"time_limit_s": random.choice((30.0, 60.0, 60.0, 600.0)), "waited_s": random.choice(waits)}

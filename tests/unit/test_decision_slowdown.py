@@ -524,3 +524,49 @@ def test_what_the_switch_loses_counts_for_who_goes_first_at_once() -> None:
     known = {"time_limit_s": 7200.0, "ran_s": 3600.0}
     assert not moved(asking(60.0, **known), exempt_s=0.0, durations=slow)
     assert moved(asking(60.0, **known), **PAUSED)
+
+
+# -- who pays for a switch (0135) -------------------------------------------------------------------------------------
+
+
+def burst(*waits_s: float) -> Queue:
+    """A vjob of ten VMs has all ten nodes; so many of one VM are ready. A switch of it loses 200 s of one of them."""
+    queue = Queue(*nodes(10)).add("wide", *(f"n{number}" for number in range(1, 11)), vms=10, **HALF_DONE)
+    for number, waited_s in enumerate(waits_s):
+        queue.add(f"s{number}", time_limit_s=60, waited_s=waited_s)
+    return queue
+
+
+def test_those_who_start_by_a_switch_share_what_it_loses() -> None:
+    # alone: (w + 60 + 10 + 200) / (60 + 10 + 200) is 3 after 540 s; five: (w + 110) / 110 is after 220 s
+    assert "wide" in running(burst(*[539] * 1).decide("slowdown", **EAGER))
+    assert running(burst(*[541] * 1).decide("slowdown", **EAGER)) == {"s0"}
+    assert "wide" in running(burst(*[219] * 5).decide("slowdown", **EAGER))
+    assert running(burst(*[221] * 5).decide("slowdown", **EAGER)) == {f"s{number}" for number in range(5)}
+
+
+def test_who_finds_no_room_bears_nothing() -> None:
+    # ten find room, and bear 20 s each: (w + 90) / 90 is 3 after 180 s, however many more there are
+    assert "wide" in running(burst(*[179] * 40).decide("slowdown", **EAGER))
+    assert len(running(burst(*[181] * 40).decide("slowdown", **EAGER))) == 10
+
+
+def test_who_would_not_be_made_way_for_bears_nothing() -> None:
+    # three of them have an expansion of 2.7: nobody makes way for them, whatever it loses
+    assert "wide" in running(burst(400, 100, 100, 100).decide("slowdown", **EAGER))
+    assert "wide" not in running(burst(400, 250, 250, 250).decide("slowdown", **EAGER))
+
+
+def test_for_whom_its_share_is_too_much_the_switch_is_not_made() -> None:
+    # of three each would bear 67 s, which is too much for s2; the other two bear 100 s, for which 340 s are enough
+    assert running(burst(350, 350, 250).decide("slowdown", **EAGER)) == {"s0", "s1", "s2"}
+    assert "wide" in running(burst(330, 330, 250).decide("slowdown", **EAGER))
+
+
+def test_a_refusal_says_who_would_bear_what_is_lost() -> None:
+    refused = burst(300, 130).decide("slowdown", **EAGER).reasons["s0"]
+    assert str(refused).endswith(
+        "to have wide make way loses 110 s of its CPUs and of 1 other that would start by it, with which it has 2.8, "
+        "and they 1.0"
+    )
+    assert refused.numbers == {"victims": "wide", "lost_s": 110.0}
