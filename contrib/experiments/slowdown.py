@@ -98,8 +98,7 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     ]
     rows, classes = [], []
     for site in (site for site in SITES if site.name in arguments.sites):
-        jobs = jobs_of(site, arguments.data)[: min(arguments.jobs or 10**9, JOBS[site.name])]
-        site, jobs = counted(site, jobs)
+        site, jobs = counted(site, jobs_of(site, arguments.data)[: JOBS[site.name]][: arguments.jobs])
         for case in CASES[arguments.cases]:
             found = Compared.of(site, asked(jobs, case), case)
             rows.append([f"{site.name}, {case.name}", *found.row()])

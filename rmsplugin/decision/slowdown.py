@@ -3,7 +3,8 @@
 - Vjobs are ranked by ``rmsplugin.decision.expansion``. PriorityTier comes first, always.
 - A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, whoever has run least
   first (0120): the longest jobs do not pay for all short ones. What the switch loses to all counts as if whom it is
-  made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save.
+  made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save. Those
+  behind it that start by the same switch share that (0135).
 - Where making way is a pause, which costs nothing, one that has not begun need not wait for that if its limit is a
   third of what the other one still needs, and it is not far behind it (0104).
 - Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
@@ -197,6 +198,7 @@ class _Walk:
     ranks: Ranks
     worth_mib: int  # so much memory may move for those that run and start so far
     candidates: dict[str, VJob] = field(init=False)  # who runs, and may have to make way
+    smallest_cpus: float = 0.0  # of those that are ready
 
     def __post_init__(self) -> None:
         """Those that run now, and that nothing protects."""
@@ -207,6 +209,7 @@ class _Walk:
         """Decide every vjob that was left to the policy and does not run, whoever goes first first."""
         effort = self.room.site.effort
         ready = [v for v in self.draft.others if v.name not in running and v.name not in self.draft.reasons]
+        self.smallest_cpus = min((vjob.demand.cpus for vjob in ready), default=0.0)
         for number, vjob in enumerate(ready):
             if effort.is_spent:
                 words = "is not considered in this cycle, which has tried as many packings as it may"
@@ -354,8 +357,8 @@ class _Walk:
         """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
         trial = room.copied()
         for other in behind:
-            spent = trial.site.effort.is_spent or trial.free.cpus <= 0
-            if spent or not all(self._yields(victim, other) for victim in victims):
+            full = trial.free.cpus < self.smallest_cpus or trial.site.effort.is_spent
+            if full or not all(self._yields(victim, other) for victim in victims):
                 return
             if trial.append(other):
                 yield other

@@ -14,6 +14,8 @@ from experiments.bootstrap import mean_of, ratio_of
 from unit.replayed import DATA, needs_data
 
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.simulation.capacity import Cluster
+from rmsplugin.simulation.counted import places_of
 from rmsplugin.simulation.outcome import Interval, JobRun, Move, Outcome
 from rmsplugin.workload.activity_file import read_activity
 from rmsplugin.workload.jobs import Job, read_workload
@@ -168,6 +170,14 @@ def test_what_is_asked_of_a_trace_is_what_a_case_says() -> None:
     good = slowdown.asked(jobs, slowdown.Case(limits="good", stretch=2.0))
     assert [(job.submit_s, job.estimate_s) for job in good] == [(100, 50), (300, 90000)]
     assert [job.estimate_s for job in slowdown.asked(jobs, slowdown.Case(limits="a day"))] == [86400, 90000]
+
+
+def test_where_jobs_ask_for_different_memory_their_processors_are_counted() -> None:
+    site = traces.Site("uneven", "", Cluster(2, 8, 65536))
+    jobs = [Job(1, 0, 50, 1, 400, 65536, 1), Job(2, 0, 50, 8, 400, 1, 2)]
+    assert places_of(jobs, site.cluster) is None
+    alike, counted = slowdown.counted(site, jobs)
+    assert places_of(counted, alike.cluster) == 8
 
 
 def test_a_ratio_of_means_draws_the_same_blocks_of_both() -> None:
