@@ -117,16 +117,25 @@ def _private_directory() -> Iterator[Path]:
 
 def _run(command: list[str]) -> int:
     sys.stdout.flush()
+    # ^C is for what runs in the VM: ssh gets it from the terminal as we do, and decides. Not SIG_IGN, which ssh would
+    # inherit; and before ssh is there, for it may be told at once.
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return _status_of(command)
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def _status_of(command: list[str]) -> int:
     try:
         process = subprocess.Popen(command)
     except OSError as error:
         raise OperationFailedError(f"ssh cannot be run: {error.strerror}; is openssh-client installed?") from None
-    # ^C is for what runs in the VM: ssh gets it from the terminal as we do, and decides.
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         status = process.wait()
     finally:
-        signal.signal(signal.SIGINT, interrupt)
         if process.poll() is None:
             process.terminate()
     return status if status >= 0 else 128 - status

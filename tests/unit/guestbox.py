@@ -184,8 +184,8 @@ class Guestbox:
         with self.entered():
             for index, guest in enumerate(self.guests):
                 config = self.config(index, cpus=cpus[index], all_cpus=all_cpus, ntasks=sum(all_cpus) or len(cpus))
-                self.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=20)
-                self.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=20)
+                self.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=PATIENCE_S)
+                self.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=PATIENCE_S)
 
 
 @contextlib.contextmanager

@@ -450,7 +450,8 @@ def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Pat
     )
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["1 it happened\n", "2 it happened\n"]
-    while len(engine.requests) < 4:
+    deadline = time.monotonic() + PATIENCE_S
+    while len(engine.requests) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=PATIENCE_S)
@@ -710,12 +711,12 @@ def test_ssh_leaves_no_key_behind_whatever_signal_ends_it(
 
 
 def test_an_interrupt_is_for_what_runs_in_the_vm(site: Path, ssh: dict[str, str]) -> None:
-    (site / "bin/ssh").write_text(FAKE_SSH.replace("exec sleep 30", "trap 'exit 7' INT; while :; do sleep 0.1; done"))
+    traps = FAKE_SSH.replace("exec sleep 30", "while :; do sleep 0.1; done").replace(": >", "trap 'exit 7' INT; : >")
+    (site / "bin/ssh").write_text(traps)
     process = subprocess.Popen([PROGRAM, "ssh", "12"], env=environment(site, LINGER="1", **ssh), start_new_session=True)
     deadline = time.monotonic() + PATIENCE_S
     while not (site / "lingers").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=PATIENCE_S) == 7
 

@@ -6,6 +6,7 @@ import socket
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.guests import ssh
 from rmsplugin.adapters.guests.keys import generate_keypair
@@ -24,11 +25,13 @@ def test_a_wait_for_a_guest_that_accepts_and_says_nothing_ends_soon_after_it_has
             raise PointlessError
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        guests = SshGuests(generate_keypair().private_openssh, port=silent.getsockname()[1], connect_timeout_s=30.0)
+        guests = SshGuests(
+            generate_keypair().private_openssh, port=silent.getsockname()[1], connect_timeout_s=PATIENCE_S
+        )
         began = time.monotonic()
         with pytest.raises(PointlessError):
-            guests.wait_ready("127.0.0.1", generate_keypair().public, timeout_s=60.0, check=check)
-    assert time.monotonic() - began < 15.0
+            guests.wait_ready("127.0.0.1", generate_keypair().public, timeout_s=PATIENCE_S, check=check)
+    assert time.monotonic() - began < PATIENCE_S / 2
 
 
 def test_a_guest_whose_first_packets_are_lost_is_reached_before_the_kernel_would_repeat_them(

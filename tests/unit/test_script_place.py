@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import guestbox
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.guests.config import SlurmFacts
 
@@ -40,7 +41,7 @@ def configured(box: guestbox.Guestbox, spool_dir: str = SPOOL, front: str = "fro
     guest = box.guests[index]
     config = box.config(index, slurm=SlurmFacts(spool_dir=spool_dir), front=front)
     with box.entered():
-        box.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=20)
+        box.ssh().configure(guest.vm.address, guest.vm.host_key, config, timeout_s=PATIENCE_S)
 
 
 def anew(box: guestbox.Guestbox, before: str = ":") -> guestbox.Guest:

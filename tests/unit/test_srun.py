@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
 import guestbox
@@ -122,12 +121,10 @@ def test_much_input_and_output_goes_through_whole(box: guestbox.Guestbox) -> Non
 def test_a_task_that_does_not_read_and_a_reader_that_waits_hold_up_nobody_else(box: guestbox.Guestbox) -> None:
     script = (
         "mkfifo hold; srun -n 2 yes 2>/dev/null >hold & slow=$!; exec 3<hold; "
-        "yes | srun -n 1 --overlap sleep 60 2>/dev/null & deaf=$!; sleep 0.5; "
+        "yes | srun -n 1 --overlap sleep 1000 2>/dev/null & deaf=$!; sleep 0.5; "
         "srun --overlap -n 2 echo quick; kill $slow $deaf; exec 3<&-; rm hold; wait"
     )
-    began = time.monotonic()
     assert run(box, script)[:2] == ["quick", "quick"]
-    assert time.monotonic() - began < 10
     memory = box.guests[0].run(
         "cat /proc/[0-9]*/status | awk '/^Name:.*(stepd|srun)/ { n = 1 } /VmRSS/ && n { print $2 }'"
     )
@@ -170,27 +167,40 @@ def test_options_that_change_nothing_here_are_taken(box: guestbox.Guestbox) -> N
     assert run(box, f"srun -n 1 {words} echo works")[-2:] == ["works", "srun: vjob12-0: task 0: Completed"]
 
 
+#: A step that has all CPUs until its srun, $holds, is ended.
+HOLDS_ALL = (
+    "rm -f up said; srun -n 4 sh -c 'echo up >>/tmp/up; exec sleep 1000' 2>/dev/null & holds=$!; "
+    "until grep -q up up; do sleep 0.1; done 2>/dev/null"
+)
+UNTIL_BUSY = "until grep -q retrying said; do sleep 0.1; done 2>/dev/null"
+
+
 def test_steps_side_by_side_wait_for_cpus_and_use_all(box: guestbox.Guestbox) -> None:
-    script = "for i in 1 2 3 4 5 6; do srun -Q --exclusive -n 1 sh -c 'sleep 1; hostname' & done; wait"
-    began = time.monotonic()
-    lines = run(box, script)
-    took = time.monotonic() - began
-    assert sorted(set(lines)) == ["vjob12-0", "vjob12-1"]
+    step = "sh -c 'began=$(cat /proc/uptime); sleep 1; echo $(hostname) ${began% *} $(cat /proc/uptime)'"
+    lines = [
+        line.split() for line in run(box, f"for i in 1 2 3 4 5 6; do srun -Q --exclusive -n 1 {step} & done; wait")
+    ]
+    assert sorted({line[0] for line in lines}) == ["vjob12-0", "vjob12-1"]
     assert len(lines) == 6
-    assert 2 <= took < 5  # six on four CPUs: two rounds, not one and not six
-    waits = run(box, "srun -n 4 sleep 1 & sleep 0.4; srun -n 1 echo late; wait")
-    assert waits == [
+    spans = [(float(began), float(ended)) for _, began, ended, _ in lines]
+    most = max(sum(began <= at < ended for began, ended in spans) for at, _ in spans)
+    assert 2 <= most <= 4, "six on four CPUs: not one after the other, and not all at once"
+    late = f"srun -n 1 echo late >said 2>&1 & {UNTIL_BUSY}; kill $holds; wait; cat said"
+    waits = run(box, f"{HOLDS_ALL}; {late}")
+    assert waits[-3:] == [
         "srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)",
         "srun: Step created for job 12",
         "late",
     ]
-    at_once = run(box, "srun -n 4 sleep 1 & sleep 0.4; srun --overlap -n 1 echo now; srun -I -n 1 echo no; wait")
-    assert at_once == ["now", "srun: error: Unable to create step for job 12: Requested nodes are busy"]
+    at_once = run(box, f"{HOLDS_ALL}; srun --overlap -n 1 echo now; srun -I -n 1 echo no; kill $holds; wait")
+    assert at_once[:2] == ["now", "srun: error: Unable to create step for job 12: Requested nodes are busy"]
 
 
 def test_an_srun_that_ends_while_it_waits_takes_no_cpus(box: guestbox.Guestbox) -> None:
-    script = "srun -n 4 sleep 1 & sleep 0.4; srun -n 4 echo no 2>/dev/null & sleep 0.2; kill -KILL $!; wait; "
-    assert run(box, script + "srun -n 4 -l echo free | sort")[-4:] == [f"{task}: free" for task in range(4)]
+    waits = f"srun -n 4 echo no 2>said & {UNTIL_BUSY}; kill -KILL $!; kill $holds; wait"
+    assert run(box, f"{HOLDS_ALL}; {waits}; srun -n 4 -l echo free | sort")[-4:] == [
+        f"{task}: free" for task in range(4)
+    ]
 
 
 def test_files_for_each_task_by_pattern(box: guestbox.Guestbox) -> None:
@@ -240,8 +250,7 @@ def test_limits_and_umask_reach_the_tasks_of_all_vms(box: guestbox.Guestbox) -> 
 
 
 def test_kill_on_bad_exit_and_wait_end_the_step(box: guestbox.Guestbox) -> None:
-    one_fails = "sh -c '[ $SLURM_PROCID = 1 ] && exit 4; exec sleep 30'"
-    began = time.monotonic()
+    one_fails = "sh -c '[ $SLURM_PROCID = 1 ] && exit 4; exec sleep 1000'"
     bad = run(box, f"srun -K -n 3 {one_fails}; echo code $?")
     assert bad[0] == "srun: error: vjob12-0: task 1: Exited with exit code 4"
     assert "srun: error: vjob12-1: task 2: Terminated" in bad
@@ -249,7 +258,6 @@ def test_kill_on_bad_exit_and_wait_end_the_step(box: guestbox.Guestbox) -> None:
     waited = run(box, f"srun -W 1 -n 3 {one_fails}")
     assert "srun: First task exited 1s ago" in waited
     assert [line.partition(" ")[2].partition(" ")[2] for line in waited if "running" in line] == ["tasks 0,2: running"]
-    assert time.monotonic() - began < 15
 
 
 def test_steps_that_srun_ends_are_told_in_the_words_of_the_sites_slurm(box: guestbox.Guestbox) -> None:
@@ -350,9 +358,7 @@ def test_a_signal_that_comes_before_the_tasks_of_a_step_reaches_them(box: guestb
 
 
 def test_what_tasks_leave_behind_is_killed_with_the_step(box: guestbox.Guestbox) -> None:
-    began = time.monotonic()
     assert run(box, "srun -n 1 sh -c 'setsid sleep 4321 & echo left'") == ["left"]
-    assert time.monotonic() - began < 3
     count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep [4]321' || :"
     assert box.guests[0].run(count).strip() == "0"
 
