@@ -47,15 +47,21 @@ def next_to_start(cluster: Cluster, running: str) -> str:
     found = cluster.wait(
         "another vjob to begin", lambda: begun(cluster, [each.job for each in waiting]), 120, lambda: vjobs(cluster)
     )
-    assert found == {expected}, waiting
+    assert found == {expected}, (waiting, cluster.describe(expected))
     return expected
+
+
+def running_on(cluster: Cluster, there: tuple[str, ...]) -> int:
+    """A vjob whose script runs: one that only begins may fail to, and the next of the queue has its node then."""
+    [job] = submit_all(cluster, there)
+    cluster.wait_output(job, "up", timeout_s=240)
+    return job
 
 
 def test_vjobs_start_in_the_order_of_slurms_queue(cluster: Cluster, urgent: str) -> None:
     """One after the other has node n3, while users and admins change the queue as they can that of native jobs."""
     there = (*WHOLE, "-w", "n3")
-    [running] = submit_all(cluster, there)
-    wait_begun(cluster, running)
+    running = running_on(cluster, there)
     plain, nice, held, freed, admins, kept = map(str, submit_all(
         cluster, there, (*there, "--nice=2000"), (*there, "--hold"), there, there, there
     ))  # fmt: skip
@@ -95,8 +101,7 @@ def bobs_share(cluster: Cluster) -> Iterator[None]:
 def test_whose_share_is_used_up_starts_later(cluster: Cluster) -> None:
     """Fair share: what alice's vjobs use, and that bob is to have more, puts bob's vjobs first, though sent later."""
     there = (*WHOLE, "-w", "n3")
-    [running] = submit_all(cluster, there)
-    wait_begun(cluster, running)
+    running = running_on(cluster, there)
     [alices] = map(str, submit_all(cluster, there))
     [bobs] = map(str, submit_all(cluster, there, user="bob"))
 

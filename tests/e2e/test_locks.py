@@ -78,16 +78,17 @@ def write_at_once(cluster: Cluster, program: str, kinds: Sequence[str]) -> int:
     for number in range(together):
         (place / f"here-{number}").touch()
     give(place)
-    jobs: list[int] = []
+    jobs: dict[int, int] = {}
     first = 0
     for kind in kinds:
         srun = "srun " if kind == "VMs of a job" else ""
         script = _WRITER.format(first=first, together=together, program=program, srun=srun)
         first += count[kind]
-        jobs.append(cluster.sbatch(script, "--chdir=/home/alice/locks", *options[kind]))
-    for job in jobs:
+        job = cluster.sbatch(script, "--chdir=/home/alice/locks", *options[kind])
+        jobs[job] = 2 if kind == "elements" else 1
+    for job, elements in jobs.items():
         cluster.wait(f"job {job}", lambda job=job: not cluster.run("squeue", "-h", "-j", str(job)).out.strip(), 400)
-        rows = cluster.sacct(job, "State,ExitCode")
+        rows = cluster.accounted(job, "ExitCode", elements)
         assert {row["State"] for row in rows} == {"COMPLETED"}, (rows, cluster.describe(job))
     return together
 

@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 from e2e.cluster import Cluster
 from e2e.engine_settings import added
-from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_begun, wait_reason, wait_rooms
+from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_reason, wait_rooms
 from e2e.rooms import count, ended_whole, finish, ledger, wait_number
 from e2e.slurm_conf import edited
 from e2e.test_deciding import set_mode, why
@@ -145,7 +145,7 @@ def test_who_has_used_up_his_share_does_not_come_first_by_having_waited_a_little
     with edited(cluster) as change:
         set_mode(cluster, change, "OFF")
         [running] = submit_all(cluster, there)
-        wait_begun(cluster, running)
+        cluster.wait_output(running, "up", timeout_s=240)
         [alices] = submit_all(cluster, there)
         [bobs] = submit_all(cluster, there, user="bob")
 
