@@ -169,6 +169,16 @@ class Cluster:
         header, *rows = out.strip().splitlines()
         return [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
 
+    def accounted(self, job: int | str, fields: str, jobs: int = 1) -> list[dict[str, str]]:
+        """Accounting rows once it has the ends of that many jobs: slurmdbd hears of them after all others."""
+
+        def rows() -> list[dict[str, str]]:
+            found = self.sacct(job, f"{fields},State,End")
+            over = all(row["End"] != "Unknown" and row["State"].split()[0] in ENDED for row in found)
+            return found if over and len(found) == jobs else []
+
+        return self.wait(f"the end of {job} in accounting", rows, 60, lambda: self.sacct(job, f"{fields},State,End"))
+
     # -- vjobs -------------------------------------------------------------------------------------------------------
 
     def vjob(self, job: int | str) -> dict[str, Any] | None:

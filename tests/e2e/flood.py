@@ -71,7 +71,7 @@ def flood(cluster: Cluster, blocks: int, switches: int, say: Callable[[str], obj
     # By accounting, and not by Slurm's list of jobs, which forgets them.
     wait_for("the end of the job", lambda: not cluster.ok("squeue", "-h", "-u", "alice"))
     took_s = time.monotonic() - began
-    assert cluster.sacct(job, "state")[-1]["State"] == "COMPLETED", cluster.describe(job)
+    assert cluster.accounted(job, "JobID")[0]["State"] == "COMPLETED", cluster.describe(job)
     compare(path, blocks)
     return blocks * _MIB / 1e6 / took_s
 

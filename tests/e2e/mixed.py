@@ -80,7 +80,7 @@ def mix(cluster: Cluster, natives: int, vjobs: int, seed: int, say: Callable[[st
         # Slurm itself forgets a job some minutes after its end; its accounting has a row for each requeue.
         assert [row["State"] for row in cluster.sacct(job, "state", "--duplicates")] == ["COMPLETED"], job
     for job in jobs["vjob"]:
-        assert cluster.sacct(job, "state")[-1]["State"] == "COMPLETED", cluster.events(job)
+        assert cluster.accounted(job, "JobID")[0]["State"] == "COMPLETED", cluster.events(job)
         output_is_whole(cluster, job)
     events = ledger(cluster, "select kind, message from events where id > ?", last_event)
     kinds = Counter(kind for kind, _ in events)

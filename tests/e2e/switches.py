@@ -97,7 +97,7 @@ def run(cluster: Cluster, sizes: Sequence[int], rounds: int, work: int, idle_s: 
 
 def _check_whole(cluster: Cluster, job: int, rounds: int) -> None:
     """See that a job ended well, that its output is whole, and that it ran once."""
-    assert cluster.sacct(job, "State")[0]["State"] == "COMPLETED"
+    assert cluster.accounted(job, "JobID")[0]["State"] == "COMPLETED"
     expected = [*(f"round {number}" for number in range(1, rounds + 1)), "end"]
     assert cluster.output(job).splitlines() == expected, f"the output of job {job} is not whole"
     assert (cluster.home() / f"started.{job}").read_text() == "started\n", f"the script of job {job} ran twice"

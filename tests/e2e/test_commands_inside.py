@@ -43,7 +43,7 @@ def test_a_job_looks_at_itself_changes_itself_submits_the_next_and_cancels_itsel
     fields = cluster.wait_job(following, timeout_s=240)
     assert (fields["JobState"], fields["JobName"]) == ("COMPLETED", "next.sh")
     assert (cluster.home() / "next.out").read_text() == f"next in vjob{following}-0: a  b /l,m\n"
-    cluster.wait("the accounting", lambda: cluster.sacct(job, "State")[0]["State"].startswith("CANCELLED"), 20)
+    assert cluster.accounted(job, "JobID")[0]["State"].startswith("CANCELLED")
 
 
 # Slurm's client prints into a pipe, and keeps back less than a line of this length.

@@ -97,7 +97,7 @@ def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(clus
     finish(cluster, *low)
     wait_number(cluster, newer)
     finish(cluster, newer)
-    assert cluster.sacct(slept, "Suspended")[0]["Suspended"] > "00:00:05"
+    assert cluster.accounted(slept, "Suspended")[0]["Suspended"] > "00:00:05"
     nothing_left(cluster, [*low, high, newer])
 
 

@@ -109,7 +109,10 @@ def test_whose_share_is_used_up_starts_later(cluster: Cluster) -> None:
         return [each.job for each in queue(cluster)]
 
     # Slurm computes usage and shares once a minute; until then both may be the same.
-    cluster.wait("bob's share to count", lambda: order() == [bobs, alices], 150, lambda: cluster.ok("sprio", "-l"))
+    def explain() -> str:
+        return "\n".join([cluster.ok("sprio", "-l"), *map(str, queue(cluster)), cluster.describe(running)])
+
+    cluster.wait("bob's share to count", lambda: order() == [bobs, alices], 150, explain)
     assert next_to_start(cluster, str(running)) == bobs
 
 

@@ -92,7 +92,7 @@ def pollers(cluster: Cluster, host: str, where: tuple[str, str, str], jobs: list
     finally:
         assert process.stdin is not None
         process.stdin.close()  # its loop ends
-        process.wait(30)
+        process.wait(120)
 
 
 def test_64_idle_pollers_of_one_user_disturb_nobody(cluster: Cluster) -> None:

@@ -55,10 +55,7 @@ def test_exit_code_and_death_by_signal_reach_slurm(cluster: Cluster) -> None:
     for job, (state, code) in codes.items():
         fields = cluster.wait_job(job)
         assert (fields["JobState"], fields["ExitCode"]) == (state, code)
-        cluster.wait(
-            "the accounting", lambda job=job: cluster.sacct(job, "State")[0]["State"] in ("COMPLETED", "FAILED"), 20
-        )
-        [row] = cluster.sacct(job, "State,ExitCode")
+        [row] = cluster.accounted(job, "ExitCode")
         assert (row["State"], row["ExitCode"]) == (state, code)
 
 
@@ -68,7 +65,7 @@ def test_every_element_of_an_array_runs_once_in_a_vm_of_its_own(cluster: Cluster
     lines = [(cluster.home() / f"array-{index}.out").read_text().split() for index in (1, 2, 3)]
     assert [line[0] for line in lines] == ["1", "2", "3"]
     assert len({line[1] for line in lines}) == 3
-    assert {row["State"] for row in cluster.sacct(job, "State")} == {"COMPLETED"}
+    assert {row["State"] for row in cluster.accounted(job, "JobID", 3)} == {"COMPLETED"}
 
 
 def test_a_dependent_job_starts_after_the_one_it_depends_on(cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e]
 
 
 def minicluster(
-    directory: Path, command: str, *arguments: str, check: bool = True, timeout_s: float = 120
+    directory: Path, command: str, *arguments: str, check: bool = True, timeout_s: float = PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
         [MINICLUSTER, command, "--dir", str(directory), *arguments],
@@ -138,10 +138,7 @@ def test_the_clusters_do_not_see_each_other(pair: tuple[Path, Path]) -> None:
 
 @needs_root
 def test_up_on_a_running_cluster_says_so(pair: tuple[Path, Path]) -> None:
-    started = time.monotonic()
-    result = minicluster(pair[0], "up")
-    assert "already up" in result.stderr
-    assert time.monotonic() - started < 10
+    assert "already up" in minicluster(pair[0], "up").stderr
 
 
 @needs_root
@@ -315,7 +312,7 @@ def test_miniclusters_that_come_up_at_once_on_a_new_machine_make_one_database() 
         surroundings = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONPATH": str(REPOSITORY / "contrib")}
         outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         makers = [subprocess.Popen([sys.executable, "-c", program], env=surroundings, **outputs) for _ in range(3)]
-        told = [maker.communicate(timeout=120) for maker in makers]
+        told = [maker.communicate(timeout=PATIENCE_S) for maker in makers]
         assert [maker.returncode for maker in makers] == [0, 0, 0], told
         [made] = {out for out, _ in told}
         assert (Path(made.strip()) / "ibdata1").exists()

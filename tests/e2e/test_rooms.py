@@ -247,8 +247,13 @@ def test_what_the_epilog_of_a_room_ends_is_told_and_its_vjob_starts_again(cluste
     cluster.ok("scancel", str(room), user="slurm")
     cluster.wait("the loss", lambda: losses(cluster, job) == 1, PATIENCE_S, lambda: cluster.describe(job))
     vm = f"vjob{job}-0"
-    said = [each for each in room_reports(cluster, room) if each["hook"] == "epilog"]
-    assert said == [{"node": home, "hook": "epilog", "problem": "", "ended": [vm]}]
+
+    def said() -> list[dict[str, object]]:
+        """By the epilog, which tells what it has ended: the engine may have missed the VM before."""
+        return [each for each in room_reports(cluster, room) if each["hook"] == "epilog"]
+
+    cluster.wait("what the epilog tells", said, PATIENCE_S, lambda: explain(cluster))
+    assert said() == [{"node": home, "hook": "epilog", "problem": "", "ended": [vm]}]
     assert f"room {room} on {home} ended {vm}" in cluster.events(job)
     assert re.search(rf"lost: .*{vm}", cluster.events(job))
     printed_again(cluster, job)

@@ -8,14 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.rooms import count, finish, wait_number
 
 pytestmark = pytest.mark.e2e
-
-COUNT = """#!/bin/sh
-echo started >> started.$SLURM_JOB_ID
-i=0
-while [ $i -lt 25 ]; do i=$((i + 1)); echo $i; sleep 1; done
-"""
 
 
 @contextlib.contextmanager
@@ -48,9 +43,8 @@ def small_store(cluster: Cluster, node: str, store: str) -> Iterator[None]:
 
 
 def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> None:
-    job = cluster.sbatch(COUNT)
-    cluster.wait_output(job, "^3$")
-    node = cluster.vjob(job)["nodes"][0]
+    job = count(cluster)
+    wait_number(cluster, job, 3)
     store = "/var/lib/rmsplugin/store"
     for action in ("suspend", "resume"):  # so that the store is set up
         assert cluster.plugin(action, str(job)).code == 0
@@ -68,15 +62,13 @@ def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> 
         assert cluster.job(job)["JobState"] == "RUNNING"
         assert cluster.qemus(job) == [node]
         assert cluster.ok("ls", store, host=node) == ""
-    cluster.wait_job(job)
-    assert [line for line in cluster.output(job).splitlines() if line.isdecimal()] == [str(i) for i in range(1, 26)]
+    finish(cluster, job)
     assert "space" in cluster.plugin("events", "--vjob", str(job)).out
 
 
 def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Cluster) -> None:
-    neighbour = cluster.sbatch(COUNT)
-    job = cluster.sbatch(COUNT)
-    cluster.wait_output(job, "^3$")
+    neighbour, job = count(cluster), count(cluster)
+    wait_number(cluster, job, 3)
     node = cluster.vjob(job)["nodes"][0]
     assert cluster.plugin("suspend", str(job)).code == 0
     path = cluster.host_path(node, f"/var/lib/rmsplugin/store/vjob{job}-0.state")
@@ -91,9 +83,7 @@ def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Clu
         lambda: cluster.output(job).startswith("1\n") and cluster.vjob(job)["losses"] == 1,
         120,
     )
-    assert cluster.wait_job(job, timeout_s=180)["JobState"] == "COMPLETED"
-    assert (cluster.home() / f"started.{job}").read_text() == "started\n" * 2
-    assert cluster.wait_job(neighbour)["JobState"] == "COMPLETED"
-    assert (cluster.home() / f"started.{neighbour}").read_text() == "started\n"
+    finish(cluster, job, losses=1)
+    finish(cluster, neighbour)
     events = cluster.plugin("events", "--vjob", str(job)).out
     assert "state-lost" in events

@@ -84,7 +84,10 @@ def test_slurm_counts_what_was_asked_for(
     start(cluster, job)
     fields = cluster.job(job)
     assert (fields["NumNodes"], fields["NumTasks"], fields["CPUs/Task"]) == ("1", *tasks)
-    (row,) = cluster.wait("accounting", lambda: cluster.sacct(job, "reqmem,alloctres"), 30)
+    # Accounting may know the job, and not yet that it has begun.
+    (row,) = cluster.wait(
+        "accounting", lambda: [row for row in cluster.sacct(job, "reqmem,alloctres") if row["AllocTRES"]], 30
+    )
     assert mebibytes(row["ReqMem"]) == mebibytes(memory)
     assert tres_counts(row["AllocTRES"]) == tres_counts(tres)
 
