@@ -78,11 +78,9 @@ def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Clu
     result = cluster.plugin("resume", str(job))
     assert result.code == 1
     assert "lost" in result.err
-    cluster.wait(
-        "the job to begin again",
-        lambda: cluster.output(job).startswith("1\n") and cluster.vjob(job)["losses"] == 1,
-        120,
-    )
+    starts = cluster.home() / f"started.{job}"
+    cluster.wait("a second start", lambda: starts.read_text() == "started\n" * 2, 180, lambda: cluster.describe(job))
+    wait_number(cluster, job)
     finish(cluster, job, losses=1)
     finish(cluster, neighbour)
     events = cluster.plugin("events", "--vjob", str(job)).out
