@@ -95,7 +95,6 @@ def bursts(random: Random) -> Configuration:
     while slots:
         where = [slots.pop() for _ in range(min(len(slots), random.randint(2, 8)))]
         usual = {
-            "time_limit_s": 86400.0,
             "state_s": random.choice((300.0, 5000.0)),
             "waited_s": random.choice((0.0, 60.0)),
         }
