@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.engine_settings import added
 from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_reason, wait_rooms
-from e2e.rooms import count, ended_whole, finish, ledger, wait_number
+from e2e.rooms import count, ended_whole, finish, ledger, output_is_whole, wait_number
 from e2e.slurm_conf import edited
 from e2e.test_deciding import set_mode, why
 
@@ -253,16 +253,23 @@ def serve_stream(cluster: Cluster) -> tuple[list[int], list[int], list[float]]:
     return longs, shorts, gaps
 
 
+def is_over(cluster: Cluster, job: int) -> bool:
+    """Whether it has ended, as the ledger has it."""
+    return ledger(cluster, "select state from vjobs where job_id = ?", job) == [("terminated",)]
+
+
 def wait_end(cluster: Cluster, job: int) -> None:
-    """A short one runs to its end while all long ones go on, paused or not."""
+    """A short one runs to its end, whole."""
     cluster.wait(f"{job} to end", lambda: cluster.job(job)["JobState"] == "COMPLETED", 120, lambda: why(cluster))
+    output_is_whole(cluster, job)  # at once: Slurm forgets it soon
 
 
 def all_whole(cluster: Cluster, longs: list[int], shorts: list[int]) -> tuple[float, float]:
     """The long ones are told to end; nothing was lost, nothing ran twice. Returns the figures of all."""
     finish(cluster, *longs)
     for job in shorts:
-        ended_whole(cluster, job)
+        cluster.wait(f"{job} to be over", lambda job=job: is_over(cluster, job), 300, lambda: why(cluster))
+        output_is_whole(cluster, job)
     nothing_left(cluster, [*longs, *shorts])
     return figures(cluster, [*longs, *shorts])
 
