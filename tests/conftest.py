@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import examples
 import pytest
 from hypothesis import settings
 
@@ -26,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="try everything where tests take samples, e.g. silence of each neighbour from each call on (minutes)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests of properties are told how many examples to try before they are read."""
+    examples.whole = bool(config.getoption("--whole"))
 
 
 @pytest.fixture(scope="session")

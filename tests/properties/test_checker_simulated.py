@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from examples import few
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from properties.generators import rotations
@@ -116,7 +117,7 @@ def change_at_random(draw: st.DrawFn, pools: Pools, target: Target) -> None:
             target[action.vm.name] = draw(st.sampled_from([running_on(node), sleeping_on(node), WAITING, TERMINATED]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(st.data())
 def test_a_plan_changed_at_random_is_rejected_unless_a_simulation_says_that_it_is_right(data: st.DataObject) -> None:
     pools, target = mutable(), dict(TARGET)
@@ -128,7 +129,7 @@ def test_a_plan_changed_at_random_is_rejected_unless_a_simulation_says_that_it_i
     assert (not found) is right, f"{pools}: {found}"
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(rotations(), st.data())
 def test_random_migrations_are_judged_as_a_simulation_judges_them(
     problem: tuple[Configuration, Mapping[str, Location]], data: st.DataObject

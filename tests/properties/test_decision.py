@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from examples import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from properties.generators import configurations
@@ -81,7 +82,7 @@ def staying_at(vjob: VJob, stays: Mapping[str, Mapping[str, str]]) -> list[tuple
 policies = st.sampled_from(sorted(POLICIES))
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(policies, queues(), tunables)
 def test_decisions_are_sound(policy: str, configuration: Configuration, parameters: Parameters) -> None:
     decision = decided(policy, configuration, parameters)
@@ -160,7 +161,7 @@ def preemptible(configuration: Configuration) -> Configuration:
     return replace(configuration, vjobs=tuple(replace(v, preemptible=True, lost=False) for v in configuration.vjobs))
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(queues(targets=False).map(preemptible))
 def test_rjsp_equals_a_naive_recomputation(configuration: Configuration) -> None:
     decision = decided("rjsp", configuration, Parameters())
@@ -209,7 +210,7 @@ def in_parts() -> Configuration:
     return Configuration(here, queue, {**locations, "vjob3-1": Location(VMState.WAITING)})
 
 
-@settings(max_examples=600)
+@settings(max_examples=few(600))
 @given(st.sampled_from(["mixed", "slowdown"]), queues(), tunables)
 @example("mixed", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
 @example("slowdown", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
@@ -225,7 +226,7 @@ def test_what_was_decided_is_not_decided_otherwise_once_it_was_applied(
     assert again.sentence.endswith(": nothing changes")
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(queues(targets=False), tunables)
 def test_mixed_suspends_only_for_one_ahead_or_for_want_of_room(
     configuration: Configuration, parameters: Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from examples import few
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from properties.brute_force import TooLargeError, cheapest_cost
@@ -74,7 +75,7 @@ def search(switch: Switch, most: int = 100_000) -> Found:
     return cheapest(switch, NEVER - 1, work)
 
 
-@settings(max_examples=80)
+@settings(max_examples=few(80))
 @given(PROBLEMS)
 def test_the_cheapest_order_costs_what_brute_force_says(problem: Problem) -> None:
     source, target = problem
@@ -91,7 +92,7 @@ def test_the_cheapest_order_costs_what_brute_force_says(problem: Problem) -> Non
     assert not faults
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(PROBLEMS, st.integers(1, 300))
 def test_an_interrupted_search_has_a_bound_that_no_plan_is_below(problem: Problem, most: int) -> None:
     switch = switch_to(moves_of(problem))
@@ -102,7 +103,7 @@ def test_an_interrupted_search_has_a_bound_that_no_plan_is_below(problem: Proble
     assert part.pools is None or part.bound == whole.bound
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(PROBLEMS)
 def test_a_small_plan_is_the_cheapest_of_those_that_suspend_nobody(problem: Problem) -> None:
     source, target = problem
@@ -114,7 +115,7 @@ def test_a_small_plan_is_the_cheapest_of_those_that_suspend_nobody(problem: Prob
     assert plan.cost <= brute(source, target, sleeps=False)
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(instances())
 def test_a_small_placement_costs_what_brute_force_says(instance: Instance) -> None:
     source, states, sample = instance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_the_schedule_is_that_of_jobs_submitted_at_those_times(case: tuple[list[
     assert start_times(told, 8, backfill=backfill) == [starts[place] for place in order]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 @given(linked(most_processors=6, most_jobs=12), st.sampled_from(["fcfs", "easy"]))
 def test_the_full_way_keeps_them_too(case: tuple[list[Job], Links], policy: str) -> None:
     jobs, links = case

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
+from examples import few
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from properties.generators import problems_of_planning, rotations, targets
@@ -94,13 +95,13 @@ def describe(plan: Plan) -> None:
         event(f"has {kind}")
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(PROBLEMS, st.sampled_from([TRIES, math.inf]))
 def test_whatever_can_be_asked_for_can_be_planned(problem: Problem, most: float) -> None:
     describe(planned(*problem, most))
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(PROBLEMS, st.data())
 def test_a_plan_interrupted_anywhere_is_planned_again(problem: Problem, data: st.DataObject) -> None:
     source, target = problem
@@ -113,7 +114,7 @@ def test_a_plan_interrupted_anywhere_is_planned_again(problem: Problem, data: st
     assert_recovers(source, now, target)
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(PROBLEMS)
 def test_a_plan_of_which_one_action_failed_is_planned_again(problem: Problem) -> None:
     source, target = problem
@@ -122,7 +123,7 @@ def test_a_plan_of_which_one_action_failed_is_planned_again(problem: Problem) ->
         assert_recovers(source, with_failure(source, plan.pools, failed), target)
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(PROBLEMS, st.data())
 def test_interrupted_again_and_again_a_plan_still_arrives(problem: Problem, data: st.DataObject) -> None:
     """Each round does one action at least, and loses the rest of its plan; a round that does all of it is the last."""
@@ -141,7 +142,7 @@ def test_interrupted_again_and_again_a_plan_still_arrives(problem: Problem, data
     assert_recovers(source, now, target)
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(PROBLEMS, st.data())
 def test_an_interrupted_plan_may_be_followed_by_another_target(problem: Problem, data: st.DataObject) -> None:
     """The next cycle decides anew, from whatever the last one left: vjobs half asleep, half started, half ended."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
+from examples import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +163,7 @@ def examine(seed: int, policy: str) -> tuple[int, int]:
 
 
 @given(st.integers(0, 1 << 32), st.sampled_from(sorted(POLICIES)))
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 def test_as_many_vms_as_fit_leave_a_draining_node_whatever_the_policy(seed: int, policy: str) -> None:
     examine(seed, policy)
 
@@ -170,7 +171,7 @@ def test_as_many_vms_as_fit_leave_a_draining_node_whatever_the_policy(seed: int,
 # One that must run made room for another, and would have had it itself: seen once in some 1,400 examples.
 @example(121218, "easy-preempt")
 @given(st.integers(0, 1 << 32), st.sampled_from(sorted(POLICIES)))
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 def test_without_a_solver_nobody_stays_who_has_room_as_all_stand(seed: int, policy: str) -> None:
     configuration = draining(seed)
     decision = decide(policy, configuration, Parameters(exact_checks=0))

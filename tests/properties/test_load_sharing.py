@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.loads import after
@@ -63,7 +64,7 @@ def test_relief_makes_no_node_short_and_loses_no_vm(nodes: list[NodeLoad]) -> No
 
 
 @given(clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_with_constant_demands_the_second_cycle_moves_nothing(nodes: list[NodeLoad]) -> None:
     first = reconfigure(Board(nodes), Reservations(), 0.0, LIMITS)
     assert len({move.vm for move in first.board.moves}) == len(first.board.moves)
@@ -73,7 +74,7 @@ def test_with_constant_demands_the_second_cycle_moves_nothing(nodes: list[NodeLo
 
 
 @given(clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_with_constant_demands_unblocking_comes_to_rest(nodes: list[NodeLoad]) -> None:
     """Not always in the first cycle: a VM that relief has moved may have to make way for a compaction of the next."""
     loads, before = nodes, Reservations()
@@ -102,7 +103,7 @@ def test_arrivals_fit_where_they_go_and_never_on_closed_nodes(nodes: list[NodeLo
 
 
 @given(clusters(), st.integers(0, 1300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_reserved_nodes_are_few_and_get_nobody_but_their_guests(nodes: list[NodeLoad], later_s: int) -> None:
     first = reconfigure(Board(nodes), Reservations(), 0.0, LIMITS)
     second = reconfigure(Board(after(first.board)), first.reservations, float(later_s), LIMITS)

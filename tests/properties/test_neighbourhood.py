@@ -9,6 +9,7 @@ from bench import verify
 from bench.families import MANY_SIZES, changed, running
 from bench.perturbed import measured
 from bench.samples import hosts
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.test_placement import Instance, instances
@@ -42,7 +43,7 @@ def confined(instance: Instance) -> Instance:
 @pytest.mark.parametrize("first_nodes", [1, 16])
 @pytest.mark.parametrize("is_small", [True, False])
 @given(instances(least_nodes=3), st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=few(25))
 def test_the_answer_holds_and_is_no_dearer_than_before(
     is_small: bool, first_nodes: int, instance: Instance, confine: bool
 ) -> None:

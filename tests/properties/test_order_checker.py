@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from examples import few
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from properties.generators import problems_of_planning, rotations
@@ -66,7 +67,7 @@ class Execution:
             self.held[before.node or ""] -= memory
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(PROBLEMS, st.data())
 def test_memory_is_kept_whatever_begins_first_and_whatever_fails(problem: Instance, data: st.DataObject) -> None:
     order = order_of(problem)
@@ -108,7 +109,7 @@ def overcommits(source: Configuration, actions: Sequence[Action], needs: Sequenc
     return False
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(PROBLEMS, st.data())
 def test_the_checker_of_orders_says_what_all_interleavings_say(problem: Instance, data: st.DataObject) -> None:
     order = order_of(problem)

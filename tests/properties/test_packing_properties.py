@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from examples import few
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -153,7 +154,7 @@ def assert_viable(items: Sequence[Item], nodes: Sequence[Node], assignment: Mapp
     assert all(amount >= 0 for free in left.values() for amount in free)
 
 
-@settings(max_examples=120)
+@settings(max_examples=few(120))
 @given(problems())
 def test_a_packing_is_viable_and_as_good_as_it_says(problem: tuple[list[Item], list[Node]]) -> None:
     items, nodes = problem
@@ -169,7 +170,7 @@ def test_a_packing_is_viable_and_as_good_as_it_says(problem: tuple[list[Item], l
     assert found.optimal  # instances of this size are always settled
 
 
-@settings(max_examples=120)
+@settings(max_examples=few(120))
 @given(problems())
 def test_fits_agrees_with_a_search_through_all_assignments(problem: tuple[list[Item], list[Node]]) -> None:
     items, nodes = problem
@@ -181,7 +182,7 @@ def test_fits_agrees_with_a_search_through_all_assignments(problem: tuple[list[I
         assert_viable(items, nodes, found.assignment)
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(problems(), st.floats(0.0, 0.01))
 def test_a_search_that_is_cut_short_still_tells_nothing_wrong(
     problem: tuple[list[Item], list[Node]], limit: float
@@ -216,7 +217,7 @@ def test_what_ffd_uses_is_counted_with_the_nodes_in_the_given_order(problem: tup
 # -- each way to search, on its own: in small instances the first mostly leaves nothing for the others -----------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(problems())
 def test_both_integer_programs_find_the_optimum_on_their_own(problem: tuple[list[Item], list[Node]]) -> None:
     items, nodes = problem
@@ -244,7 +245,7 @@ def test_both_integer_programs_find_the_optimum_on_their_own(problem: tuple[list
             assert_viable(items, nodes, host(classes, answer.loads, {}))
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(problems())
 def test_the_relaxation_proves_no_more_than_is_true_and_a_dive_from_it_is_viable(
     problem: tuple[list[Item], list[Node]],

@@ -8,6 +8,7 @@ from copy import deepcopy
 from random import Random
 
 import pytest
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def every_target(instance: Instance) -> list[dict[str, Location]]:
 
 
 @given(instances())
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instance: Instance) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, search=SEARCH)
@@ -123,7 +124,7 @@ def test_the_bound_is_below_every_plan_and_the_answer_among_the_cheapest(instanc
 
 
 @given(instances())
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_what_waits_for_suspends_is_below_every_plan(instance: Instance) -> None:
     configuration, states, sample = instance
     plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
@@ -132,7 +133,7 @@ def test_what_waits_for_suspends_is_below_every_plan(instance: Instance) -> None
 
 
 @given(instances(most_vjobs=6, least_nodes=3, sizes=(512, 1024)))
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_to_place_only_who_acts_is_to_place_all(instance: Instance) -> None:
     configuration, states, sample = instance
     quick = place(configuration, states, sample, search=SEARCH)
@@ -150,7 +151,7 @@ def every_stop_on_the_way(instance: Instance) -> list[Configuration]:
 
 
 @given(instances(most_vjobs=2, least_nodes=3))
-@settings(max_examples=60)
+@settings(max_examples=few(60))
 def test_the_bound_is_below_every_plan_by_way_of_somewhere_else(instance: Instance) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, search=SEARCH)
@@ -165,7 +166,7 @@ def test_the_bound_is_below_every_plan_by_way_of_somewhere_else(instance: Instan
 
 
 @given(instances())
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_the_program_s_own_bounds_are_below_every_plan(instance: Instance) -> None:
     configuration, states, sample = instance
     plans = [plan for target in every_target(instance) if isinstance(plan := build_plan(configuration, target), Plan)]
@@ -185,7 +186,7 @@ SIZES = st.sampled_from([((512, 1024, 2048), 100_000), ((301, 777, 1310, 2047), 
 
 
 @given(st.data(), SIZES)
-@settings(max_examples=120)
+@settings(max_examples=few(120))
 def test_columns_bound_each_level_below_its_program_and_all_plans(
     data: st.DataObject, sizes: tuple[tuple[int, ...], int]
 ) -> None:
@@ -213,7 +214,7 @@ def test_columns_bound_each_level_below_its_program_and_all_plans(
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 def test_the_plan_holds_and_is_never_dearer_than_the_sample_s(instance: Instance, objective: str) -> None:
     configuration, states, sample = instance
     placed = place(configuration, states, sample, objective, SEARCH)  # type: ignore[arg-type]
@@ -228,7 +229,7 @@ def test_the_plan_holds_and_is_never_dearer_than_the_sample_s(instance: Instance
 
 
 @given(instances())
-@settings(max_examples=40)
+@settings(max_examples=few(40))
 def test_the_same_question_has_the_same_answer(instance: Instance) -> None:
     configuration, states, sample = instance
     first, second = (place(configuration, states, sample, search=SEARCH) for _ in range(2))
@@ -247,7 +248,7 @@ def start(instance: Instance) -> tuple[Replacement, list[Kept], Counts, Plan]:
 
 
 @given(instances())
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_is_theirs(instance: Instance) -> None:
     problem, kept, counts, plan = start(instance)
     assert counts.total_mib(problem, problem.wait_mib) <= plan.cost
@@ -259,7 +260,7 @@ def test_the_counts_of_a_plan_cost_no_more_than_the_plan_and_the_program_s_cost_
 
 
 @given(instances())
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_what_the_direct_program_finds_is_a_plan_of_that_cost(instance: Instance) -> None:
     configuration, states, sample = instance
     problem = replacement(configuration, states, sample)
@@ -274,7 +275,7 @@ def test_what_the_direct_program_finds_is_a_plan_of_that_cost(instance: Instance
 
 
 @given(instances())
-@settings(max_examples=60)
+@settings(max_examples=few(60))
 def test_a_part_of_all_nodes_is_the_whole_program(instance: Instance) -> None:
     problem, kept, counts, _ = start(instance)
     part = Part(range(len(problem.places)), counts)
@@ -286,7 +287,7 @@ def test_a_part_of_all_nodes_is_the_whole_program(instance: Instance) -> None:
 
 
 @given(instances(), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 def test_a_part_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after_it(
     instance: Instance, chance: Random
 ) -> None:
@@ -318,7 +319,7 @@ def test_a_part_changes_its_nodes_only_and_all_that_holds_for_counts_holds_after
 
 
 @given(instances(), st.sampled_from(["cost", "nodes"]))
-@settings(max_examples=60)
+@settings(max_examples=few(60))
 def test_a_cluster_too_large_for_one_program_is_placed_part_by_part(instance: Instance, objective: str) -> None:
     configuration, states, sample = instance
     with pytest.MonkeyPatch.context() as patch:

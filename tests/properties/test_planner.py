@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from examples import few
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -158,7 +159,7 @@ def after(action: Action, locations: Mapping[str, Location]) -> Location:
     return running_on(action.destination or "")
 
 
-@settings(max_examples=600)
+@settings(max_examples=few(600))
 @given(instances() | crowds())
 def test_a_plan_reaches_its_target_and_never_overcommits_memory(instance: Instance) -> None:
     source, target = instance
@@ -181,7 +182,7 @@ def test_a_plan_reaches_its_target_and_never_overcommits_memory(instance: Instan
     assert locations == {**source.locations, **target}
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(instances() | crowds())
 def test_departures_come_first_and_the_resumes_of_a_vjob_together(instance: Instance) -> None:
     pools = plan_of(instance).pools
@@ -200,7 +201,7 @@ def test_departures_come_first_and_the_resumes_of_a_vjob_together(instance: Inst
     assert all(len(numbers) == 1 for numbers in resumes.values()), "R2"
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(instances() | crowds())
 def test_a_plan_is_never_dearer_than_the_plain_greedy_and_always_the_same(instance: Instance) -> None:
     source, target = instance
@@ -218,7 +219,7 @@ def asleep(source: Configuration, plan: Plan) -> Counter[bool]:
     return Counter(source.vjob_by_vm[name].preemptible for name in kinds)
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(instances() | crowds())
 def test_the_cost_that_is_searched_with_is_the_cost_of_the_plan(instance: Instance) -> None:
     moves = moves_between(*instance)
@@ -228,7 +229,7 @@ def test_the_cost_that_is_searched_with_is_the_cost_of_the_plan(instance: Instan
         assert schedule.cost == plan_cost(schedule.actions())
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(instances() | crowds())
 def test_what_was_asked_for_early_changes_no_rule(instance: Instance) -> None:
     source, target = instance
@@ -242,7 +243,7 @@ def test_what_was_asked_for_early_changes_no_rule(instance: Instance) -> None:
     assert configuration.locations == {**source.locations, **target}
 
 
-@settings(max_examples=500)
+@settings(max_examples=few(500))
 @given(instances() | crowds(), st.data())
 def test_memory_is_not_overcommitted_whatever_each_action_takes_by_the_dependency_order(
     instance: Instance, data: st.DataObject
@@ -282,7 +283,7 @@ def test_memory_is_not_overcommitted_whatever_each_action_takes_by_the_dependenc
     assert locations == {**source.locations, **target}
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(instances() | crowds())
 def test_nothing_ends_before_what_it_waits_for_or_faster_than_alone(instance: Instance) -> None:
     source, _ = instance

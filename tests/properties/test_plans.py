@@ -44,13 +44,13 @@ def test_all_resume_at_once_where_there_is_room_and_one_moves_on() -> None:
 SEEN = (2012258, 3000047, 3000159, 3000430, 2007744)
 
 
-@pytest.mark.parametrize("seeds", [SEEN, range(1000, 1400)], ids=["seen", "sample"])
+@pytest.mark.parametrize("seeds", [SEEN, range(1000, 1160)], ids=["seen", "sample"])
 def test_no_plan_fails_and_none_costs_less_than_what_is_proven(seeds: tuple[int, ...]) -> None:
     faults = [(found.seed, found.faults) for found in map(examine, seeds) if found.faults]
     assert faults == []
 
 
-@pytest.mark.parametrize("seeds", [(3180, 2001495, 3000046), range(3000, 3250)], ids=["seen", "sample"])
+@pytest.mark.parametrize("seeds", [(3180, 2001495, 3000046), range(3000, 3100)], ids=["seen", "sample"])
 def test_nor_where_vjobs_are_paused(seeds: tuple[int, ...]) -> None:
     found = [examine(seed, pauses=True) for seed in seeds]
     assert [(each.seed, each.faults) for each in found if each.faults] == []
@@ -62,5 +62,5 @@ def test_nor_where_the_exact_search_has_no_part(monkeypatch: pytest.MonkeyPatch)
     """Of larger clusters bounds are proven by counting, columns and integer programs."""
     monkeypatch.setattr(plans.placement, "settle", lambda *_: 0)
     monkeypatch.setattr(plans.placement, "reorder", lambda *_: None)
-    examined = [*map(examine, range(2000, 2150)), *(examine(seed, pauses=True) for seed in range(4000, 4100))]
+    examined = [*map(examine, range(2000, 2060)), *(examine(seed, pauses=True) for seed in range(4000, 4040))]
     assert [(found.seed, found.faults) for found in examined if found.faults] == []

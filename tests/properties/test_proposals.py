@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 
 import pytest
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.generators import configurations
@@ -25,7 +26,7 @@ SEARCH = Search(time_limit_s=3600, deterministic_limit=0.02)
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(source=configurations(), search=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 def test_every_proposal_passes_the_check(policy: str, source: Configuration, search: bool) -> None:
     parameters = ProposalParameters(policy, search=SEARCH)
     found = propose(source, parameters if search else parameters.without_solver())
@@ -38,7 +39,7 @@ def test_every_proposal_passes_the_check(policy: str, source: Configuration, sea
 
 @pytest.mark.parametrize("policy", ["rjsp", "mixed", "slowdown"])
 @given(source=configurations())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 def test_each_proposal_on_the_way_passes_the_check_and_the_last_one_is_the_answer(
     policy: str, source: Configuration
 ) -> None:
@@ -59,7 +60,7 @@ def test_each_proposal_on_the_way_passes_the_check_and_the_last_one_is_the_answe
 
 
 @given(source=configurations())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 def test_a_proposal_survives_the_way_to_another_process(source: Configuration) -> None:
     found = propose(source, ProposalParameters("rjsp").without_solver())
     copied_source, copied = pickle.loads(pickle.dumps((source, found)))
@@ -68,7 +69,7 @@ def test_a_proposal_survives_the_way_to_another_process(source: Configuration) -
 
 
 @given(source=configurations())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 def test_a_plan_that_was_begun_is_stale(source: Configuration) -> None:
     """Each action that is carried out moves what the plan depends on: nobody applies it a second time."""
     found = propose(source, ProposalParameters("rjsp").without_solver())

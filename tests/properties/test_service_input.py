@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from examples import few
 from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from unit.served import Served, until
@@ -129,7 +130,7 @@ def still_lives(served: Served) -> None:
     until(answers, "an answer of the engine")
 
 
-@settings(max_examples=400, phases=PHASES)
+@settings(max_examples=few(400), phases=PHASES)
 @given(METHODS, PATHS, QUERIES, HEADERS, BODIES)
 @example("GET", "/v1/jobs/1/access", "?wait=nan", [], b"")
 @example("GET", "/v1/jobs/1/access", "?wait=1e999", [], b"")
@@ -156,7 +157,7 @@ def test_no_request_is_answered_with_an_error_of_the_engine(
     still_lives(served)
 
 
-@settings(max_examples=200, phases=PHASES)
+@settings(max_examples=few(200), phases=PHASES)
 @given(st.binary(max_size=300))
 @example(b"GET / HTTP/9.9\r\n\r\n")
 @example(b"CONNECT a:1 HTTP/1.1\r\n\r\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from examples import few
 from hypothesis import given, settings
 from properties.test_decision import SEARCH, queues
 from properties.test_nobody_needlessly_suspended import contended, grown, moved_mib
@@ -34,7 +35,7 @@ def begins_anew(decision: Decision) -> bool:
     return any(reason.code is ReasonCode.LOST for reason in decision.reasons.values())
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(queues())
 def test_nothing_new_is_decided_when_the_decision_was_applied(configuration: Configuration) -> None:
     decision = decided(configuration)
@@ -46,7 +47,7 @@ def test_nothing_new_is_decided_when_the_decision_was_applied(configuration: Con
     assert again.sentence.endswith(": nothing changes")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200), deadline=None)
 @given(queues())
 def test_after_the_first_cycle_nobody_is_suspended_and_nothing_moves_unless_somebody_starts(
     configuration: Configuration,

@@ -6,6 +6,7 @@ import heapq
 from random import Random
 
 import pytest
+from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.replayed import counting
@@ -68,7 +69,7 @@ def test_the_short_way_equals_the_pass_where_hundreds_wait(backfill: bool) -> No
     assert start_times(jobs, 900, backfill=backfill) == replay_passes(jobs, counting(900, backfill))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 @given(workloads(most_processors=6, most_jobs=12), st.sampled_from(["fcfs", "easy"]), st.sampled_from([0, 512, 800]))
 def test_the_short_way_equals_the_full_way_where_nothing_takes_time(
     jobs: list[Job], policy: str, memory_mib: int

@@ -6,10 +6,10 @@ import pytest
 from scenarios.day import live
 from scenarios.random_day import OBSERVED, PAUSES, Event, events_of
 
-#: The last one is decided with the solver.
-SEEDS = (1, 2, 3, 4, 5, 10)
-OBSERVED_SEEDS = (1, 3, 10)
-PAUSES_SEEDS = (2, 3, 5, 10)
+#: The last one is decided with the solver. `contrib/run-campaign day` lives others.
+SEEDS = (1, 3, 10)
+OBSERVED_SEEDS = (1, 10)
+PAUSES_SEEDS = (3, 10)
 
 
 #: Days that were wrong: the seed, which is that of the interleaving, too, and the events that are enough.

@@ -20,6 +20,7 @@ NAMES = [
     "benchmarks",
     "long",
     "instants",
+    "examples",
     "day",
     "fuzz",
 ]
