@@ -49,12 +49,17 @@ class Case:
     tunables: SlowdownParameters = field(default_factory=SlowdownParameters)
 
 
+_LONGER = (
+    Case("switches of 120 + 120 s", switch_s=120.0),
+    Case("switches of 240 + 240 s", switch_s=240.0),
+)
+
 CASES = {
     "plain": (Case(),),
+    "switches": _LONGER,
     "vary": (
         Case(),
-        Case("switches of 120 + 120 s", switch_s=120.0),
-        Case("switches of 240 + 240 s", switch_s=240.0),
+        *_LONGER,
         Case("limits as long as jobs run", limits="good"),
         Case("limits of 24 h for all", limits="a day"),
         Case("arrivals 0.9 times as far apart", stretch=0.9),

@@ -157,6 +157,7 @@ class NodeRoom:
         self._free: Resources | None = None  # on all nodes together; None: not summed up yet
         self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
         self.refusals: dict[Hashable, Reason] = {}  # what was said since then to those that find no room
+        self.nowhere_near: set[Hashable] = set()  # and whom no few migrations make room for
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # so many packed members are in it
@@ -191,7 +192,7 @@ class NodeRoom:
 
     def _changed(self) -> None:
         """Somebody has come or gone. What was found out is left to copies of this room as it was."""
-        self._free_on, self.refusals = {}, {}
+        self._free_on, self.refusals, self.nowhere_near = {}, {}, set()
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""

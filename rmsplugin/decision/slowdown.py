@@ -233,9 +233,16 @@ class _Walk:
         """
         if not self.room.free.holds(vjob.demand):
             return False
+        # Of many that wait most are alike: where one finds no room, none does until somebody comes or goes.
+        waits = self.draft.configuration.state(vjob) is VJobState.WAITING
+        alike = (tuple(vm.demand for vm in vjob.vms), vjob.nodes, vjob.exclude) if waits else None
+        if alike in self.room.nowhere_near:
+            return False
         worth_mib = self.worth_mib + price_mib([vjob])
         found = near(loose(self.room.site), [*self.room.members, vjob])
         if found is None or found.moved_mib > worth_mib:
+            if waits:
+                self.room.nowhere_near.add(alike)
             return False
         self.room, self.worth_mib = found.room, worth_mib
         return True
@@ -299,8 +306,9 @@ class _Walk:
 
     def _has_waited_enough(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
         """Whether the expansion of one, with what a switch for it loses, is far more than that of another."""
-        its = _expansion(vjob, self.parameters, loss_s)
-        return its >= self.parameters.slowdown.factor * self.ranks.expansions[member.name]
+        expansions = self.ranks.expansions
+        its = _expansion(vjob, self.parameters, loss_s) if loss_s else expansions[vjob.name]
+        return its >= self.parameters.slowdown.factor * expansions[member.name]
 
     def _at_once(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
         """Whether one that has not begun need not have waited so long: the other is paused for it, and needs far more.

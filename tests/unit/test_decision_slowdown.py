@@ -7,8 +7,12 @@ import math
 import pytest
 from unit.queues import Queue, nodes, running, states
 
+from rmsplugin.decision import slowdown as module
+from rmsplugin.decision.near import Near, near
 from rmsplugin.decision.parameters import ActionDuration, SlowdownParameters, SwitchDurations
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.room import Site
+from rmsplugin.model.elements import VJob
 
 #: Booting, suspending and resuming: 10 s each, whatever the memory; so that ten switches take 200 s.
 EVEN = SwitchDurations(*[ActionDuration(10.0)] * 3)
@@ -570,3 +574,27 @@ def test_a_refusal_says_who_would_bear_what_is_lost() -> None:
         "and they 1.0"
     )
     assert refused.numbers == {"victims": "wide", "lost_s": 110.0}
+
+
+# -- what need not be asked again -------------------------------------------------------------------------------------
+
+
+def test_of_many_alike_room_in_pieces_is_sought_once_until_somebody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(site: Site, vjobs: list[VJob]) -> Near | None:
+        asked.append(vjobs[-1].name)
+        return near(site, vjobs)
+
+    monkeypatch.setattr(module, "near", counted)
+    queue = Queue(*nodes(2, cpus=3)).add("r", "n1", "n2", vms=2, cpus=2, **HALF_DONE)
+    for number in range(8):
+        queue.add(f"w{number}", cpus=2, time_limit_s=60, waited_s=50 - number)
+    decision = queue.decide("slowdown", **EAGER)
+    assert running(decision) == {"r"}
+    assert asked == ["w0"]
+    assert {str(decision.reasons[f"w{number}"])[:60] for number in (1, 7)} == {str(decision.reasons["w0"])[:60]}
+    asked.clear()
+    queue.add("x", cpus=1, time_limit_s=60, waited_s=46.5)  # between w3 and w4
+    assert running(queue.decide("slowdown", **EAGER)) == {"r", "x"}
+    assert asked == ["w0"]  # once x runs there is less than two CPUs: the sums say no
