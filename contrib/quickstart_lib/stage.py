@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +52,31 @@ class Stage:
         for line in output.splitlines():
             print(f"  {line}", flush=True)
         return output
+
+    @contextmanager
+    def engine_with(self, *lines: str) -> Iterator[None]:
+        """An engine that has these lines more in the section [decision] of its settings; afterwards one without."""
+        path, section = "/etc/rmsplugin/rmsplugin.toml", "[decision]\n"
+        before = self.run(["cat", path])
+        check(before.count(section) == 1, f"{path} has no section [decision]")
+        try:
+            self._begin_engine(path, before.replace(section, "\n".join([section.strip(), *lines, ""])))
+            yield
+        finally:
+            self._begin_engine(path, before)
+
+    def _begin_engine(self, path: str, settings: str) -> None:
+        """End the engine and begin one with these settings; VMs and jobs go on meanwhile."""
+        self.run(["dd", f"of={path}", "status=none"], stdin=settings)
+        words = [str(_REPOSITORY / "contrib/minicluster"), "restart", "--dir", self.directory, "head", "engine"]
+        subprocess.run(words, check=False, capture_output=True, timeout=180)
+        self.await_("the engine to answer", self._engine_answers)
+
+    def _engine_answers(self) -> bool | None:
+        try:
+            return bool(self.ask("nodes")) or None
+        except StoryError:
+            return None
 
     def ask(self, listing: str) -> list[dict[str, Any]]:
         """Rows of one of rmsplugin's listings."""

@@ -43,6 +43,7 @@ def tell(stage: Stage) -> None:
     others, counter = _fill(stage, nodes)
     home = _node(stage, counter)
     _go_first(stage, counter, home, _size(nodes))
+    short = _be_short(stage, [*others, counter], _size(nodes))
     _move(stage, others, counter, home)
     _make_way(stage, counter, _node(stage, counter))
 
@@ -55,7 +56,7 @@ def tell(stage: Stage) -> None:
 
     stage.say("What the plugin and Slurm's accounting say: what was asked for; Elapsed leaves out the time it slept.")
     stage.show(["rmsplugin", "vjobs", "--all", "--format=jobid,user,state,submitted,reason"])
-    jobs = [counter, *others]
+    jobs = [counter, *others, short]
     fields = "--format=JobID,JobName%11,State,ExitCode,Elapsed,Suspended,ReqMem,AllocTRES%34"
     stage.await_("the accounting", lambda: _accounted(stage, jobs), timeout_s=30)
     stage.show(["sacct", "-X", "-j", ",".join(jobs), fields])
@@ -66,8 +67,8 @@ def tell(stage: Stage) -> None:
 
 
 def _size(nodes: list[dict[str, Any]]) -> tuple[int, int]:
-    """CPUs, and memory in MiB, of a VM that fills a node."""
-    return int(nodes[0]["cpus"]), largest_request_mib(int(nodes[0]["memory_mib"]), IMAGE_OVERHEAD_MIB)
+    """CPUs of a VM that has all of a node's, and memory in MiB, so that two VMs fit there."""
+    return int(nodes[0]["cpus"]), largest_request_mib(int(nodes[0]["memory_mib"]) // 2, IMAGE_OVERHEAD_MIB)
 
 
 def _options(size: tuple[int, int], directory: str) -> list[str]:
@@ -121,6 +122,33 @@ def _go_first(stage: Stage, counter: str, home: str, size: tuple[int, int]) -> N
     stage.show(["rmsplugin", "ssh", urgent, "--", "touch", "/tmp/go"], user="bob")
     stage.await_("the next numbers", lambda: len(_numbers(stage)) >= len(before) + 2 or None)
     check(_node(stage, counter) == home, f"vjob {counter} is not on {home}")
+
+
+def _be_short(stage: Stage, running: list[str], size: tuple[int, int]) -> str:
+    """A job of two seconds runs at once on a full cluster; who makes way for it is paused, and goes on in its place."""
+    stage.say(
+        "All nodes are busy, and bob submits a job of two seconds to the same partition. The engine, begun anew with"
+    )
+    print("  with other settings (no job notices), pauses whoever makes way: its memory stays on its node meanwhile.")
+    with stage.engine_with('policy = "slowdown"', "pause_limit_s = 3600"):
+        options = ["--partition=vjob", "--time=1", *_options(size, "/home/bob")]
+        short = _submit(stage, [*options, "--wrap=sleep 2"], user="bob")
+        stage.await_("its end", lambda: _state(stage, short) == "terminated" or None)
+        stage.await_("all others to run", lambda: all(_state(stage, job) == "running" for job in running) or None)
+        told = _events(stage, "vjob-paused", "script-started", "script-ended", "vjob-running")
+        since = next(place for place, (_, vjob, *_) in enumerate(told) if vjob == short)
+        for event in told[max(0, since - 2) :]:
+            print(f"  {' '.join(event)[:110]}")
+        paused = [vjob for _, vjob, kind, _ in told if kind == "vjob-paused"]
+        check(len(paused) == 1 and paused[0] in running, f"paused were: {', '.join(paused) or 'none'}")
+    return short
+
+
+def _events(stage: Stage, *kinds: str) -> list[list[str]]:
+    """Time, vjob, kind and message of all events of some kinds, oldest first."""
+    words = ["rmsplugin", "events", "-n", "1000", "--noheader", "--parsable2", "--format=time,vjob,kind,message"]
+    rows = [line.split("|", 3) for line in stage.run(words).splitlines()]
+    return [row for row in rows if row[2] in kinds]
 
 
 def _move(stage: Stage, others: list[str], counter: str, home: str) -> None:
