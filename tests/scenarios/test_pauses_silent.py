@@ -62,7 +62,7 @@ def goes_on(world: World, job: int) -> bool:
 
 def until(world: World, condition: Callable[[], bool], *jobs: int) -> None:
     """Tick until the condition is met with nothing under way; first by the second, then by the minute."""
-    for tick in range(200):
+    for tick in range(400):
         world.tick(1.0 if tick < 40 else 60.0)
         known = {vjob.job_id for vjob in world.context.ledger.vjobs(ended=True)}
         if known.issuperset(jobs) and not world.executor.busy() and condition():
