@@ -217,7 +217,7 @@ def run_job(argv: list[str]) -> Ending:
     sentry = Sentry(engine_words)
     meant_all = Telltale(sentry.tell_child).meant_all
     leave = partial(detach, engine, restarts, wrapper.end)
-    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep, sentry.tell_suspending).start()
+    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep, sentry.tell_stop).start()
     engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 

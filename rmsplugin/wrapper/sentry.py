@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.process import TOOLS_PROGRAM
+from rmsplugin.wrapper.signals import Stop
 
 
 class Sentry:
@@ -46,9 +47,9 @@ class Sentry:
         """Tell which process stands for all those of the script."""
         self._tell(f"child {pid}")
 
-    def tell_suspending(self, suspending: bool) -> None:
-        """Tell that the job is being suspended, so that a stop is not meant for the script; or that this has ended."""
-        self._tell("suspended" if suspending else "continued")
+    def tell_stop(self, stop: Stop) -> None:
+        """Tell what a signal is of a stop: whether that is meant for the script, and who has the script go on."""
+        self._tell(stop.value)
 
     def _tell(self, line: str) -> None:
         if self._speaks >= 0:

@@ -40,6 +40,17 @@ class Fate(enum.Enum):
     UNKNOWN = enum.auto()
 
 
+class Stop(enum.Enum):
+    """What a signal is of a stop of this process; the words are those of native/sentry.c."""
+
+    #: The job is being suspended: the stop that follows is not meant for the script.
+    SUSPENDED = "suspended"
+    #: A suspension has ended: the script is told nothing.
+    CONTINUED = "continued"
+    #: Any other stop has ended, if there was one: the script gets the SIGCONT.
+    PASSED = "passed"
+
+
 def taken() -> set[int]:
     """The signals that the wrapper takes."""
     return {int(number) for number in signal.valid_signals() - _OWN - {signal.SIGKILL, signal.SIGSTOP}}
@@ -99,7 +110,7 @@ class SignalThread:
         end: Callable[[int], None],
         detach: Callable[[], None],
         pause: Callable[[float], object],
-        suspending: Callable[[bool], object],
+        tell_stop: Callable[[Stop], object],
     ) -> None:
         """Take what to do.
 
@@ -110,11 +121,11 @@ class SignalThread:
             end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
             detach: ends the wrapper and nothing else, unless the script itself has asked for the requeue.
             pause: waits between two questions.
-            suspending: is told that the job is being suspended, or that this has ended.
+            tell_stop: is told what each SIGTSTP and SIGCONT is of a stop.
         """
         self._fate, self._meant_all, self._send = fate, meant_all, send
         self._end, self._detach, self._pause = end, detach, pause
-        self._tell_suspending, self._suspended = suspending, False
+        self._tell_stop, self._suspended = tell_stop, False
 
     def start(self) -> None:
         """Begin to take signals, for ever. Not by ``threading``, for its memory."""
@@ -134,7 +145,7 @@ class SignalThread:
         if number not in (signal.SIGTSTP, signal.SIGCONT) or self._suspended == (number == signal.SIGTSTP):
             return number == signal.SIGTSTP
         self._suspended = not self._suspended
-        self._tell_suspending(self._suspended)
+        self._tell_stop(Stop.SUSPENDED if self._suspended else Stop.CONTINUED)
         return True
 
     def handle(self, number: int) -> None:
@@ -142,6 +153,7 @@ class SignalThread:
         if number in _NOT_PASSED_ON or self._is_suspension(number):
             return
         if number == signal.SIGCONT:
+            self._tell_stop(Stop.PASSED)
             self._send(number, False)  # It ends no process, so that nothing tells of others.
             return
         if number != signal.SIGTERM:

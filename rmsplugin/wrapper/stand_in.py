@@ -1,4 +1,6 @@
-"""Stand-in: does for a wrapper that SIGSTOP has stopped what it cannot do itself: ``stand_in ENGINE... WRAPPER CHILD``.
+"""Stand-in: does for a wrapper that SIGSTOP has stopped what it cannot do itself.
+
+Called ``stand_in ENGINE... WRAPPER CHILD stop``. Where the stop was a suspension's: ``continue`` in place of ``stop``.
 
 ``scancel --batch -s STOP`` stops the process that stands for the script. The script in its VM is stopped for that, and
 the engine goes on hearing that somebody is there. The wrapper itself passes SIGCONT on, once it runs again.
@@ -54,6 +56,10 @@ class StandIn:
         if late or (everything and not self._all_stopped()):
             self._insist(signal.SIGCONT, everything, lambda: True)
 
+    def undo(self) -> None:
+        """Have the script go on, all of it: it was stopped, and no SIGCONT comes of the wrapper."""
+        self._insist(signal.SIGCONT, True, lambda: True)
+
     def _insist(self, number: int, everything: bool, due: Callable[[], bool]) -> bool:
         """Send a signal as long as it is due; whether it was sent."""
         while due():
@@ -66,10 +72,11 @@ class StandIn:
 
 
 def main(argv: list[str]) -> None:
-    """Stand in for the wrapper whose process id, and whose child's, the last words are."""
+    """Stand in for the wrapper whose process id, and whose child's, stand before the last word."""
     process.die_with_parent()
     process.set_name("rmsplugin-job")
-    engine_words, (wrapper, child) = argv[1 : 1 + WORDS], (int(word) for word in argv[1 + WORDS :])
+    engine_words, (*pids, to_do) = argv[1 : 1 + WORDS], argv[1 + WORDS :]
+    wrapper, child = map(int, pids)
     engine = EngineLink(EngineClient.from_words(engine_words), os.environ["SLURM_JOB_ID"])
     engine.show_signs_of_life(lambda _: None)
 
@@ -86,5 +93,9 @@ def main(argv: list[str]) -> None:
         finally:
             session.close()
 
-    StandIn(stopped, lambda: is_stopped(child), tell, time.sleep).run()
+    stand_in = StandIn(stopped, lambda: is_stopped(child), tell, time.sleep)
+    if to_do == "continue":
+        stand_in.undo()
+    else:
+        stand_in.run()
     os._exit(0)
