@@ -8,7 +8,9 @@ import pytest
 
 from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_text import JobRow, More
+from rmsplugin.errors import UnavailableError
 
 NOW = 1795253000
 TOKEN = "5f1c"
@@ -276,10 +278,48 @@ def test_array_limits_cannot_be_forged_by_a_name_of_several_lines() -> None:
 
 def test_more_fields() -> None:
     text = (
-        f"{'40':22}{'0':22}{NOW:<22}{'N/A':22}{NOW - 9:<22}\n{'44':22}{'2':22}{'N/A':22}{NOW + 1:<22}{'N/A':22}\n"
-        f"{'45':22}{'0':22}{'Unknown':22}{'N/A':22}{'N/A':22}\n"
+        f"{'40':22}{'0':22}{NOW:<22}{'N/A':22}{NOW - 9:<22}{NOW - 11:<22}\n"
+        f"{'44':22}{'2':22}{'N/A':22}{NOW + 1:<22}{'N/A':22}{NOW - 12:<22}\n"
+        f"{'45':22}{'0':22}{'Unknown':22}{'N/A':22}{'N/A':22}{NOW - 13:<22}\n"
     )
-    assert slurm_text.more_fields(text) == {40: More(0, NOW, 0, NOW - 9), 44: More(2, 0, NOW + 1), 45: More()}
+    assert slurm_text.more_fields(text) == {
+        40: More(0, NOW, 0, NOW - 9, NOW - 11),
+        44: More(2, 0, NOW + 1, 0, NOW - 12),
+        45: More(submit_time=NOW - 13),
+    }
+
+
+class Requeued:
+    """Slurm with one job, which it requeues between answers of squeue: before those that are named."""
+
+    def __init__(self, *requeues: int) -> None:
+        self._requeues, self._answers = requeues, 0
+
+    def run(self, *words: str) -> str:
+        restarts = sum(self._answers >= requeue for requeue in self._requeues)
+        self._answers += 1
+        submitted = NOW - 100 + restarts
+        if words[-2] == "-O":
+            return f"{'12':22}{restarts:<22}{NOW - 100:<22}{'N/A':22}{'N/A':22}{submitted:<22}\n"
+        return squeue(submit=str(submitted)).replace(TOKEN, words[-1].partition("\x1f")[0])
+
+
+@pytest.mark.parametrize(("requeues", "restarts"), [((), 0), ((0,), 1), ((1,), 1), ((1, 3), 2)])
+def test_a_job_is_as_it_is_before_a_requeue_or_behind_it(
+    requeues: tuple[int, ...], restarts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both in one, it would be a job that was submitted at another time and never requeued: another one's."""
+    commands = SlurmCli()
+    monkeypatch.setattr(commands, "_run", Requeued(*requeues).run)
+    job = commands.job(12)
+    assert (job.restarts, job.submit_time) == (restarts, NOW - 100 + restarts)
+
+
+def test_a_job_that_is_requeued_again_and_again_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = SlurmCli()
+    monkeypatch.setattr(commands, "_run", Requeued(1, 3, 5).run)
+    with pytest.raises(UnavailableError, match=r"^Slurm requeued jobs while squeue was asked about them: 12$"):
+        commands.job(12)
 
 
 @pytest.mark.parametrize(

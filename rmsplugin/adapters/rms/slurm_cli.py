@@ -11,8 +11,9 @@ from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
-from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
 
+_TIMES_ASKED = 3
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
 #: A reservation without an end lasts 365 days in Slurm; it is renewed when less than this is left.
@@ -297,14 +298,25 @@ class SlurmCli:
         raise NotFoundError(f"Slurm has no job {display_id}")
 
     def _rows(self, *jobs: int) -> list[JobRow]:
-        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError."""
+        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError, UnavailableError.
+
+        Slurm is asked twice, and may requeue a job in between. What it was before and what it is now are not put
+        together: that would be a job with a new time of submission that was never requeued, which is another one's.
+        """
         which = ("-j", ",".join(map(str, jobs))) if jobs else ()
         token = secrets.token_hex(16)
         # Without -r squeue has one line for all waiting elements of an array, those that are split off included.
         select = ("-h", "-a", "-r", "--states=all", *which)
-        more = self._run("squeue", *select, "-O", slurm_text.MORE_FORMAT)
-        text = self._run("squeue", *select, "-o", slurm_text.squeue_format(token))
-        return slurm_text.job_rows(text, token, slurm_text.more_fields(more), self._gate, int(time.time()))
+        for _ in range(_TIMES_ASKED):
+            more = slurm_text.more_fields(self._run("squeue", *select, "-O", slurm_text.MORE_FORMAT))
+            text = self._run("squeue", *select, "-o", slurm_text.squeue_format(token))
+            rows = slurm_text.job_rows(text, token, more, self._gate, int(time.time()))
+            requeued = slurm_text.requeued_between(rows, more)
+            if not requeued:
+                return rows
+        raise UnavailableError(
+            f"Slurm requeued jobs while squeue was asked about them: {', '.join(map(str, requeued))}"
+        )
 
     def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:
         """The rows, of all jobs or of one array, as the limits of arrays leave them eligible."""

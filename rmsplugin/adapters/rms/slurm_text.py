@@ -52,7 +52,7 @@ JOB_FIELDS = {
 _SEPARATOR = "\x1f"  # in no field but, maybe, the name
 
 #: What squeue prints only in columns of a fixed width; all of it is Slurm's own.
-MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime", "AccrueTime")
+MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime", "AccrueTime", "SubmitTime")
 MORE_FORMAT = ",".join(f"{name}:22" for name in MORE_FIELDS)
 
 
@@ -64,6 +64,7 @@ class More:
     eligible_time: int = 0  # its begin time, or since when it has been eligible; 0 if it is not
     preempt_time: int = 0
     accrue_time: int = 0
+    submit_time: int = 0  # tells whether they are of the same run of the job as another answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,12 @@ def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
         for job_id, array_id, limit in found
         if limit and seen[job_id] == 1 and (job_id, array_id) in known
     }
+
+
+def requeued_between(rows: Iterable[JobRow], more: Mapping[int, More]) -> list[int]:
+    """The jobs of which ``more`` says what they were before a requeue that ``rows`` know of, or the other way round."""
+    both = ((row.job, more[row.job.job_id]) for row in rows if row.job.job_id in more)
+    return sorted({job.job_id for job, known in both if job.submit_time != known.submit_time})
 
 
 def more_fields(text: str) -> dict[int, More]:
