@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from patience import PATIENCE_S
@@ -83,3 +86,49 @@ def test_a_guest_is_asked_again_at_once_at_first_and_less_often_later(monkeypatc
         )
     assert pauses == sorted(pauses)
     assert pauses[0] <= 0.1 and pauses[-1] == 0.3
+
+
+class SlowlyTold(SshGuests):
+    """Guests on busy nodes: commands take their time, one after the other; a second passes where one is slept."""
+
+    def __init__(self, *took_s: float, fractions: bool = True) -> None:
+        super().__init__(generate_keypair().private_openssh, clock=lambda: self.now)
+        self.now, self.late_s = 1000.25, 0.0
+        self.took_s, self._fractions = list(took_s), fractions
+
+    @contextlib.contextmanager
+    def _connection(self, *_: object, **__: object) -> Iterator[Any]:
+        yield None
+
+    def _exec(self, _: object, command: str, *__: object) -> tuple[int, str]:
+        self.now += self.took_s.pop(0)
+        told = command.split("@")[1].split()[0]
+        if "." in told and not self._fractions:
+            return 1, "date: invalid date"
+        self.late_s = self.now - float(told)
+        return 0, ""
+
+
+@pytest.mark.parametrize(
+    ("took_s", "fractions", "tries"),
+    [((0.1,), True, 1), ((2.5, 0.1), True, 2), ((0.1, 0.1), False, 2), ((0.1, 3.0, 0.2), False, 3)],
+)
+def test_a_clock_that_was_told_late_is_set_again(
+    took_s: tuple[float, ...], fractions: bool, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = SlowlyTold(*took_s, 99.0, fractions=fractions)
+
+    def sleep(seconds: float) -> None:
+        guests.now += seconds
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    guests.set_clock("10.0.0.1", "", timeout_s=9)
+    assert guests.late_s <= 0.5
+    assert len(guests.took_s) == len(took_s) + 1 - tries
+
+
+def test_a_clock_that_can_only_be_told_late_is_left_late() -> None:
+    guests = SlowlyTold(*[2.0] * 9)
+    guests.set_clock("10.0.0.1", "", timeout_s=9)
+    assert guests.late_s == 2.0
+    assert len(guests.took_s) == 4
