@@ -89,7 +89,7 @@ def test_cpus_over_time_are_means_of_each_minute(told: dict[str, Any]) -> None:
 def test_switches_count_vjobs_and_costs_count_vms(told: dict[str, Any]) -> None:
     assert list(told["switches"]) == [
         {"number": 1, "at": 400, "state": "done", "cost_mib": 2048, "seconds": 20}
-        | {"start": 0, "suspend": 1, "resume": 0, "migrate": 0}
+        | {"start": 0, "suspend": 1, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0}
     ]
     assert told["costs"] == {
         "suspend": {"actions": 2, "vm_seconds": 40, "bytes": 2 << 30},
