@@ -117,7 +117,7 @@ class Cluster:
     def wait_saved(self, name: str) -> None:
         """Wait until slurmctld has saved the job of this name, which takes up to five seconds: a kill would lose it."""
         state = self.host_path("head", "/var/spool/slurm/ctld/job_state")
-        self.wait("slurmctld to save", lambda: name.encode() in state.read_bytes(), 60)
+        self.wait("slurmctld to save", lambda: state.exists() and name.encode() in state.read_bytes(), 60)
 
     def output(self, job: int | str, user: str = "alice", suffix: str = "out") -> str:
         """What a job wrote so far into slurm-JOB.out."""
