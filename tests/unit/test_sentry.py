@@ -14,14 +14,15 @@ import pytest
 
 TOOLS_PROGRAM = Path(__file__).parents[2] / "rmsplugin/guest_tools/vjob-tools"
 
-# Passes on what it is told, as the wrapper tells it.
+# Passes on what it is told, as the wrapper tells it, and says so.
 PARENT = """
 import subprocess, sys
 child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
-print("begun", flush=True)
+print(child.pid, flush=True)
 for line in sys.stdin.buffer:
     child.stdin.write(line)
     child.stdin.flush()
+    print("passed on", flush=True)
 """
 # Notes what it is started for; the first time that it is to continue the script it fails.
 STAND_IN = """#!/bin/sh
@@ -42,8 +43,8 @@ class Watched:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._input = self._process.stdin
-        assert self._process.stdout.readline() == b"begun\n"
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self._stand_ins = Path(f"/proc/{int(pid := self._output.readline())}/task/{int(pid)}/children")
 
     def end(self) -> None:
         self._process.send_signal(signal.SIGCONT)
@@ -51,15 +52,19 @@ class Watched:
         assert self._process.wait() == 0
 
     def be_stopped(self) -> None:
-        """Be stopped until somebody stands in."""
+        """Be stopped until somebody stands in, who has not stood in for a stop before."""
+        guestbox.wait_until(lambda: not self._stand_ins.read_text(), "the end of the stand-in before")
         before = self.notes().count("stop")
         self._process.send_signal(signal.SIGSTOP)
         guestbox.wait_until(lambda: self.notes().count("stop") > before, "the stand-in")
         self._process.send_signal(signal.SIGCONT)
 
     def tell(self, *lines: str) -> None:
+        """Tell the sentry: it has the lines in its input when this returns."""
         self._input.write("".join(f"{line}\n" for line in lines).encode())
         self._input.flush()
+        for _ in lines:
+            assert self._output.readline() == b"passed on\n"
 
     def notes(self) -> list[str]:
         """What was to be done, one word each time."""
