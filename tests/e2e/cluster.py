@@ -339,6 +339,16 @@ class Cluster:
             time.sleep(pause_s)
             pause_s = every_s or min(pause_s * 1.25, _LONGEST_PAUSE_S)
 
+    def wait_cycle(self) -> None:
+        """Wait until the engine has decided by what it asked Slurm after this was called."""
+        now = time.time()
+
+        def decided() -> bool:
+            status = self.ask("/v1/status")
+            return status is not None and status["last_cycle"]["time"] > now
+
+        self.wait("a cycle", decided, 60)
+
     def describe(self, job: int | str) -> str:
         """All that helps to understand a job that is not where it should be."""
         parts = [

@@ -43,6 +43,7 @@ def next_to_start(cluster: Cluster, running: str) -> str:
     """End the vjob that has the node, and see which one has it next: the first that Slurm's queue had just before."""
     waiting = [each for each in queue(cluster) if each.job != running]  # its gate may not be open yet
     expected = next(each.job for each in waiting if not each.kept)
+    cluster.wait_cycle()  # One that read the queue before it changed may still be deciding.
     cluster.ok("scancel", running)
     found = cluster.wait(
         "another vjob to begin", lambda: begun(cluster, [each.job for each in waiting]), 120, lambda: vjobs(cluster)
