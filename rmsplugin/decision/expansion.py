@@ -46,6 +46,11 @@ def expansion(waited_s: float, needed_s: float, weight: float = 1.0) -> float:
     return weight * (waited_s + needed_s) / needed_s
 
 
+def enough_after_s(waited_s: float, needed_s: float, weight: float, least: float) -> float:
+    """For how much longer one has to wait until its expansion is so large."""
+    return max(0.0, needed_s * (least / weight - 1) - waited_s) if weight > 0 else math.inf
+
+
 def switch_s(vjob: VJob, parameters: Parameters) -> float:
     """How long it takes to suspend a vjob, and to resume it."""
     return parameters.durations.away_s(vjob)
@@ -96,14 +101,19 @@ def part_of(demand: Resources, capacity: Resources) -> float:
 
 
 def overdue(waited_s: float, limit_s: float | None, ran_s: float, parameters: SlowdownParameters) -> float:
-    """How many times as long as its bound one has waited in all; above 1 it is overdue.
+    """How many times as long as its bound one has waited in all; above 1 it is overdue."""
+    longest_s = bound_s(limit_s, ran_s, parameters)
+    return waited_s / longest_s if longest_s > 0 else math.inf
 
-    The bound is ``max_delay`` of what it asked for, or of what it is expected to need if it asked for nothing, and
-    ``max_delay_s`` at least.
+
+def bound_s(limit_s: float | None, ran_s: float, parameters: SlowdownParameters) -> float:
+    """For how long one waits in all until it is overdue.
+
+    ``max_delay`` of what it asked for, or of what it is expected to need if it asked for nothing, and ``max_delay_s``
+    at least.
     """
     asked_s = expected_s(limit_s, ran_s) if limit_s is None else limit_s
-    bound_s = max(parameters.max_delay_s, parameters.max_delay * asked_s)
-    return waited_s / bound_s if bound_s > 0 else math.inf
+    return max(parameters.max_delay_s, parameters.max_delay * asked_s)
 
 
 def protected(overdue: Iterable[tuple[Item, float | None, float, float]]) -> Iterator[Item]:

@@ -119,7 +119,8 @@ class Parameters:
     pause_limit_s: float = 0.0  # whoever makes way keeps its memory for so long, unless it is needed; 0: nobody does
     horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
-    exempt_switches: float = 0.0  # and for so many times what a suspend and a resume of it take
+    exempt_switches: float = 0.0  # and for so many times what a suspend and a resume of it take,
+    exempt_tier: float = -math.inf  # if it is of this tier or a higher one
     slowdown: SlowdownParameters = field(default_factory=SlowdownParameters)
     #: So many VMs are placed on trial, in search of who else can start; about 10 s on one core. Only clusters of
     #: thousands of VMs that are turned upside down reach it; what is left to start then starts in the next cycles.

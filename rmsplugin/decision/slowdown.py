@@ -7,47 +7,52 @@
   behind it that start by the same switch share that (0135).
 - Where making way is a pause, which costs nothing, one that has not begun need not wait for that if its limit is a
   third of what the other one still needs, and it is not far behind it (0104).
-- Nobody makes way who was started or resumed a moment ago: not before he has run for ten times what a switch costs him.
+- Nobody makes way who was started or resumed a moment ago: for his tier not before he has run for ten times what a
+  switch costs him; for a higher one he is exempt as long as Slurm says, as under any policy (0151).
 - With what is beyond the share of its user (0121), if the site sets one, it is the other way round: that comes last,
   and makes way for whoever of others has waited long enough.
 - An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
   protected at a time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and
   the order of submission would be back.
+- For those that may not be preempted there is EASY (``firm``, 0150); where nobody may, ``mixed`` decides.
 
-No reservation is needed: the expansion of whoever waits grows, and that of whoever runs for long does not.
+No other reservation is needed: the expansion of whoever waits grows, and that of whoever runs for long does not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.awaiting import keep_or_await
 from rmsplugin.decision.expansion import (
     borne,
-    expansion,
+    bound_s,
+    enough_after_s,
     lost_s,
-    overdue,
     part_of,
-    protected,
     still_expected_s,
     switch_s,
 )
+from rmsplugin.decision.fcfs import remaining_s
+from rmsplugin.decision.firm import Heads, nobody_may_be_preempted
+from rmsplugin.decision.mixed import mixed
 from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.ranks import Ranks, vjob_expansion, weight_of
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.rounds import in_rounds, nobody_starts
-from rmsplugin.decision.shares import beyond
-from rmsplugin.decision.switching import KEPT
+from rmsplugin.decision.switching import exempt_for_s
 from rmsplugin.decision.worth import start_s
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import NodeState, VJob
-from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.elements import VJob
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 
@@ -58,8 +63,12 @@ _HEAD_START_S = 60.0
 
 def slowdown(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Decide, round after round until nothing changes."""
+    if nobody_may_be_preempted(configuration):
+        decision = mixed(configuration, parameters)
+        return decision if isinstance(decision, Infeasible) else replace(decision, policy="slowdown")
     ranks = Ranks.of(configuration, parameters)
-    parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
+    switches, tier = parameters.slowdown.switches, _highest_ready(configuration)
+    parameters = replace(parameters, exempt_switches=switches, exempt_tier=tier)
 
     def once(now: Configuration, effort: Effort, start: bool) -> Decision | Infeasible:
         # What users have beyond their shares is not the same once somebody makes way.
@@ -74,98 +83,10 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     return replace(found, states=states, reasons={name: found.reasons[name] for name in queue})
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Who goes first, as of the beginning of a decision.
-
-    Attributes:
-        expansions: of those that are decided about, by name.
-        due: the names of those that are protected, for they are overdue.
-        capacity: of all nodes that are up.
-        position: of each vjob in Slurm's order, by name.
-        by_queue: whether nobody makes way for one behind it in Slurm's order.
-        beyond: the names of those with which their users have more than their share.
-    """
-
-    expansions: Mapping[str, float]
-    due: frozenset[str]
-    capacity: Resources
-    position: Mapping[str, int]
-    by_queue: bool
-    beyond: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, configuration: Configuration, parameters: Parameters) -> Ranks:
-        """Rank the vjobs of a configuration."""
-        capacity = sum((node.capacity for node in configuration.nodes if node.state is NodeState.UP), NOTHING)
-        expansions = {vjob.name: _expansion(vjob, parameters) for vjob in configuration.vjobs}
-        excess = _beyond(configuration, capacity, expansions, parameters.slowdown.user_share)
-        due = _due(configuration, capacity, parameters, excess)
-        position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
-        return cls(expansions, due, capacity, position, parameters.slowdown.slurm_priority == "order", excess)
-
-    def ranked(self, configuration: Configuration) -> Configuration:
-        """The same configuration, with its vjobs in the order of the ranking.
-
-        In each tier those that are protected, then those that are ready, by their expansions, then those that run:
-        whoever has run longest is the last one to make way. Those beyond the share of their users come last.
-        """
-
-        def rank(vjob: VJob) -> tuple[int, bool, bool, bool, float]:
-            runs = configuration.state(vjob) is VJobState.RUNNING
-            first = vjob.ran_s if runs else 0.0 if self.by_queue else self.expansions[vjob.name]
-            return -vjob.priority, vjob.name in self.beyond, vjob.name not in self.due, runs, -first
-
-        vjobs = tuple(sorted(configuration.vjobs, key=rank))
-        return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
-
-    def why_kept(self, vjob: VJob) -> Reason:
-        """Why one that runs goes on running: nobody ahead of it may take its room, or nobody of its tier may."""
-        if vjob.name not in self.due:
-            return KEPT
-        waited = f"has waited {seconds(vjob.waited_s)} in all, longer than its bound"
-        words = f"{waited}, and makes way for nobody of its tier"
-        return Reason(ReasonCode.OVERDUE, words, {"waited_s": vjob.waited_s})
-
-
-def _expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0, head_start_s: float = 0.0) -> float:
-    weight = vjob.weight if parameters.slowdown.slurm_priority == "weight" else 1.0
-    return expansion(vjob.waited_s + head_start_s, still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s, weight)
-
-
-def _beyond(
-    configuration: Configuration, capacity: Resources, expansions: Mapping[str, float], share: float
-) -> frozenset[str]:
-    """Whose users have more than their share with them: of what runs that which has run least, then what is ready."""
-    if share >= 1:
-        return frozenset()
-    states = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
-    counting = [
-        vjob for vjob in configuration.vjobs if not vjob.leaves and states[vjob.name] is not VJobState.TERMINATED
-    ]
-
-    def kept(vjob: VJob) -> tuple[bool, bool, float]:
-        runs = vjob.in_transit or states[vjob.name] is VJobState.RUNNING
-        return not vjob.in_transit, not runs, -(vjob.ran_s if runs else expansions[vjob.name])
-
-    counting.sort(key=kept)
-    return frozenset(beyond(((vjob.name, vjob.user, part_of(vjob.demand, capacity)) for vjob in counting), share))
-
-
-def _due(
-    configuration: Configuration, capacity: Resources, parameters: Parameters, beyond: frozenset[str]
-) -> frozenset[str]:
-    """Who is protected, for it is overdue: in each tier by itself, for a lower one is in nobody's way."""
-    found: dict[int, list[tuple[str, float | None, float, float]]] = {}
-    for vjob in configuration.vjobs:
-        state = configuration.state(vjob)
-        times = overdue(vjob.waited_s, vjob.time_limit_s, vjob.ran_s, parameters.slowdown)
-        if times > 1 and not vjob.in_transit and state is not VJobState.TERMINATED and vjob.name not in beyond:
-            known_s = math.inf if vjob.state_s is None else vjob.state_s
-            runs_s = known_s if state is VJobState.RUNNING else None
-            of_tier = found.setdefault(vjob.priority, [])
-            of_tier.append((vjob.name, runs_s, times, part_of(vjob.demand, capacity)))
-    return frozenset(name for tier in found.values() for name in protected(tier))
+def _highest_ready(configuration: Configuration) -> float:
+    """The highest tier of those that are ready."""
+    ready = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
+    return max((vjob.priority for vjob in configuration.vjobs if configuration.state(vjob) in ready), default=-math.inf)
 
 
 def _once(
@@ -198,11 +119,14 @@ class _Walk:
     ranks: Ranks
     worth_mib: int  # so much memory may move for those that run and start so far
     candidates: dict[str, VJob] = field(init=False)  # who runs, and may have to make way
+    of_tier: Parameters = field(init=False)  # as far as vjobs of one tier are concerned
     smallest_cpus: float = 0.0  # of those that are ready
+    heads: Heads = field(default_factory=Heads)
 
     def __post_init__(self) -> None:
         """Those that run now, and that nothing protects."""
         running = self.room.names
+        self.of_tier = replace(self.parameters, exempt_tier=-math.inf)
         self.candidates = {v.name: v for v in self.draft.others if v.name in running and v.preemptible}
 
     def walk(self, running: set[str]) -> None:
@@ -210,12 +134,63 @@ class _Walk:
         effort = self.room.site.effort
         ready = [v for v in self.draft.others if v.name not in running and v.name not in self.draft.reasons]
         self.smallest_cpus = min((vjob.demand.cpus for vjob in ready), default=0.0)
+        last_firm = max((number for number, vjob in enumerate(ready) if not vjob.preemptible), default=-1)
         for number, vjob in enumerate(ready):
             if effort.is_spent:
                 words = "is not considered in this cycle, which has tried as many packings as it may"
                 self.draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
+                continue
+            behind = islice(ready, number + 1, None)
+            if vjob.preemptible or not self.heads.found:
+                self._consider(vjob, behind)
             else:
-                self._consider(vjob, islice(ready, number + 1, None))
+                self._consider_firm(vjob, behind)
+            if number < last_firm and not self._starts(vjob) and self.heads.want(vjob):
+                refusal = self.draft.reasons[vjob.name]
+                self.draft.stays_out(vjob, self.heads.hold(vjob, self.room, partial(self._gone_s, vjob), refusal))
+
+    def _starts(self, vjob: VJob) -> bool:
+        return self.draft.states[vjob.name] is VJobState.RUNNING
+
+    def _consider_firm(self, vjob: VJob, behind: Iterable[VJob]) -> None:
+        """One that may not be preempted, and is behind those for whom room is held: it may not delay them."""
+        permit = self.heads.permit(vjob)
+        if permit.code is ReasonCode.WOULD_DELAY_HEAD:
+            fits_now = self.room.add(vjob)
+            if fits_now:
+                self.room.discard(vjob)
+            self.draft.stays_out(vjob, permit if fits_now else self._refusal(vjob, []))
+            return
+        self._consider(vjob, behind)
+        if not self._starts(vjob):
+            self.heads.give_back(vjob)
+        elif self.draft.reasons[vjob.name].code is ReasonCode.FITS:
+            self.draft.runs(vjob, permit)
+
+    def _gone_s(self, head: VJob, member: VJob) -> float:
+        """When one that runs has ended, or makes way for another one, as far as anybody can tell, in seconds."""
+        end_s = remaining_s(member)
+        begins = not self.draft.is_running(member)
+        exempt = self.draft.reasons[member.name].code is ReasonCode.EXEMPT
+        stays = not (begins or exempt or member.name in self.candidates)
+        if not member.preemptible or stays or member.priority > head.priority:
+            return end_s
+        since = replace(member, state_s=0.0) if begins and member.state_s is not None else member
+        exempt_s = exempt_for_s(since, self.of_tier if member.priority == head.priority else self.parameters)
+        return min(end_s, max(exempt_s, 0.0 if self._yields(member, head) else self._enough_after_s(member, head)))
+
+    def _enough_after_s(self, member: VJob, head: VJob) -> float:
+        """For how long one has to wait until another one of its tier makes way for it."""
+        ahead = self.ranks.by_queue and self.ranks.position[member.name] < self.ranks.position[head.name]
+        if member.name in self.ranks.due or head.name in self.ranks.beyond:
+            return math.inf
+        tunables = self.parameters.slowdown
+        due_s = max(0.0, bound_s(head.time_limit_s, head.ran_s, tunables) - head.waited_s)
+        if ahead:
+            return due_s
+        least = tunables.factor * self.ranks.expansions[member.name]
+        needed_s = still_expected_s(head.time_limit_s, head.ran_s)
+        return min(due_s, enough_after_s(head.waited_s, needed_s, weight_of(head, self.parameters), least))
 
     def _consider(self, vjob: VJob, behind: Iterable[VJob]) -> None:
         if self.room.add(vjob):
@@ -293,6 +268,8 @@ class _Walk:
         """Whether one that runs makes way for another one, as far as what they have waited goes."""
         if member.priority != vjob.priority:
             return member.priority < vjob.priority
+        if exempt_for_s(member, self.of_tier) > 0:
+            return False
         beyond = self.ranks.beyond
         if vjob.name in beyond and (member.name not in beyond or member.user != vjob.user):
             return False
@@ -307,7 +284,7 @@ class _Walk:
     def _has_waited_enough(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
         """Whether the expansion of one, with what a switch for it loses, is far more than that of another."""
         expansions = self.ranks.expansions
-        its = _expansion(vjob, self.parameters, loss_s) if loss_s else expansions[vjob.name]
+        its = vjob_expansion(vjob, self.parameters, loss_s) if loss_s else expansions[vjob.name]
         return its >= self.parameters.slowdown.factor * expansions[member.name]
 
     def _at_once(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
@@ -320,7 +297,7 @@ class _Walk:
         """
         if not self.parameters.durations.pauses or self.draft.configuration.state(vjob) is not VJobState.WAITING:
             return False
-        if _expansion(vjob, self.parameters, head_start_s=_HEAD_START_S) < self.ranks.expansions[member.name]:
+        if vjob_expansion(vjob, self.parameters, head_start_s=_HEAD_START_S) < self.ranks.expansions[member.name]:
             return False
         needs_s = still_expected_s(member.time_limit_s, member.ran_s)
         asked_s = math.inf if vjob.time_limit_s is None else vjob.time_limit_s
@@ -352,7 +329,7 @@ class _Walk:
             if pays:
                 return None
         loss_s = self._loss_s(vjob, victims, sum(map(self._part, group)))
-        its = _expansion(vjob, self.parameters, loss_s)
+        its = vjob_expansion(vjob, self.parameters, loss_s)
         most = max(self.ranks.expansions[each.name] for each in self._equal(vjob, victims))
         shared = f" and of {counted(len(group) - 1, 'other')} that would start by it" if len(group) > 1 else ""
         words = (

@@ -29,7 +29,7 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
     if vjob.state_s is None:
         return 0.0
     exempt_s = parameters.exempt_s
-    if parameters.exempt_switches:
+    if parameters.exempt_switches and vjob.priority >= parameters.exempt_tier:
         switch_s = parameters.durations.away_s(vjob)
         exempt_s = max(exempt_s, parameters.exempt_switches * switch_s)
     return max(0.0, exempt_s - vjob.state_s)

@@ -110,7 +110,7 @@ def test_short_vjobs_are_served_on_a_full_cluster_and_the_long_ones_go_on_from_w
         began = time.time()
         last = short(cluster)
         switched = [completion_s(cluster, job) for job in shorts]
-        wait_reason(cluster, last, "expansion")
+        wait_reason(cluster, last, "needs")
         sprio = cluster.ok("sprio", "-l", "-j", str(last))
         # Longer than with switches, and every long one counts on.
         while time.time() < began + max(switched):

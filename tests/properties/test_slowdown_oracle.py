@@ -70,6 +70,17 @@ def alike(random: Random) -> Configuration:
     return queue.configuration
 
 
+def firm(random: Random) -> Configuration:
+    """The same, of which half may not be preempted."""
+    found = alike(random)
+    return replace(
+        found,
+        vjobs=tuple(
+            replace(vjob, preemptible=random.random() < 0.5, state_s=vjob.state_s or 0.0) for vjob in found.vjobs
+        ),
+    )
+
+
 def one_node(random: Random) -> Configuration:
     """CPUs and memory on one node, of which now and then more is taken than there is."""
     queue = Queue(*nodes(1, cpus=8, memory_mib=8192))
@@ -132,11 +143,21 @@ class Oracle:
         self.state = {vjob.name: self.configuration.state(vjob) for vjob in self.queue}
         self.since_s = {vjob.name: vjob.state_s for vjob in self.queue}
         self.due = {name for tier in {v.priority for v in self.queue} for name in self.overdue(tier)}
+
+    def rank(self) -> list[VJob]:
+        """Whoever goes first first; whoever may not be preempted, and does not run, has its place by Slurm's order."""
         order = self.parameters.slowdown.slurm_priority == "order"
-        self.rank = sorted(
+        found = sorted(
             self.queue,
             key=lambda v: (-v.priority, v.name not in self.due, 0 if order else -self.expansion(v)),
         )
+        for tier in {v.priority for v in self.queue}:
+            firm = [v for v in self.queue if v.priority == tier and not v.preemptible]
+            firm = [v for v in firm if self.state[v.name] is not RUNS]
+            places = [number for number, v in enumerate(found) if v in firm]
+            for place, vjob in zip(places, firm, strict=True):
+                found[place] = vjob
+        return found
 
     def expected_s(self, vjob: VJob) -> float:
         return min(vjob.time_limit_s or math.inf, 20 * vjob.ran_s + 60)
@@ -176,16 +197,21 @@ class Oracle:
             due.append(vjob)
         return {vjob.name for vjob in due}
 
-    def exempt(self, vjob: VJob) -> bool:
-        since_s = self.since_s[vjob.name]
-        return since_s is not None and since_s < max(self.parameters.exempt_s, 10 * self.switch_s(vjob))
+    def exempt_s(self, runner: VJob, vjob: VJob) -> float:
+        """For how long after its start one makes way for nobody of its tier; and for nobody of a higher one."""
+        of_tier_s = 10 * self.switch_s(runner) if runner.priority >= vjob.priority else 0.0
+        return max(self.parameters.exempt_s, of_tier_s)
+
+    def exempt(self, runner: VJob, vjob: VJob) -> bool:
+        since_s = self.since_s[runner.name]
+        return since_s is not None and since_s < self.exempt_s(runner, vjob)
 
     def fit(self, vjobs: list[VJob]) -> bool:
         cpus, mib = map(sum, zip((0.0, 0), *map(self.size, vjobs), strict=True))
         return cpus <= self.all_cpus and mib <= self.all_mib
 
     def makes_way(self, runner: VJob, vjob: VJob) -> bool:
-        if not runner.preemptible or self.exempt(runner):
+        if not runner.preemptible or self.exempt(runner, vjob):
             return False
         if runner.priority != vjob.priority:
             return runner.priority < vjob.priority
@@ -224,6 +250,50 @@ class Oracle:
             team = bearing
         return False
 
+    def gone_s(self, runner: VJob, head: VJob) -> float:
+        """When one that runs has ended, or makes way for another one, as far as anybody can tell."""
+        end_s = math.inf if runner.time_limit_s is None else max(0.0, runner.time_limit_s - runner.ran_s)
+        if not runner.preemptible or runner.priority > head.priority:
+            return end_s
+        since_s = self.since_s[runner.name]
+        if since_s is not None and self.state[runner.name] is not RUNS:
+            since_s = 0.0  # it starts now
+        exempt_s = 0.0 if since_s is None else self.exempt_s(runner, head) - since_s
+        return min(end_s, max(exempt_s, self.yields_in_s(runner, head)))
+
+    def yields_in_s(self, runner: VJob, head: VJob) -> float:
+        if runner.priority < head.priority or (head.name in self.due and runner.name not in self.due):
+            return 0.0
+        if runner.name in self.due:
+            return math.inf
+        asked_s = head.time_limit_s or self.expected_s(head)
+        bound_s = max(self.parameters.slowdown.max_delay * asked_s, self.parameters.slowdown.max_delay_s)
+        due_in_s = max(0.0, bound_s - head.waited_s)
+        by_queue = self.parameters.slowdown.slurm_priority == "order"
+        if by_queue and self.queue.index(runner) < self.queue.index(head):
+            return due_in_s
+        needs_s = max(self.expected_s(head) - head.ran_s, 60)
+        weight = head.weight if self.parameters.slowdown.slurm_priority == "weight" else 1
+        enough_in_s = max(0.0, needs_s * (3 * self.expansion(runner) / weight - 1) - head.waited_s)
+        return min(due_in_s, enough_in_s)
+
+    def held(self, head: VJob, running: list[VJob]) -> tuple[float, list[VJob] | None]:
+        """From when on there is room for one, and with whom it shares the cluster then."""
+        ends = {vjob.name: self.gone_s(vjob, head) for vjob in running}
+        for when_s in sorted(set(ends.values()) - {math.inf}):
+            left = [vjob for vjob in running if ends[vjob.name] > when_s]
+            if self.fit([*left, head]):
+                return when_s, [*left, head]
+        return math.inf, [head] if self.fit([head]) else None
+
+    def delays(self, vjob: VJob, heads: list[tuple[float, list[VJob] | None]]) -> bool:
+        """Whether one that may not be preempted is in the way of those for whom room is held."""
+        end_s = math.inf if vjob.time_limit_s is None else max(0.0, vjob.time_limit_s - vjob.ran_s)
+        return any(
+            not (end_s <= when_s and end_s < math.inf) and others is not None and not self.fit([*others, vjob])
+            for when_s, others in heads
+        )
+
     def by_run(self) -> list[VJob]:
         """Those that run, whoever makes way last first: of a higher tier, or having run for longer."""
         return sorted(self.queue, key=lambda v: (-v.priority, v.name not in self.due, -v.ran_s))
@@ -233,8 +303,11 @@ class Oracle:
         here = [vjob for vjob in self.queue if self.state[vjob.name] is RUNS]
         started: list[VJob] = []
         goes: list[VJob] = []
-        ready = [vjob for vjob in self.rank if self.state[vjob.name] is not RUNS]
+        ready = [vjob for vjob in self.rank() if self.state[vjob.name] is not RUNS]
+        heads: list[tuple[float, list[VJob] | None]] = []
+        held: list[VJob] = []
         for number, vjob in enumerate(ready):
+            may_start = vjob.preemptible or not self.delays(vjob, heads)
             staying = [each for each in here if each not in goes]
             can_go = [each for each in self.by_run() if each in staying and self.makes_way(each, vjob)]
             gone: list[VJob] = []
@@ -244,9 +317,17 @@ class Oracle:
                 if self.fit([*[v for v in staying if v not in gone], *started, vjob, each]):
                     gone.remove(each)
             beside = [*[v for v in staying if v not in gone], *started]
-            if self.fit([*beside, vjob]) and self.pays(vjob, gone, beside, ready[number + 1 :]):
+            if may_start and self.fit([*beside, vjob]) and self.pays(vjob, gone, beside, ready[number + 1 :]):
                 started.append(vjob)
                 goes += gone
+                for when_s, others in heads if not vjob.preemptible else []:
+                    end_s = math.inf if vjob.time_limit_s is None else max(0.0, vjob.time_limit_s - vjob.ran_s)
+                    if others is not None and not (end_s <= when_s and end_s < math.inf):
+                        others.append(vjob)
+            elif not held or not (vjob.preemptible or any(not each.preemptible for each in held)):
+                running = [*[v for v in here if v not in goes], *started]
+                heads.append(self.held(vjob, running))
+                held.append(vjob)
         for vjob in [*started, *goes]:
             self.state[vjob.name] = RUNS if vjob in started else SLEEPS
             if self.since_s[vjob.name] is not None:
@@ -271,7 +352,7 @@ def decided(configuration: Configuration, tunables: Parameters) -> Decision:
     return decision
 
 
-@pytest.mark.parametrize("kind", [alike, one_node, bursts])
+@pytest.mark.parametrize("kind", [alike, firm, one_node, bursts])
 def test_slowdown_decides_as_the_documents_say(kind: object) -> None:
     assert callable(kind)
     moved = 0
@@ -282,10 +363,10 @@ def test_slowdown_decides_as_the_documents_say(kind: object) -> None:
         assert dict(decision.states) == Oracle(configuration, tunables).decide(), f"seed {seed}: {decision.reasons}"
         runs = [vjob.name for vjob in configuration.vjobs if configuration.state(vjob) is RUNS]
         moved += any(decision.states[name] is SLEEPS for name in runs)
-    assert moved > 40, "hardly anybody made way: nothing is compared"
+    assert moved > 30, "hardly anybody made way: nothing is compared"
 
 
-@pytest.mark.parametrize("kind", [alike, one_node, bursts])
+@pytest.mark.parametrize("kind", [alike, firm, one_node, bursts])
 def test_what_slowdown_decided_it_does_not_decide_otherwise_at_once(kind: object) -> None:
     assert callable(kind)
     for seed in range(300):
@@ -307,9 +388,9 @@ def later(configuration: Configuration, seconds: float) -> Configuration:
     return replace(configuration, vjobs=tuple(vjobs))
 
 
-@pytest.mark.parametrize("kind", [alike, one_node, bursts])
+@pytest.mark.parametrize("kind", [alike, firm, one_node, bursts])
 def test_nobody_is_switched_to_and_fro(kind: object) -> None:
-    """Whoever is started or resumed runs for ten times what a switch of it takes, cycle after cycle."""
+    """Whoever is started or resumed runs for ten times what a switch of it takes, if no higher tier waits."""
     assert callable(kind)
     for seed in range(60):
         random = Random(seed)
@@ -323,7 +404,9 @@ def test_nobody_is_switched_to_and_fro(kind: object) -> None:
                 before, after = now.state(vjob), decision.states[vjob.name]
                 if before is RUNS and after is SLEEPS and vjob.name in began:
                     ran_s, switch_s = 30.0 * cycle - began[vjob.name], Oracle(now, tunables).switch_s(vjob)
-                    assert ran_s >= 10 * switch_s, f"seed {seed}: {vjob.name} after {ran_s} s"
+                    ahead = any(v.priority > vjob.priority and now.state(v) is not RUNS for v in now.vjobs)
+                    least_s = tunables.exempt_s if ahead else 10 * switch_s
+                    assert ran_s >= least_s, f"seed {seed}: {vjob.name} after {ran_s} s"
                 if before is not RUNS and after is RUNS:
                     began[vjob.name] = 30.0 * cycle
             now = later(applied(now, decision), 30.0)

@@ -166,6 +166,16 @@ def test_and_for_ten_times_what_a_switch_of_it_takes() -> None:
     assert moved(against(50000, state_s=1200.0), durations=slow)
 
 
+@pytest.mark.parametrize(("state_s", "makes_way"), [(29.0, False), (30.0, True)])
+def test_for_a_higher_tier_it_is_exempt_as_long_as_slurm_says_and_no_longer(state_s: float, makes_way: bool) -> None:
+    queue = Queue(*nodes(2)).add("high", priority=1).add("b", waited_s=50000)
+    queue.add("r", "n1", state_s=state_s, **HALF_DONE).add("s", "n2", state_s=state_s, **HALF_DONE)
+    found = states(queue.decide("slowdown", **{**EAGER, "exempt_s": 30.0}))
+    assert (found["high"] == "running") is makes_way
+    # nobody of their tier has anything of it, however long it has waited
+    assert (found["b"], [found["r"], found["s"]].count("running")) == ("waiting", 2 - makes_way)
+
+
 def has_run(ran_s: float, waited_s: float) -> dict[str, float]:
     """One that needs 300 s more."""
     return {"ran_s": ran_s, "time_limit_s": ran_s + 300, "waited_s": waited_s}
