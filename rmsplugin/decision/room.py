@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby, takewhile
 from typing import Protocol, TypeVar
 
 from rmsplugin.decision.result import Reason
@@ -116,6 +117,19 @@ class Site:
             self._excludes[nodes] = not all(vjob.allows(name) for name in self.up)
         return self._excludes[nodes]
 
+    @cached_property
+    def _shapes(self) -> dict[str, Hashable]:
+        return {}
+
+    def shape(self, vjob: VJob) -> Hashable:
+        """What makes vjobs alike whose VMs are all alike: how many they are, what each demands, where they may be."""
+        if vjob.name not in self._shapes:
+            first = vjob.vms[0].demand
+            alike = all(vm.demand is first or vm.demand == first for vm in vjob.vms)
+            which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.nodes, vjob.exclude)
+            self._shapes[vjob.name] = which if alike else vjob.name
+        return self._shapes[vjob.name]
+
     def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
         """These vjobs in the order of the queue."""
         return sorted(vjobs, key=lambda vjob: self.position[vjob.name])
@@ -132,9 +146,11 @@ class Site:
         for vjob in members:
             if vjob.name in self.pinned:
                 room.reserve(vjob, self.pinned[vjob.name])
-        for vjob in members:
-            if vjob.name not in self.pinned and not room.append(vjob):
-                return room, vjob
+        for _, some in groupby((vjob for vjob in members if vjob.name not in self.pinned), self.shape):
+            alike = list(some)
+            count = room.append_alike(alike)
+            if count < len(alike):
+                return room, alike[count]
         return room, None
 
 
@@ -210,6 +226,27 @@ class NodeRoom:
         self.packed.append(vjob)
         return True
 
+    def append_alike(self, vjobs: Sequence[VJob]) -> int:
+        """Do the same with vjobs of one shape, one after the other, until one finds no room; how many found it."""
+        one = vjobs[0]
+        if len(vjobs) == 1:
+            return int(self.append(one))
+        groups, width = [vjob.vms for vjob in vjobs], len(one.vms)
+        placed, count = self._packing.place_alike(groups, one.allows if self.site.restricts(one) else None)
+        if count:
+            self.site.effort.left -= width * count
+            self._free = None
+            self._changed()
+            self.placement.update(placed)
+            self.packed += vjobs[:count]
+        self._in_vain(one, int(count < len(vjobs)))
+        return count
+
+    def _in_vain(self, vjob: VJob, times: int) -> None:
+        """So often ``append`` finds no room for one of this shape: where sums say so it tries nothing."""
+        if times and self.free.holds(self.site.demands[vjob.name]):
+            self.site.effort.left -= len(vjob.vms) * times
+
     def add(self, item: VJob) -> bool:
         """Take one more if all fit together, packed from scratch in queue order; otherwise change nothing."""
         if item.name not in self.site.pinned and not self._after(self.packed, item):
@@ -240,12 +277,17 @@ class NodeRoom:
             left = self.packed[count:]
             room = ahead.copied()
             room._ahead, room._ahead_count = ahead, count + 1
-        dropped = []
-        for member in left:
-            if not room.append(member):
-                if member.name not in optional:
-                    return None
-                dropped.append(member)
+        dropped: list[VJob] = []
+        for _, members in groupby(left, self.site.shape):
+            alike = list(members)
+            gone = alike[room.append_alike(alike) :]
+            if not gone:
+                continue
+            spared = len(list(takewhile(lambda member: member.name in optional, gone)))
+            room._in_vain(gone[0], min(len(gone), spared + 1) - 1)
+            if spared < len(gone):
+                return None
+            dropped += gone
         return room, dropped
 
     def _only_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> NodeRoom:
@@ -258,6 +300,7 @@ class NodeRoom:
             if member.name not in pinned:
                 for vm in member.vms:
                     room._packing.give_back(vm, room.placement.pop(vm.name))
+        room._bare = room.copied()  # for who comes next
         return room
 
     def _with_pinned_only(self) -> NodeRoom:

@@ -68,8 +68,8 @@ class FirstFit:
             start = self._first[demand] = self._find(demand, self._first.get(demand, 0))
             if not taken:
                 before[demand] = start
-            found = self._rooms(demand, start, len(names), allows)
-            if found is None:
+            found, left = self._rooms(demand, start, len(names), allows)
+            if left:
                 self._undo(taken, before)
                 return None
             following = iter(names)
@@ -80,6 +80,38 @@ class FirstFit:
             if allows is None:
                 self._first[demand] = found[-1][0]
         return placed
+
+    def place_alike(
+        self, groups: Sequence[Sequence[VM]], allows: Callable[[str], bool] | None = None
+    ) -> tuple[dict[str, str], int]:
+        """Place groups of VMs one after the other, each as ``place`` does, until one finds no room.
+
+        Args:
+            groups: of as many VMs each, which all demand the same.
+            allows: as ``place`` has it.
+
+        Returns:
+            Node by VM name, and how many groups were placed.
+        """
+        first, width = groups[0][0].demand, len(groups[0])
+        demand = (first.centi_cpus, first.memory_mib)
+        start = self._find(demand, self._first.get(demand, 0))
+        found, left = self._rooms(demand, start, len(groups) * width, allows)
+        count = len(groups) - -(-left // width)
+        spare = count * width
+        names = iter([name for group in groups[:count] for name in sorted([vm.name for vm in group])])
+        placed: dict[str, str] = {}
+        self._first[demand] = start
+        for node, most in found:
+            taken = min(most, spare)
+            if not taken:
+                break
+            self._take(node, taken, demand)
+            placed.update(dict.fromkeys(islice(names, taken), self._names[node]))
+            spare -= taken
+            if allows is None:
+                self._first[demand] = node
+        return placed, count
 
     def take(self, vm: VM, node: str) -> None:
         """Reserve what a VM demands that stays where it is, even if there is less than that.
@@ -172,8 +204,11 @@ class FirstFit:
 
     def _rooms(
         self, demand: _Demand, start: int, left: int, allows: Callable[[str], bool] | None
-    ) -> list[tuple[int, int]] | None:
-        """The first nodes, from ``start`` on, that have room for so many VMs of a demand, and for how many each."""
+    ) -> tuple[list[tuple[int, int]], int]:
+        """The first nodes, from ``start`` on, that have room for so many VMs of a demand, and for how many each.
+
+        And for how many there is none.
+        """
         found = []
         begin, stop = start, start + _NEAR
         while left and begin < len(self._names):
@@ -188,7 +223,7 @@ class FirstFit:
                 if not left:
                     break
             begin, stop = stop, len(self._names)
-        return None if left else found
+        return found, left
 
     def _take(self, node: int, count: int, demand: _Demand) -> None:
         self._cpus[node] -= count * demand[0]
