@@ -114,8 +114,8 @@ def _exact(place: Place, items: list[_Item], wait_mib: int | None) -> tuple[list
                 # Of two that cost and take the same the later keeps more of the first items: who runs stays.
                 if key not in grown or total <= grown[key][0]:
                     grown[key] = (total, (*chosen, count))
-        if len(grown) > _MOST_SUMS:
-            return None
+            if len(grown) > _MOST_SUMS:  # they do not get fewer
+                return None
         sums = grown
     # At equal cost the fewest CPUs and the least memory: that leaves most to arrivals.
     best = min(sums, key=lambda key: (sums[key][0], key))
