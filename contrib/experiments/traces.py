@@ -100,6 +100,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--windows", type=int, default=3, metavar="N", help="windows of each trace (default: 3)")
     parser.add_argument("--sites", nargs="+", metavar="NAME", choices=[site.name for site in SITES], help="only these")
     parser.add_argument(
+        "--policies", nargs="+", metavar="NAME", choices=POLICIES, default=POLICIES, help=f"only these, and {_BASE}"
+    )
+    parser.add_argument(
         "--free", action="store_true", help="context switches take no time: what is theirs, and what not"
     )
     parser.add_argument("--whole", action="store_true", help="fcfs and easy on the whole traces, and nothing else")
@@ -115,7 +118,8 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     gains = []
     for site in sites:
         jobs = jobs_of(site, arguments.data)
-        found = Compared.of(site, spread(site, jobs, windows, size), free=arguments.free)
+        policies = [policy for policy in POLICIES if policy in (_BASE, *arguments.policies)]
+        found = Compared.of(site, spread(site, jobs, windows, size), policies, free=arguments.free)
         yield f"### {site.name}"
         yield ""
         yield found.about()
@@ -175,10 +179,10 @@ class Compared:
     outcomes: dict[str, list[Outcome]]
 
     @classmethod
-    def of(cls, site: Site, windows: Sequence[Window], *, free: bool) -> Compared:
+    def of(cls, site: Site, windows: Sequence[Window], policies: Sequence[str], *, free: bool) -> Compared:
         """Replay all."""
         return cls(
-            site, windows, {policy: [_under(policy, each, site, free) for each in windows] for policy in POLICIES}
+            site, windows, {policy: [_under(policy, each, site, free) for each in windows] for policy in policies}
         )
 
     def about(self) -> str:

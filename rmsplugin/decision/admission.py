@@ -10,7 +10,7 @@ from rmsplugin.decision.leaving import as_many_as_leave
 from rmsplugin.decision.near import staying
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room, sentence
-from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.result import Barred, Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob, VMState
@@ -28,6 +28,7 @@ class Draft:
     reasons: dict[str, Reason] = field(default_factory=dict)
     musts: list[VJob] = field(default_factory=list)
     others: list[VJob] = field(default_factory=list)
+    barred: dict[str, Barred] = field(default_factory=dict)
 
     def copy(self) -> Draft:
         """The same so far, to go on with on trial."""
@@ -57,7 +58,8 @@ class Draft:
         order = [vjob.name for vjob in self.configuration.vjobs]
         states = {name: self.states[name] for name in order}
         reasons = {name: self.reasons[name] for name in order}
-        return Decision(policy, states, reasons, dict(placement), sentence(self.configuration, states, reasons))
+        words = sentence(self.configuration, states, reasons)
+        return Decision(policy, states, reasons, dict(placement), words, barred=dict(self.barred))
 
 
 def settle(

@@ -56,6 +56,19 @@ class Reason:
         return self.sentence
 
 
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """Others do not make way for one, for what that loses is too much for it.
+
+    Attributes:
+        victims: the names of those that would.
+        lost_s: what it would lose at least, in seconds of its own, whoever shares that.
+    """
+
+    victims: tuple[str, ...]
+    lost_s: float
+
+
 @dataclass(frozen=True)
 class Decision:
     """The states of all vjobs after this cycle. Only the states bind; ``placement`` is the sample that proves them.
@@ -72,6 +85,7 @@ class Decision:
     placement: Mapping[str, str]  # node by VM name
     sentence: str = ""  # about the whole cycle
     sample_first: bool = False  # whether of placements that are as cheap to reach the sample is the one to take
+    barred: Mapping[str, Barred] = field(default_factory=dict)  # by vjob name: of those that stay out for that
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.ranks import Ranks, vjob_expansion, weight_of
 from rmsplugin.decision.reasons import fits, names, no_room, seconds
-from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
+from rmsplugin.decision.result import Barred, Decision, Infeasible, Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.rounds import in_rounds, nobody_starts
 from rmsplugin.decision.switching import exempt_for_s
@@ -319,6 +319,7 @@ class _Walk:
             return None
         group, free, whole = [vjob], room.free, self.ranks.capacity
         at_most = own + part_of(Resources(free.cpus, 0), whole) + part_of(Resources(0, free.memory_mib), whole)
+        least_s = 0.0  # nobody knows: it depends on who shares it
         if self._bears(vjob, victims, at_most):
             pays, group = borne(
                 vjob,
@@ -328,6 +329,9 @@ class _Walk:
             )
             if pays:
                 return None
+        else:
+            least_s = self._loss_s(vjob, victims, at_most)
+        self.draft.barred[vjob.name] = Barred(tuple(each.name for each in victims), least_s)
         loss_s = self._loss_s(vjob, victims, sum(map(self._part, group)))
         its = vjob_expansion(vjob, self.parameters, loss_s)
         most = max(self.ranks.expansions[each.name] for each in self._equal(vjob, victims))

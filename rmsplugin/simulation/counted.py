@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from rmsplugin.assessment.facts import VMFacts
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.simulation.capacity import Cluster, interchangeable
 from rmsplugin.simulation.vjob import SimulatedVJob
@@ -62,6 +64,46 @@ def taken_by(transit: Iterable[VMFacts]) -> tuple[Counter[str], Counter[str]]:
     for node, count in goes.items():
         taken[node] += count - min(count, comes[node])
     return taken, goes
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What vjobs hold about which nothing is decided, as ``rmsplugin.assessment.settled`` has it.
+
+    Attributes:
+        of_users: of whom, and what: of each vjob, in the order of the queue, for each node on which it stays.
+        twice: what is given back by one and promised to another is there twice.
+    """
+
+    of_users: Sequence[tuple[str, Resources]]
+    twice: Resources
+
+    @classmethod
+    def by(cls, transit: Iterable[tuple[str, Iterable[VMFacts]]]) -> Held:
+        """Sum up what the VMs of vjobs hold: of each its user, and its VMs."""
+        of_users: list[tuple[str, Resources]] = []
+        back: dict[str, Resources] = {}
+        promised: dict[str, Resources] = {}
+        for user, vms in transit:
+            stay: dict[str, Resources] = {}
+            for vm in vms:
+                then, demand = vm.holds if vm.will_hold is None else vm.will_hold, vm.vm.demand
+                for node in then:
+                    stay[node] = stay.get(node, NOTHING) + demand
+                for node in then - vm.holds:
+                    promised[node] = promised.get(node, NOTHING) + demand
+                for node in vm.holds - then:
+                    back[node] = back.get(node, NOTHING) + demand
+            of_users += [(user, demand) for _, demand in sorted(stay.items())]
+        twice = NOTHING
+        for node in back.keys() & promised.keys():
+            one, other = back[node], promised[node]
+            twice += Resources(min(one.cpus, other.cpus), min(one.memory_mib, other.memory_mib))
+        return cls(of_users, twice)
+
+
+#: Nothing is under way.
+NOTHING_HELD = Held((), NOTHING)
 
 
 def reached(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from rmsplugin.assessment.facts import VMFacts
-from rmsplugin.decision.expansion import borne, expansion, lost_s, overdue, part_of, protected, still_expected_s
-from rmsplugin.decision.parameters import ActionDuration, Parameters
+from rmsplugin.decision.expansion import borne, expansion, lost_s, part_of
+from rmsplugin.decision.parameters import Parameters
 from rmsplugin.model.action import Action, ActionKind, resume, run, suspend
 from rmsplugin.model.elements import VM
 from rmsplugin.model.operation import OperationKind
@@ -24,47 +24,21 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing.steps import PlannedStep
-from rmsplugin.simulation.counted import taken_by
+from rmsplugin.simulation.counted import NOTHING_HELD, Held, taken_by
+from rmsplugin.simulation.standing import Moved, Standing, exempt_for_s, standings, switch_s, takes_s
 from rmsplugin.simulation.switches import Foreseen
 from rmsplugin.simulation.vjob import SimulatedVJob
 
 _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """One vjob as it stands at the time of a decision.
-
-    Attributes:
-        rank: of those that are ready, less for whoever goes first.
-        stays: of those that run, less for whoever makes way later.
-    """
-
-    vjob: SimulatedVJob
-    places: int
-    expansion: float
-    waited_s: float
-    needed_s: float
-    due: bool
-    rank: tuple[bool, float, int]
-    stays: tuple[float, int]
-
-
 @dataclass
 class _Run:
-    """Who runs, and may be suspended, in the course of a decision."""
+    """The course of a decision: places that are free, who may be suspended, and what is decided so far."""
 
     free: int
-    may_yield: list[_Standing]
-    starts: list[_Standing] = field(default_factory=list)
-    goes: list[_Standing] = field(default_factory=list)
-
-    def goes_on(self, each: _Standing) -> None:
-        """One runs: it starts, or it does not make way after all."""
-        if each in self.goes:
-            self.goes.remove(each)
-        else:
-            self.starts.append(each)
+    may_yield: list[Standing]
+    then: Moved
 
 
 class Counting:
@@ -74,10 +48,17 @@ class Counting:
         """Know the cluster: names of nodes, the places of each, and what all have together."""
         self._nodes, self._places, self._capacity = nodes, places, capacity
         self._parameters = parameters
+        self._shares = parameters.slowdown.user_share < 1
+        self._whole = capacity  # as the decision that is being made has it
         self.quiet_s = 0.0  # after a decision by which nobody starts: for so long time alone lets nobody start
 
     def find(
-        self, queue: Iterable[SimulatedVJob], transit: Collection[SimulatedVJob], left: int, now: float
+        self,
+        queue: Iterable[SimulatedVJob],
+        transit: Collection[SimulatedVJob],
+        left: int,
+        now: float,
+        held: Held = NOTHING_HELD,
     ) -> tuple[list[SimulatedVJob], list[SimulatedVJob]]:
         """Who is suspended, and who starts or is resumed.
 
@@ -86,41 +67,45 @@ class Counting:
             transit: those of them about which nothing is decided.
             left: places for the others.
             now: the time.
+            held: what those about which nothing is decided hold.
         """
         settled = [vjob for vjob in queue if vjob not in transit]
         ready = [vjob for vjob in settled if vjob.state in _READY and not self._rests(vjob, now)]
         running = [vjob for vjob in settled if vjob.state is VJobState.RUNNING]
         free = left - sum(len(vjob.names) for vjob in running)
         smallest = min((len(vjob.names) for vjob in ready), default=0)
-        exempt_s = [self._exempt_for_s(vjob, now) for vjob in running]
+        exempt_s = [exempt_for_s(vjob, now, self._parameters) for vjob in running]
         if not ready or (smallest > free and all(left_s > 0 for left_s in exempt_s)):
             self.quiet_s = min(exempt_s, default=math.inf)
             return [], []
-        stand = self._standings([*running, *ready], now)
-        may_yield = [stand[vjob] for vjob in running if not stand[vjob].due and not self._exempt_for_s(vjob, now)]
-        then = _Run(free, may_yield)
-        asking = [stand[vjob] for vjob in ready]
-        waiting = sorted(asking, key=lambda each: each.rank)
-        for _ in range(self._parameters.rounds):
-            before = ([*then.starts], [*then.goes])
-            for number, each in enumerate(waiting):
-                self._consider(each, islice(waiting, number + 1, None), then)
-            if (then.starts, then.goes) == before:
-                break
+        self._whole = self._capacity + held.twice
+        then, decided = Moved(), [*running, *ready]
+        stand = standings(decided, now, then, held, self._parameters, self._whole)
+        run = _Run(free, [stand[v] for v, left_s in zip(running, exempt_s, strict=True) if not left_s], then)
+        for number in range(self._parameters.rounds):
+            before = then.copy()
+            if number and self._shares:  # who is beyond a share, or protected, is not the same any more
+                stand = standings(decided, now, then, held, self._parameters, self._whole)
+                run.may_yield = [stand[each.vjob] for each in run.may_yield]
             # Who makes way may find room all the same, now that wider ones have made way, too, or others for it.
-            waiting = [each for each in [*asking, *then.goes] if each not in then.starts]
-            waiting.sort(key=lambda each: each.rank)
-        self.quiet_s = 0.0 if then.starts else self._quiet_for_s(waiting, [stand[vjob] for vjob in running])
-        return [each.vjob for each in then.goes], [each.vjob for each in then.starts]
+            waiting = sorted(
+                (stand[vjob] for vjob in [*ready, *then.goes] if vjob not in then.starts), key=lambda each: each.rank
+            )
+            for place, each in enumerate(waiting):
+                self._consider(each, islice(waiting, place + 1, None), run)
+            if then == before:
+                break
+        else:
+            self.quiet_s = 0.0
+            return [], []
+        changes = then.starts or any(each.beyond for each in stand.values())
+        self.quiet_s = 0.0 if changes else self._quiet_for_s(waiting, [stand[vjob] for vjob in running])
+        return then.goes, then.starts
 
     def _rests(self, vjob: SimulatedVJob, now: float) -> bool:
         return vjob.rests(OperationKind.START, now) or vjob.rests(OperationKind.RESUME, now)
 
-    def _exempt_for_s(self, vjob: SimulatedVJob, now: float) -> float:
-        exempt_s = max(self._parameters.exempt_s, self._parameters.slowdown.switches * self._switch_s(vjob))
-        return max(0.0, exempt_s - (now - vjob.since_s))
-
-    def _quiet_for_s(self, waiting: Iterable[_Standing], running: Iterable[_Standing]) -> float:
+    def _quiet_for_s(self, waiting: Iterable[Standing], running: Iterable[Standing]) -> float:
         """For how long time alone lets nobody start: until one can have enough of whoever has waited least, or is due.
 
         What one that runs still needs is the most when it has run for a twentieth of its limit, if it has not yet.
@@ -140,41 +125,14 @@ class Counting:
             quiet_s = min(quiet_s, max(0.0, enough_s - each.waited_s), max(0.0, bound_s - each.waited_s))
         return quiet_s
 
-    def _switch_s(self, vjob: SimulatedVJob) -> float:
-        durations = self._parameters.durations
-        return _of(durations.suspend, vjob) + _of(durations.resume, vjob)
+    def _part(self, each: Standing) -> float:
+        return part_of(each.demand, self._whole)
 
-    def _standings(self, vjobs: Sequence[SimulatedVJob], now: float) -> dict[SimulatedVJob, _Standing]:
-        slowdown = self._parameters.slowdown
-        found, late = [], []
-        for vjob in vjobs:
-            runs = vjob.state is VJobState.RUNNING
-            ran_s = vjob.run_s + (now - vjob.since_s if runs else 0.0)
-            waited_s = max(0.0, now - vjob.job.submit_s - ran_s)
-            limit_s = vjob.job.estimate_s
-            found.append((vjob, waited_s, still_expected_s(limit_s, ran_s), ran_s))
-            times = overdue(waited_s, limit_s, ran_s, slowdown)
-            if times > 1:
-                late.append((vjob, now - vjob.since_s if runs else None, times, self._part(vjob)))
-        due = set(protected(sorted(late, key=lambda each: each[0].number))) if late else set()
-        by_queue = slowdown.slurm_priority == "order"
-        stand = {}
-        for vjob, waited_s, needed_s, ran_s in found:
-            its = expansion(waited_s, needed_s)
-            rank = (vjob not in due, 0.0 if by_queue else -its, vjob.number)
-            stays = (-ran_s, vjob.number)
-            stand[vjob] = _Standing(vjob, len(vjob.names), its, waited_s, needed_s, vjob in due, rank, stays)
-        return stand
-
-    def _part(self, vjob: SimulatedVJob) -> float:
-        size, vms = vjob.requested, len(vjob.names)
-        return part_of(Resources(size.cpus * vms, size.memory_mib * vms), self._capacity)
-
-    def _consider(self, each: _Standing, behind: Iterable[_Standing], run: _Run) -> None:
+    def _consider(self, each: Standing, behind: Iterable[Standing], run: _Run) -> None:
         """Start one if there is room, or if those that yield make room and that pays."""
         if each.places <= run.free:
             run.free -= each.places
-            run.goes_on(each)
+            run.then.goes_on(each.vjob)
             return
         yielding = [other for other in run.may_yield if self._yields(other, each)]
         room = run.free + sum(other.places for other in yielding) - each.places
@@ -189,40 +147,51 @@ class Counting:
         if not each.due and not self._pays(each, victims, room, behind):
             return
         run.free = room
-        run.goes += victims
+        run.then.go([other.vjob for other in victims])
         run.may_yield = [other for other in run.may_yield if other not in victims]
-        run.goes_on(each)
+        run.then.goes_on(each.vjob)
 
-    def _yields(self, member: _Standing, each: _Standing) -> bool:
-        if each.due:
-            return True
+    def _yields(self, member: Standing, each: Standing) -> bool:
+        if self._shares:
+            if each.beyond and not (member.beyond and member.user == each.user):
+                return False
+            if self._by_share(each, member):
+                return True
+        if each.due or member.due:
+            return not member.due
         slowdown = self._parameters.slowdown
         if slowdown.slurm_priority == "order" and member.vjob.number < each.vjob.number:
             return False
         return each.expansion >= slowdown.factor * member.expansion
 
-    def _pays(self, each: _Standing, victims: Sequence[_Standing], room: int, behind: Iterable[_Standing]) -> bool:
+    def _by_share(self, each: Standing, member: Standing) -> bool:
+        """Whether one gets what another user has beyond his share."""
+        if not member.beyond or each.beyond or member.user == each.user:
+            return False
+        return each.waited_s >= self._parameters.slowdown.user_share_s
+
+    def _pays(self, each: Standing, victims: Sequence[Standing], room: int, behind: Iterable[Standing]) -> bool:
         """Whether it pays for one to have these make way, with those behind it that get what it leaves free."""
-        lost = [(self._part(other.vjob), self._switch_s(other.vjob)) for other in victims]
+        lost = [(self._part(other), switch_s(other.vjob, self._parameters)) for other in victims]
         most = max(other.expansion for other in victims)
         durations = self._parameters.durations
 
-        def bears(one: _Standing, part: float) -> bool:
+        def bears(one: Standing, part: float) -> bool:
             begins = durations.run if one.vjob.state is VJobState.WAITING else durations.resume
-            its = expansion(one.waited_s, one.needed_s + lost_s(_of(begins, one.vjob), part, lost))
-            return one.due or its >= self._parameters.slowdown.factor * most
+            its = expansion(one.waited_s, one.needed_s + lost_s(takes_s(begins, one.vjob), part, lost))
+            compared = most
+            if self._shares:
+                compared = max((each.expansion for each in victims if not self._by_share(one, each)), default=0.0)
+            return one.due or its >= self._parameters.slowdown.factor * compared
 
-        def part_of_one(one: _Standing) -> float:
-            return self._part(one.vjob)
-
-        own = part_of_one(each)
+        own = self._part(each)
         if bears(each, own):
             return True
         if not bears(each, own * (each.places + room) / each.places):
             return False
-        return borne(each, self._follow(behind, victims, room), part_of_one, bears)[0]
+        return borne(each, self._follow(behind, victims, room), self._part, bears)[0]
 
-    def _follow(self, behind: Iterable[_Standing], victims: Sequence[_Standing], room: int) -> Iterable[_Standing]:
+    def _follow(self, behind: Iterable[Standing], victims: Sequence[Standing], room: int) -> Iterable[Standing]:
         """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
         for other in behind:
             if room <= 0 or not all(self._yields(victim, other) for victim in victims):
@@ -272,10 +241,6 @@ class Counting:
             kind = OperationKind.RESUME if vjob.state is VJobState.SLEEPING else OperationKind.START
             found.append(PlannedStep(vjob.name, kind, hosts, tuple(sorted(needs))))
         return found
-
-
-def _of(duration: ActionDuration, vjob: SimulatedVJob) -> float:
-    return duration.constant_s + duration.s_per_mib * vjob.requested.memory_mib
 
 
 def _placed(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rmsplugin.decision.pausing import decide_with_pauses
-from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.decision.result import Barred, Decision, Infeasible
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -23,6 +24,7 @@ class Deciding:
         self._previous: dict[str, str] = {}
         self.decisions = 0
         self.faults: Counter[str] = Counter()
+        self.barred: Mapping[str, Barred] | None = None  # by the last decision; None: it changed something, perhaps
 
     def find(self, source: Configuration) -> Prepared | None:
         """What is to be done; None if nothing is.
@@ -31,9 +33,11 @@ class Deciding:
         but on fewer nodes there may always be room.
         """
         self.decisions += 1
+        self.barred = None
         decision = decide_with_pauses(self._parameters.policy, source, self._parameters.decision)
         cheapest = self._parameters.objective == "cost"
         if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
+            self.barred = decision.barred
             return None
         if isinstance(decision, Decision):
             source, decision = _without_waiting(source, decision)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse
+from rmsplugin.assessment.facts import NodeFacts, RoomUse, VMFacts
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.assess import Assessor
 from rmsplugin.simulation.capacity import Cluster
-from rmsplugin.simulation.counted import places_left, places_of, reached
+from rmsplugin.simulation.counted import Held, places_left, places_of, reached
 from rmsplugin.simulation.counting import Counting, foreseen
 from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.events import Events
@@ -29,6 +30,7 @@ from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.relief import Relief
+from rmsplugin.simulation.still import Still, of_vjobs
 from rmsplugin.simulation.switches import Foreseen, Switches
 from rmsplugin.simulation.vjob import SimulatedVJob
 from rmsplugin.simulation.watching import Watching
@@ -118,10 +120,12 @@ class _Replay:
         self._timed = parameters.proposal.policy in _TIMED
         self._places = self._places_of_a_node()
         self._counting: Counting | None = None
+        self._capacity = Resources(cluster.cpus_per_node * cluster.nodes, planned_mib * cluster.nodes)
         if self._ranked and self._places is not None:
-            capacity = Resources(cluster.cpus_per_node * cluster.nodes, planned_mib * cluster.nodes)
-            self._counting = Counting(names, self._places, capacity, parameters.proposal.decision)
+            self._counting = Counting(names, self._places, self._capacity, parameters.proposal.decision)
         self._due = False  # something happened that a decision may depend on
+        self._looks = False  # nothing did, but time went by
+        self._stood: Still | None = None  # as of the last decision, if that changed nothing
         self._decided_s = -math.inf
         self._called_s: float | None = None  # when the next decision was called for
 
@@ -132,7 +136,7 @@ class _Replay:
             now = min(self._next_s, self._next_submission_s)
             assert now < math.inf, "jobs are left, and nothing will ever happen"
             self._happen(now)
-            if self._due and self._next_s > now:
+            if (self._due or self._looks) and self._next_s > now:
                 self._decide(now)
             instants += 1
             if instants % _TOLD_EVERY == 0:
@@ -167,17 +171,20 @@ class _Replay:
         if self._called_s is None:
             self._called_s = now
         next_s = max(self._decided_s + self._parameters.cycle_s, self._called_s + self._parameters.look_s)
+        only_looks = not self._due
+        self._due = self._looks = False
+        if not only_looks:
+            self._stood = None
         if now < next_s:
-            self._due = False
-            self._events.at(next_s, self._wake)
+            self._events.at(next_s, self._look if only_looks else self._wake)
             return
-        self._due, self._called_s = False, None
+        self._called_s = None
         if not self._ranked:  # looks at what time alone has changed delay nobody who arrives
             self._decided_s = now
         if self._all_stays:
             return
         quiet_s = self._counted(self._counting, now) if self._counting is not None else None
-        if quiet_s is None:
+        if quiet_s is None and not (only_looks and self._stands_still(now)):
             self._decide_by_vms(now)
         if self._ranked and any(vjob.state in _READY for vjob in self._live.values()):
             cycles = max(1, math.floor(min(quiet_s or 0.0, _YEAR_S) / self._parameters.cycle_s))
@@ -194,8 +201,37 @@ class _Replay:
             settled = self._assessor.assess(queue, steps, now)
             source = settled.configuration
             prepared = self._deciding.find(source if self._relief is None else self._relief.look(source, now))
+        self._stood = self._still(now) if self._deciding.barred is not None else None
         if prepared is not None and prepared.proposal is not None:
             self._switch(Foreseen.of(prepared.proposal), prepared.steps, now)
+
+    def _stands_still(self, now: float) -> bool:
+        """Whether to decide would change nothing, as it did not the last time: only time went by since then."""
+        barred = self._deciding.barred
+        if self._stood is None or barred is None:
+            return False
+        still = self._still(now)
+        return still is not None and still.is_as(self._stood, of_vjobs(barred, self._live))
+
+    def _still(self, now: float) -> Still | None:
+        """What time has a part in; None if that is not all."""
+        decision = self._parameters.proposal.decision
+        if not self._ranked or decision.slowdown.user_share < 1 or decision.pause_limit_s > 0:
+            return None
+        if self._memory is not None or any(vjob.observed is not None for vjob in self._live.values()):
+            return None
+        transit, _, held = self._under_way()
+        return Still.at(now, self._live.values(), transit, held, decision, self._capacity)
+
+    def _under_way(self) -> tuple[Mapping[SimulatedVJob, int], list[VMFacts], Held]:
+        """Those about which nothing is decided, each with the number of its VMs; these VMs, and what they hold."""
+        promised = list(self._switches.open_steps())
+        moving = self._in_transit(promised)
+        transit = {vjob: len(vjob.names) for vjob in self._live.values() if vjob in moving}
+        members = list(self._assessor.members(transit, promised))
+        each = iter(members)
+        held = Held.by((vjob.job.user, islice(each, vms)) for vjob, vms in transit.items())
+        return transit, members, held
 
     def _switch(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
         self._decided_s = now
@@ -205,17 +241,15 @@ class _Replay:
 
     def _counted(self, counting: Counting, now: float) -> float | None:
         """Decide by counting. Returns for how long time alone changes nothing; None if it is no matter of counting."""
-        promised = list(self._switches.open_steps())
-        transit = self._in_transit(promised)
-        members = list(self._assessor.members(transit, promised))
-        assert self._places is not None
         live = self._live.values()
+        transit, members, held = self._under_way()
+        assert self._places is not None
         settled = [vjob for vjob in live if vjob not in transit and vjob.state is not VJobState.WAITING]
         left = places_left(self._cluster.nodes, self._places, members, settled)
         if left is None or sum(len(vjob.hosts) for vjob in settled) > left:
             return None
         self._deciding.decisions += 1
-        goes, starts = counting.find(live, transit, left, now)
+        goes, starts = counting.find(live, transit, left, now, held)
         if starts:
             steps = counting.steps(goes, starts, settled, members)
             self._switch(foreseen(steps, self._live, self._parameters.proposal.durations), steps, now)
@@ -247,8 +281,6 @@ class _Replay:
         parameters = self._parameters
         fails = parameters.failure_rate > 0 or parameters.measured.fails
         if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
-            return None
-        if parameters.proposal.decision.slowdown.user_share < 1:  # whose a vjob is is not counted
             return None
         if parameters.proposal.decision.pause_limit_s > 0:  # who is paused takes memory, and no CPUs
             return None
@@ -283,12 +315,15 @@ class _Replay:
         decision = self._deciding.decisions
 
         def look(now: float) -> None:
-            self._due |= self._deciding.decisions == decision
+            self._looks |= self._deciding.decisions == decision
 
         self._events.at(then_s, look)
 
     def _wake(self, now: float) -> None:
         self._due = True
+
+    def _look(self, now: float) -> None:
+        self._looks = True
 
     # -- vjobs -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,173 @@
+"""Standing: how vjobs stand in a decision that is made by counting: who goes first, who makes way last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rmsplugin.decision.expansion import expansion, overdue, part_of, protected, still_expected_s
+from rmsplugin.decision.parameters import ActionDuration, Parameters
+from rmsplugin.decision.shares import beyond
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.simulation.counted import Held
+from rmsplugin.simulation.vjob import SimulatedVJob
+
+
+@dataclass
+class Moved:
+    """Whose state a decision changes, so far."""
+
+    starts: list[SimulatedVJob] = field(default_factory=list)
+    goes: list[SimulatedVJob] = field(default_factory=list)
+    ever: set[SimulatedVJob] = field(default_factory=set)  # be it to and fro
+
+    def copy(self) -> Moved:
+        """The same, of its own."""
+        return Moved(list(self.starts), list(self.goes), set(self.ever))
+
+    def goes_on(self, vjob: SimulatedVJob) -> None:
+        """One runs: it starts, or it does not make way after all."""
+        self.ever.add(vjob)
+        if vjob in self.goes:
+            self.goes.remove(vjob)
+        else:
+            self.starts.append(vjob)
+
+    def go(self, vjobs: Collection[SimulatedVJob]) -> None:
+        """These make way."""
+        self.ever.update(vjobs)
+        self.goes += vjobs
+
+    def runs(self, vjob: SimulatedVJob) -> bool:
+        """Whether one runs then."""
+        if vjob not in self.ever:
+            return vjob.state is VJobState.RUNNING
+        return vjob in self.starts or (vjob.state is VJobState.RUNNING and vjob not in self.goes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """One vjob as it stands.
+
+    Attributes:
+        due: whether it is protected, for it is overdue.
+        beyond: whether its user has more than his share with it.
+        rank: of those that are ready, less for whoever goes first.
+        stays: of those that run, less for whoever makes way later.
+    """
+
+    vjob: SimulatedVJob
+    places: int
+    demand: Resources
+    expansion: float
+    waited_s: float
+    needed_s: float
+    due: bool
+    beyond: bool
+    rank: tuple[bool, bool, float, int]
+    stays: tuple[bool, float, int]
+
+    @property
+    def user(self) -> str:
+        """Whose it is."""
+        return self.vjob.job.user
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    vjob: SimulatedVJob
+    runs: bool
+    ran_s: float
+    waited_s: float
+    needed_s: float
+    expansion: float
+    demand: Resources
+
+
+def standings(
+    vjobs: Iterable[SimulatedVJob], now: float, then: Moved, held: Held, parameters: Parameters, whole: Resources
+) -> dict[SimulatedVJob, Standing]:
+    """How these stand, by ``rmsplugin.decision.slowdown``.
+
+    Args:
+        vjobs: about which something is decided.
+        now: the time.
+        then: what is decided so far.
+        held: what the others hold.
+        parameters: of the decision.
+        whole: what all nodes have together.
+    """
+    times = [_times(vjob, now, then) for vjob in vjobs]
+    over = _beyond(times, held, parameters.slowdown.user_share, whole)
+    due = _due([each for each in times if each.vjob not in over], now, then, parameters, whole)
+    by_queue = parameters.slowdown.slurm_priority == "order"
+    found = {}
+    for each in times:
+        vjob = each.vjob
+        is_due, is_over = vjob in due, vjob in over
+        rank = (is_over, not is_due, 0.0 if by_queue else -each.expansion, vjob.number)
+        stays = (is_over, -each.ran_s, vjob.number)
+        places, its = len(vjob.names), each.expansion
+        found[vjob] = Standing(
+            vjob, places, each.demand, its, each.waited_s, each.needed_s, is_due, is_over, rank, stays
+        )
+    return found
+
+
+def exempt_for_s(vjob: SimulatedVJob, now: float, parameters: Parameters) -> float:
+    """For how much longer one that runs is not suspended, for it was started or resumed a moment ago."""
+    exempt_s = max(parameters.exempt_s, parameters.slowdown.switches * switch_s(vjob, parameters))
+    return max(0.0, exempt_s - (now - vjob.since_s))
+
+
+def switch_s(vjob: SimulatedVJob, parameters: Parameters) -> float:
+    """How long it takes to suspend one, and to resume it."""
+    durations = parameters.durations
+    return takes_s(durations.suspend, vjob) + takes_s(durations.resume, vjob)
+
+
+def takes_s(duration: ActionDuration, vjob: SimulatedVJob) -> float:
+    """How long an action takes on all VMs of one."""
+    return duration.constant_s + duration.s_per_mib * vjob.requested.memory_mib
+
+
+def _times(vjob: SimulatedVJob, now: float, then: Moved) -> _Times:
+    ran_s = vjob.run_s + (now - vjob.since_s if vjob.state is VJobState.RUNNING else 0.0)
+    waited_s = max(0.0, now - vjob.job.submit_s - ran_s)
+    needed_s = still_expected_s(vjob.job.estimate_s, ran_s)
+    vms, size = len(vjob.names), vjob.requested
+    demand = Resources(size.cpus * vms, size.memory_mib * vms)
+    return _Times(vjob, then.runs(vjob), ran_s, waited_s, needed_s, expansion(waited_s, needed_s), demand)
+
+
+def _beyond(times: Iterable[_Times], held: Held, share: float, whole: Resources) -> frozenset[SimulatedVJob]:
+    """With whom their users have more than their share."""
+    if share >= 1:
+        return frozenset()
+
+    def kept(each: _Times) -> tuple[bool, float, int]:
+        return not each.runs, -(each.ran_s if each.runs else each.expansion), each.vjob.number
+
+    def all_parts() -> Iterator[tuple[SimulatedVJob | None, str, float]]:
+        for user, demand in held.of_users:
+            yield None, user, part_of(demand, whole)
+        for each in sorted(times, key=kept):
+            yield each.vjob, each.vjob.job.user, part_of(each.demand, whole)
+
+    return frozenset(vjob for vjob in beyond(all_parts(), share) if vjob is not None)
+
+
+def _due(
+    times: Iterable[_Times], now: float, then: Moved, parameters: Parameters, whole: Resources
+) -> Collection[SimulatedVJob]:
+    """Who is protected, for it is overdue."""
+    late = []
+    for each in times:
+        vjob = each.vjob
+        much = overdue(each.waited_s, vjob.job.estimate_s, each.ran_s, parameters.slowdown)
+        if much > 1:
+            runs_s = (0.0 if vjob in then.ever else now - vjob.since_s) if each.runs else None
+            late.append((vjob, runs_s, much, part_of(each.demand, whole)))
+    late.sort(key=lambda each: each[0].number)
+    return frozenset(protected(late))
