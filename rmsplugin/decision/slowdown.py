@@ -120,6 +120,7 @@ class _Walk:
     worth_mib: int  # so much memory may move for those that run and start so far
     candidates: dict[str, VJob] = field(init=False)  # who runs, and may have to make way
     of_tier: Parameters = field(init=False)  # as far as vjobs of one tier are concerned
+    exempt: list[VJob] = field(init=False)  # who would make way for a higher tier, were he not exempt
     smallest_cpus: float = 0.0  # of those that are ready
     heads: Heads = field(default_factory=Heads)
 
@@ -127,6 +128,9 @@ class _Walk:
         """Those that run now, and that nothing protects."""
         running = self.room.names
         self.of_tier = replace(self.parameters, exempt_tier=-math.inf)
+        ready = [vjob.priority for vjob in self.draft.others if vjob.name not in running]
+        musts = [v for v in self.draft.musts if self.draft.reasons[v.name].code is ReasonCode.EXEMPT]
+        self.exempt = [v for v in musts if v.preemptible and v.priority < max(ready, default=v.priority)]
         self.candidates = {v.name: v for v in self.draft.others if v.name in running and v.preemptible}
 
     def walk(self, running: set[str]) -> None:
@@ -378,7 +382,15 @@ class _Walk:
             part = f"{100 * self.parameters.slowdown.user_share:g} % of the cluster"
             words = f"{lack.sentence}; its user would have more than his share, {part}, and nobody makes way for that"
             return Reason(lack.code, words, lack.numbers)
-        return Reason(lack.code, f"{lack.sentence}; {self._said(vjob)}", lack.numbers)
+        return Reason(lack.code, f"{lack.sentence}; {self._said(vjob)}{self._soon(vjob)}", lack.numbers)
+
+    def _soon(self, vjob: VJob) -> str:
+        """Who of a lower tier would make way for one if he was not exempt, and for how long he is."""
+        exempt = [each for each in self.exempt if each.priority < vjob.priority]
+        if not exempt:
+            return ""
+        left_s = max(exempt_for_s(each, self.parameters) for each in exempt)
+        return f"; {names(exempt)} would make way, exempt for {seconds(left_s)} more"
 
     def _said(self, vjob: VJob) -> str:
         if vjob.name in self.ranks.due:

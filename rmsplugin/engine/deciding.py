@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -23,6 +24,10 @@ from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
+
+#: Who waits is told how its wait has grown when it has by a tenth, and by so many seconds: thousands may wait.
+_TOLD_PART, _TOLD_S = 0.1, 10.0
+_TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
 
 
 class Proposes(Protocol):
@@ -58,6 +63,7 @@ class Deciding:
         self._relief = Relief(context)
         self._previous: dict[str, str] = {}
         self._fault = ""
+        self._told: dict[int, float] = {}  # when somebody who waits was told its reason
 
     def find(self, seen: Observation, queue: Sequence[Waiting]) -> Found:
         """Assess, propose and check. Changes nothing."""
@@ -164,6 +170,8 @@ class Deciding:
         """Give every vjob that goes on waiting its reason."""
         ledger = self._context.ledger
         rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
+        now, told = self._context.clock.now(), self._told
+        self._told = {}
         reasons: dict[int, str] = {}
         for waiting in queue:
             name = waiting.job.display_id
@@ -174,12 +182,24 @@ class Deciding:
                 reason = decision.reasons[name].sentence
             report.waiting += 1
             row = rows.get(name)  # elements of an array that were not split off have none
-            if row is not None and reason and row.reason != reason:
+            if row is None or not reason:
+                continue
+            told_at = told.get(row.job_id, 0.0)
+            fresh = now - told_at < max(_TOLD_S, _TOLD_PART * (now - row.submitted))
+            if row.reason == reason or (fresh and _alike(row.reason, reason)):
+                self._told[row.job_id] = told_at
+            else:
+                self._told[row.job_id] = now
                 reasons[row.job_id] = reason
         if reasons:
             with ledger.transaction():  # one for all: thousands may change at once
                 for job_id, reason in reasons.items():
                     ledger.update_vjob(job_id, reason=reason)
+
+
+def _alike(reason: str, other: str) -> bool:
+    """Whether two reasons differ in no more than for how long somebody has waited."""
+    return _TIMES.sub("", reason) == _TIMES.sub("", other)
 
 
 def without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:

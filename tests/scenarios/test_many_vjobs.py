@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from pathlib import Path
 
 from scenarios.world import World
@@ -12,9 +13,9 @@ from rmsplugin.model.vjob import VJobState as S
 WAITING = 12
 
 
-def crowded(directory: Path) -> World:
+def crowded(directory: Path, policy: str = "") -> World:
     """One vjob runs on the only node, and many wait for it to end."""
-    world = World(directory, nodes={"n1": (1, 1024)})
+    world = World(directory, nodes={"n1": (1, 1024)}, policy=policy)
     first = world.submit(vms=1, priority=9)
     world.until(first, S.RUNNING)
     for _ in range(WAITING):
@@ -71,4 +72,20 @@ def test_no_garbage_is_collected_in_a_cycle_or_a_preview_while_requests_wait(dir
         gc.set_threshold(*most)
         gc.enable()
         gc.callbacks.remove(note)
+    world.close()
+
+
+def test_how_long_somebody_has_waited_is_told_when_that_has_grown_by_a_tenth(directory: Path) -> None:
+    world = crowded(directory, "slowdown")
+    world.rms.preempt_exempt_s = 1e6  # nobody makes way meanwhile
+    job = max(vjob.job_id for vjob in world.context.ledger.vjobs())
+    since, told = world.context.ledger.vjob(job).submitted, []
+    for _ in range(200):
+        world.tick(10)
+        said = re.search(r"has waited (\d+) s", world.context.ledger.vjob(job).reason)
+        assert said is not None, world.context.ledger.vjob(job).reason
+        waited_s = world.time - since
+        assert 0.85 * waited_s - 20 <= int(said[1]) <= waited_s + 1
+        told.append(said[1])
+    assert len(set(told)) < 50, "it is not written anew in each cycle"
     world.close()

@@ -181,6 +181,7 @@ class World:
         memory: str = "requested",
         templates: bool = False,
         disks: bool = False,
+        policy: str = "",
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
@@ -188,10 +189,13 @@ class World:
         With ``shared``, states are saved on storage that all nodes mount. With ``urgent``, there is a second vjob
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
-        ``disks``: whether its VMs have disks.
+        ``disks``: whether its VMs have disks. ``policy``: by which the engine decides, if not by the default.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
+        if policy:
+            decision = self.settings.decision.model_copy(update={"policy": policy})
+            self.settings = self.settings.model_copy(update={"decision": decision})
         if urgent:
             slurm = self.settings.slurm.model_copy(update={"partitions": ("vjob", "urgent")})
             partition = {**self.settings.partition, "urgent": self.settings.partition["vjob"]}

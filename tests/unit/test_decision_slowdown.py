@@ -172,6 +172,8 @@ def test_for_a_higher_tier_it_is_exempt_as_long_as_slurm_says_and_no_longer(stat
     queue.add("r", "n1", state_s=state_s, **HALF_DONE).add("s", "n2", state_s=state_s, **HALF_DONE)
     found = states(queue.decide("slowdown", **{**EAGER, "exempt_s": 30.0}))
     assert (found["high"] == "running") is makes_way
+    said = str(queue.decide("slowdown", **{**EAGER, "exempt_s": 30.0}).reasons["high"])
+    assert makes_way or said.endswith("; r and s would make way, exempt for 1 s more")
     # nobody of their tier has anything of it, however long it has waited
     assert (found["b"], [found["r"], found["s"]].count("running")) == ("waiting", 2 - makes_way)
 
