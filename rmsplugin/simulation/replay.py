@@ -218,10 +218,11 @@ class _Replay:
         decision = self._parameters.proposal.decision
         if not self._ranked or decision.slowdown.user_share < 1 or decision.pause_limit_s > 0:
             return None
-        if self._memory is not None or any(vjob.observed is not None for vjob in self._live.values()):
-            return None
+        live = self._live.values()
+        if self._memory is not None or any(vjob.observed is not None or not vjob.job.preemptible for vjob in live):
+            return None  # room is held until a time for who may not be preempted
         transit, _, held = self._under_way()
-        return Still.at(now, self._live.values(), transit, held, decision, self._capacity)
+        return Still.at(now, live, transit, held, decision, self._capacity)
 
     def _under_way(self) -> tuple[Mapping[SimulatedVJob, int], list[VMFacts], Held]:
         """Those about which nothing is decided, each with the number of its VMs; these VMs, and what they hold."""
