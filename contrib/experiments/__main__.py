@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments import icdcs02, observed, rr6929, slowdown, traces, vee09
+from experiments import icdcs02, observed, rr6929, slowdown, splits, traces, vee09
 from rmsplugin.errors import RmspluginError
 
 _EXPERIMENTS = {
@@ -15,6 +15,7 @@ _EXPERIMENTS = {
     "traces": traces,
     "observed": observed,
     "slowdown": slowdown,
+    "splits": splits,
 }
 
 

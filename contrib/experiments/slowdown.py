@@ -1,6 +1,7 @@
 """What `slowdown` brings: whole workload traces under it and under EASY, as ratios, with the users' time limits.
 
-A suspend takes a minute, and so does a resume. VMs are counted, as EASY's are: memory is never what is short.
+A suspend takes a minute, and so does a resume. VMs are counted, as EASY's are: memory is never what is short, unless
+it is asked for.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,8 @@ from numpy.typing import NDArray
 from experiments.bootstrap import Mean, ratio_of
 from experiments.simulated import simulated, switches_of
 from experiments.tables import table
-from experiments.traces import DATA, MEMORY_MIB, SITES, Site, jobs_of
+from experiments.traces import DATA, MEMORY_MIB, SITES, Site, jobs_of, slowdowns_of
 from rmsplugin.decision.parameters import SlowdownParameters
-from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S
 from rmsplugin.workload.jobs import Job
 
 #: Of the longest traces so many jobs from their beginning, as policy.md has them.
@@ -34,6 +35,9 @@ JOBS = {
 
 #: Completions by how long a job runs and how wide it is: the four classes of the field.
 LONG_S, WIDE = 3600, 8
+
+#: Of the figure: so many characters are EASY.
+_BAR = 40
 
 _NO_BOUND = SlowdownParameters(max_delay=0.0, max_delay_s=1e12)
 
@@ -84,7 +88,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cases", choices=list(CASES), default="plain", help="also with other switches, limits, loads; or tunables"
     )
+    parser.add_argument("--memory", action="store_true", help="nodes and VMs have the memory that the trace says")
     parser.add_argument("--classes", action="store_true", help="also by how long and how wide jobs are")
+    parser.add_argument("--figure", action="store_true", help="also as a figure: a bar for each ratio")
 
 
 def run(arguments: argparse.Namespace) -> Iterator[str]:
@@ -101,12 +107,15 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
         "longest",
         "suspends",
     ]
-    rows, classes = [], []
+    rows, classes, bars = [], [], []
     for site in (site for site in SITES if site.name in arguments.sites):
-        site, jobs = counted(site, jobs_of(site, arguments.data)[: JOBS[site.name]][: arguments.jobs])
+        jobs = jobs_of(site, arguments.data)[: JOBS[site.name]][: arguments.jobs]
+        if not arguments.memory:
+            site, jobs = counted(site, jobs)
         for case in CASES[arguments.cases]:
-            found = Compared.of(site, asked(jobs, case), case)
+            found = Compared.of(site, asked(jobs, case), case, memory=arguments.memory)
             rows.append([f"{site.name}, {case.name}", *found.row()])
+            bars += figure_of(f"{site.name}, {case.name}", *found.ratios())
             classes += (
                 [[f"{site.name}, {name}", *cells] for name, cells in found.classes()] if arguments.classes else []
             )
@@ -114,6 +123,23 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     if classes:
         yield ""
         yield from table(["", "jobs", "completion", "bounded slowdown", "longest"], classes)
+    if arguments.figure:
+        yield from ("", "```", f"{'':53}0{'EASY':>{_BAR}}", *bars, "```")
+
+
+def figure_of(name: str, completion: float, slowdown: float) -> list[str]:
+    """Two bars, as wide as the ratios to EASY are."""
+    return [
+        f"{title:34} {kind:16}  {bar(ratio)} {ratio:.2f}"
+        for title, kind, ratio in ((name, "completion", completion), ("", "bounded slowdown", slowdown))
+    ]
+
+
+def bar(ratio: float) -> str:
+    """A bar in eighths of a character, and a mark where EASY is."""
+    eighths = min(round(ratio * _BAR * 8), _BAR * 8)
+    drawn = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    return f"{drawn:{_BAR}}|"
 
 
 def counted(site: Site, jobs: Sequence[Job]) -> tuple[Site, list[Job]]:
@@ -145,35 +171,48 @@ class Compared:
     suspends: float
 
     @classmethod
-    def of(cls, site: Site, jobs: Sequence[Job], case: Case) -> Compared:
-        """Replay them."""
-        easy = [
-            start_s + job.run_s - job.submit_s
-            for job, start_s in zip(jobs, site.starts(jobs, backfill=True), strict=True)
-        ]
+    def of(cls, site: Site, jobs: Sequence[Job], case: Case, *, memory: bool = False) -> Compared:
+        """Replay them; under EASY, too, if memory may be short."""
         durations = switches_of(case.switch_s, case.switch_s)
+        if memory:
+            ends = [each.end_s for each in simulated(jobs, site.cluster, "easy", durations=durations).jobs]
+        else:
+            starts = site.starts(jobs, backfill=True)
+            ends = [start_s + job.run_s for job, start_s in zip(jobs, starts, strict=True)]
+        easy = [end_s - job.submit_s for job, end_s in zip(jobs, ends, strict=True)]
         runs = simulated(jobs, site.cluster, "slowdown", durations=durations, slowdown=case.tunables).jobs
         span_s = jobs[-1].submit_s - jobs[0].submit_s
         load = sum(job.run_s * job.processors for job in jobs) / (span_s * site.cluster.cpus)
         ours = np.array([each.end_s - each.job.submit_s for each in runs])
         return cls(jobs, load, ours, np.array(easy), sum(each.suspends for each in runs) / len(jobs))
 
+    @cached_property
+    def _completion(self) -> Mean:
+        return ratio_of(self.ours_s, self.easy_s)
+
+    @cached_property
+    def _slowdown(self) -> Mean:
+        return ratio_of(self._slowdowns(self.ours_s), self._slowdowns(self.easy_s))
+
+    def ratios(self) -> tuple[float, float]:
+        """Mean completion and mean bounded slowdown, as ratios to EASY."""
+        return self._completion.value, self._slowdown.value
+
     def row(self) -> list[object]:
         """All of them, as ratios to EASY."""
-        ours, easy = self._slowdowns(self.ours_s), self._slowdowns(self.easy_s)
+        easy = self._slowdowns(self.easy_s)
         p99, longest = (np.percentile(self.ours_s, part) / np.percentile(self.easy_s, part) for part in (99, 100))
         return [
             f"{self.load:.2f}",
-            *_told(ratio_of(self.ours_s, self.easy_s)),
-            *_told(ratio_of(ours, easy)),
+            *_told(self._completion),
+            *_told(self._slowdown),
             f"{easy.mean():.1f}",
             *(f"{ratio:.2f}" for ratio in (p99, longest)),
             f"{self.suspends:.2f}",
         ]
 
     def _slowdowns(self, took_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        runs = np.array([max(job.run_s, SLOWDOWN_THRESHOLD_S) for job in self.jobs])
-        return np.maximum(took_s / runs, 1.0)
+        return slowdowns_of(took_s, [job.run_s for job in self.jobs])
 
     def classes(self) -> Iterator[tuple[str, list[object]]]:
         """The four classes: who gained, and who paid."""

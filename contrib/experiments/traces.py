@@ -283,8 +283,13 @@ def _end(run: JobRun, kind: str) -> float:
 
 def slowdowns(runs: Sequence[JobRun]) -> NDArray[np.float64]:
     """The bounded slowdown of each job."""
-    found = [(run.end_s - run.job.submit_s) / max(run.job.run_s, SLOWDOWN_THRESHOLD_S) for run in runs]
-    return np.maximum(found, 1.0)
+    took_s = np.array([run.end_s - run.job.submit_s for run in runs])
+    return slowdowns_of(took_s, [run.job.run_s for run in runs])
+
+
+def slowdowns_of(took_s: NDArray[np.float64], runs_s: Sequence[float]) -> NDArray[np.float64]:
+    """The same of jobs that took, and run for, so long."""
+    return np.maximum(took_s / np.maximum(runs_s, SLOWDOWN_THRESHOLD_S), 1.0)
 
 
 def _load(jobs: Sequence[Job], cluster: Cluster) -> float:
