@@ -23,6 +23,7 @@ from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
 from rmsplugin.engine.slurm_facts import SeenSlurm
 from rmsplugin.engine.stores import Stores
+from rmsplugin.engine.suspensions import Suspensions
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage as KernelImageSettings
@@ -55,6 +56,7 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    suspensions: Suspensions = field(init=False)
     slurm: SeenSlurm = field(default_factory=SeenSlurm)
     #: The threads in which VMs are acted on.
     threads: Lender = field(default_factory=Lender)
@@ -68,6 +70,7 @@ class Context:
 
     def __post_init__(self) -> None:
         """Have nothing asked of nodes that are gone."""
+        object.__setattr__(self, "suspensions", Suspensions(self.clock.now()))
         object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
         object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
 

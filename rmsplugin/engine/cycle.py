@@ -29,6 +29,8 @@ from rmsplugin.engine.held_back import StateFinder
 from rmsplugin.engine.job_identity import JobIdentity
 from rmsplugin.engine.limits import Limits
 from rmsplugin.engine.observation import Observation, observe
+from rmsplugin.engine.operations.allocation import suspend_job
+from rmsplugin.engine.operations.go_on import last_heard, stands_still
 from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.priorities import Priorities, priority_of
 from rmsplugin.engine.queue import Waiting, queue_order
@@ -159,6 +161,7 @@ class Cycle:
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
+        context.suspensions.retain(vjobs)
         record_requeue_exits(context, seen.rms.requeue_exits, vjobs.values())
         jobs = find_jobs(context, seen, vjobs.values(), self.identity.others)
         self._missing.begin()
@@ -225,7 +228,7 @@ class Cycle:
     ) -> Directive | None:
         context = self._context
         # While the engine was down no wrapper could give a sign of life.
-        heard = max(vjob.wrapper_seen, context.signs.last(vjob.job_id), self._started)
+        heard = max(vjob.wrapper_seen, last_heard(context, vjob.job_id), self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
         directive = reconcile(
@@ -240,6 +243,7 @@ class Cycle:
             lost,
             self._states.unknown(vms, bool(missing), job, lost),
             seen.running(vms) if vjob.state is VJobState.PAUSED else (),
+            stands_still(context, seen, vjob, job),
         )
         if directive is None:
             return None
@@ -322,14 +326,14 @@ class Cycle:
             self._placing.resume(seen, vjob, "", reason, ENGINE)
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
-            self._context.rms.suspend(vjob.job_id)
+            suspend_job(self._context, vjob.job_id)
             raise
 
     def _unpause(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
             self._placing.unpause(seen, vjob, reason, ENGINE)
         except RefusedError:
-            self._context.rms.suspend(vjob.job_id)  # as above
+            suspend_job(self._context, vjob.job_id)  # as above
             raise
 
     def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:

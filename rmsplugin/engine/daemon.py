@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 _DAY_S = 86400.0
 #: How often the engine looks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
+#: How often the engine looks whether wrappers that are to go on were heard of.
+_WRAPPERS_S = 1.0
 #: How often an engine that ends looks whether all operations have ended.
 _LOOK_S = 0.1
 
@@ -90,6 +92,7 @@ class Daemon:
             Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s)),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("prune", self._prune, _DAY_S),
+            Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         placing = Placing(self.context, self.executor)
@@ -154,6 +157,11 @@ class Daemon:
                 self.wake()
         except RmspluginError as error:
             log.warning("observed VMs are not looked after now: %s", error)
+
+    def _watch_wrappers(self) -> None:
+        """A wrapper that does not go on with its VMs is let go on soon."""
+        if self.context.suspensions.news(self.context.signs.last, self.context.clock.now()):
+            self.wake()
 
     def _prune(self) -> None:
         try:

@@ -20,6 +20,7 @@ from rmsplugin.engine.context import Context
 from rmsplugin.engine.held_back import HeldBack
 from rmsplugin.engine.operations.allocation import NotStartedError
 from rmsplugin.engine.operations.checkpoint import StillPausedError, checkpoint
+from rmsplugin.engine.operations.go_on import go_on
 from rmsplugin.engine.operations.migrate import migrate
 from rmsplugin.engine.operations.pause import pause, unpause
 from rmsplugin.engine.operations.reattach import reattach
@@ -59,6 +60,7 @@ _ACTS: dict[OperationKind, _Act] = {
     K.UNPAUSE: _Act(unpause, S.UNPAUSING, frozenset({S.RUNNING})),
     K.CHECKPOINT: _Act(checkpoint, S.RUNNING, frozenset({S.RUNNING})),
     K.REATTACH: _Act(reattach, S.RUNNING, frozenset({S.RUNNING})),
+    K.GO_ON: _Act(go_on, S.RUNNING, frozenset({S.RUNNING})),
     K.RESTART: _Act(restart, S.STOPPING, frozenset({S.WAITING, S.SLEEPING})),
     K.RELOCATE: _Act(relocate, S.SLEEPING, frozenset({S.SLEEPING})),
 }
@@ -68,6 +70,7 @@ _ACTS: dict[OperationKind, _Act] = {
 _GROUPS = {
     K.START: "start",
     K.REATTACH: "reattach",
+    K.GO_ON: "reattach",
     K.STOP: "stop",
     K.RESTART: "stop",
     K.PAUSE: "pause",

@@ -62,6 +62,7 @@ def reconcile(
     lost: str = "",
     states: Mapping[str, str] | None = None,
     awake: Collection[str] = (),
+    stands_still: bool = False,
 ) -> Directive | None:
     """Compare a vjob with its job (None: it has ended, as accounting or an operator says) and its VMs.
 
@@ -77,6 +78,7 @@ def reconcile(
         lost: why the last operation on it says that its state is lost; empty if it does not.
         states: where saved states of all its VMs lie that the ledger does not know, by VM name.
         awake: its VMs that are seen running.
+        stands_still: whether its wrapper should have been heard of since its job was resumed.
 
     Returns:
         What to do, or None if all agree.
@@ -95,7 +97,7 @@ def reconcile(
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
             return _lost(vjob, missing, gone, job)
-        return _running(vjob, vms, job, silent_s, orphan_s, copies or {})
+        return _running(vjob, vms, job, silent_s, orphan_s, copies or {}, stands_still)
     if vjob.state is VJobState.PAUSED:
         return _lost(vjob, missing, gone, job) if missing else _paused(vjob, job, copies or {}, awake)
     if vjob.state is VJobState.SLEEPING:
@@ -147,7 +149,13 @@ def _found_asleep(states: Mapping[str, str]) -> Directive:
 
 
 def _running(
-    vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob, silent_s: float, orphan_s: float, copies: Mapping[str, str]
+    vjob: VJobRow,
+    vms: Sequence[VMRow],
+    job: RmsJob,
+    silent_s: float,
+    orphan_s: float,
+    copies: Mapping[str, str],
+    stands_still: bool,
 ) -> Directive | None:
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
@@ -161,9 +169,12 @@ def _running(
     if job.state is JobState.RUNNING and job.restarts > min(vjob.restarts, _last_run(vjob)):
         return _runs_again(vjob, job)
     # One that its user stopped (scancel -s STOP) cannot say anything.
-    silent = silent_s > orphan_s and job.detail != "STOPPED"
-    if job.state is JobState.RUNNING and not job.completing and silent:
+    if job.state is not JobState.RUNNING or job.completing or job.detail == "STOPPED":
+        return None
+    if silent_s > orphan_s:
         return Directive(RmsAct.REQUEUE, f"its wrapper has been silent for {silent_s:.0f} s", absence=True)
+    if stands_still and not vjob.finished:
+        return Directive(OperationKind.GO_ON, "its wrapper stands still, and its job runs")
     return None
 
 

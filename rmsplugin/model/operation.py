@@ -17,5 +17,6 @@ class OperationKind(enum.StrEnum):
     UNPAUSE = "unpause"  # all its VMs go on where they are
     CHECKPOINT = "checkpoint"  # its VMs are written to files as they are at one instant, and go on
     REATTACH = "reattach"  # the RMS job was requeued while the VMs run on: start the wrapper again
+    GO_ON = "go-on"  # the RMS job runs and its wrapper stands still: the RMS is told once more to let it go on
     RESTART = "restart"  # the VMs were lost: clean up, requeue from the start
     RELOCATE = "relocate"  # its saved states move to another node's store

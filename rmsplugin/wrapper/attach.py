@@ -41,6 +41,9 @@ _PROGRESS_S = 60.0
 _SETTLE_S = 2.0
 # Slurm's KillWait is 30 s mostly.
 _REQUEUED_PATIENCE_S = 20.0
+# Signals of a wrapper that is going to end; its VM may sleep or move.
+_SIGNALS_PATIENCE_S = 5.0
+_LOOK_S = 0.05
 
 
 class Wrapper:
@@ -117,6 +120,12 @@ class Wrapper:
         """Pass a signal on to the script, or to all of its session, as soon as there is one to get it."""
         self._mailbox.put(number, everything=everything)
 
+    def settle_signals(self) -> None:
+        """Wait, not for long, until what was sent before has reached the script, if there is one."""
+        deadline = time.monotonic() + _SIGNALS_PATIENCE_S
+        while self._taken_over and not self._mailbox.is_empty() and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+
     def _last(self, error: RmspluginError) -> RmspluginError:
         if not self._taken_over:
             return error
@@ -183,11 +192,18 @@ def _pause_s(attempts: int, longest_s: float) -> float:
     return float(min(_RECONNECT_S * 2 ** min(attempts - 1, 10), longest_s))
 
 
-def detach(engine: EngineLink, restarts: int, end: Callable[[int], None]) -> None:
+def detach(engine: EngineLink, restarts: int, end: Callable[[int], None], settle: Callable[[], None]) -> None:
     """The job is requeued: end this process, and the next run takes the script over.
 
     But a script that has asked for it itself is ended, as natively: it begins anew.
+
+    Args:
+        engine: is told.
+        restarts: how often the job had been requeued before this run.
+        end: ends the script by a signal.
+        settle: waits until signals that came before have reached the script: nobody else knows of them.
     """
+    settle()
     try:
         own = engine.requeued("others", restarts, patience_s=_REQUEUED_PATIENCE_S)
     except RmspluginError:
@@ -216,8 +232,14 @@ def run_job(argv: list[str]) -> Ending:
 
     sentry = Sentry(engine_words)
     meant_all = Telltale(sentry.tell_child).meant_all
-    leave = partial(detach, engine, restarts, wrapper.end)
-    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep, sentry.tell_stop).start()
+    leave = partial(detach, engine, restarts, wrapper.end, wrapper.settle_signals)
+
+    def tell_stop(stop: signals.Stop) -> None:
+        sentry.tell_stop(stop)
+        if stop is not signals.Stop.SUSPENDED:
+            engine.goes_on()
+
+    signals.SignalThread(fate, meant_all, wrapper.send, wrapper.end, leave, time.sleep, tell_stop).start()
     engine.show_signs_of_life(wrapper.went_back)
     return wrapper.run()
 

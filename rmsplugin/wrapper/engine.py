@@ -6,6 +6,7 @@ import _thread
 import binascii
 import contextlib
 import os
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -27,6 +28,9 @@ _ANSWER_TIMEOUT_S = 10.0
 # anew do not come all at once for ever.
 _SIGN_OF_LIFE_S = (11.0, 19.0)
 _LONGEST_PAUSE_S = 5.0
+_CHUNK_BYTES = 1 << 16
+# However often it is told that this process goes on.
+_LEAST_SIGN_OF_LIFE_S = 1.0
 # A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
 _REFUSALS = 4
 _REFUSED_PAUSE_S = 1.0
@@ -90,6 +94,7 @@ class EngineLink:
         self._path = f"/v1/jobs/{job_id}"
         # Not of a first run: an engine of an older release does not know the word.
         self._run = f"&run={run}" if run else ""
+        self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._host = "".join(c for c in socket.gethostname() if c.isalnum() or c in "-.")
 
     def access(self) -> Access:
@@ -143,13 +148,23 @@ class EngineLink:
         """
         _thread.start_new_thread(self._signs_of_life, (returned,))
 
+    def goes_on(self) -> None:
+        """This process was stopped, and goes on: have a sign of life come soon. Any thread may call."""
+        with contextlib.suppress(BlockingIOError):  # then it is to come soon anyway
+            os.write(self._wake, b"!")
+
     def _signs_of_life(self, returned: Callable[[int], object]) -> None:
+        poll = select.poll()
+        poll.register(self._wakes, select.POLLIN)
         while True:
             # A lost one does not matter: the next one tells as much.
             with contextlib.suppress(RmspluginError, OSError):
                 returned(int(self._post("attached").get("returns", 0)))
             shortest, longest = _SIGN_OF_LIFE_S
-            time.sleep(shortest + (longest - shortest) * os.urandom(1)[0] / 255)
+            time.sleep(_LEAST_SIGN_OF_LIFE_S)
+            poll.poll(1000 * (shortest + (longest - shortest) * os.urandom(1)[0] / 255 - _LEAST_SIGN_OF_LIFE_S))
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wakes, _CHUNK_BYTES)
 
     def _post(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._client.request("POST", f"{self._path}/{verb}", body, timeout_s=_ANSWER_TIMEOUT_S)

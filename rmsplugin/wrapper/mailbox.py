@@ -46,6 +46,10 @@ class Mailbox:
         """The oldest one has reached the guest."""
         del self._waiting[0]
 
+    def is_empty(self) -> bool:
+        """Whether all that was put in has reached the guest."""
+        return not self._waiting
+
     def clear_wakes(self) -> None:
         """What came is being looked at."""
         with contextlib.suppress(BlockingIOError):

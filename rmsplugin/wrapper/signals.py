@@ -21,6 +21,8 @@ _OWN = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP}
     | {signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG, signal.SIGIO}
 )
+# What Slurm sends when a run ends, or is suspended: no more of it is a user's.
+_OF_AN_END = frozenset({signal.SIGTERM, signal.SIGCONT, signal.SIGTSTP})
 
 # What `scontrol show job -o` says first is of the job itself; of the last task of an array it tells all others, too.
 # Before the facts stands the job's name and behind them its comment, in which users may write what they like.
@@ -148,6 +150,12 @@ class SignalThread:
         self._tell_stop(Stop.SUSPENDED if self._suspended else Stop.CONTINUED)
         return True
 
+    def _pass_on_waiting(self) -> None:
+        """Pass on what came together with the SIGTERM: of those that wait the least number is taken first."""
+        for number in sorted(signal.sigpending() & taken() - _OF_AN_END):
+            signal.sigwait({number})
+            self.handle(number)
+
     def handle(self, number: int) -> None:
         """Act on one signal."""
         if number in _NOT_PASSED_ON or self._is_suspension(number):
@@ -168,6 +176,7 @@ class SignalThread:
                     self._send(number, self._meant_all(number))
                     return
                 case Fate.REQUEUED:
+                    self._pass_on_waiting()
                     self._detach()
                     return
             # Not knowing, nothing is right: passed on it might kill the work of a job that is only requeued. If the

@@ -28,7 +28,7 @@ from rmsplugin.engine.placing import Placing
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.engine.steady_clock import SteadyClock
 from rmsplugin.engine.switch import Switch
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
@@ -350,10 +350,17 @@ class World:
         self._give_signs_of_life()
 
     def _give_signs_of_life(self) -> None:
-        """The wrapper of a running job gives its signs of life, whoever listens."""
+        """The wrapper of a running job gives its signs of life, whoever listens, unless it is stopped."""
         for vjob in self.context.ledger.vjobs():
-            if self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING:
+            speaks = self.wrappers_answer and not self.life.dead and vjob.state is VJobState.RUNNING
+            if speaks and not self._is_stopped(vjob.job_id):
                 self.context.signs.heard(vjob.job_id, self.context.clock.now())
+
+    def _is_stopped(self, job: int) -> bool:
+        try:
+            return self.rms.is_stopped(job)
+        except NotFoundError:
+            return False
 
     def cycle_beside(self, seconds: float = 1.0) -> None:
         """One cycle beside the operations under way, as the daemon runs it: nothing is waited for."""

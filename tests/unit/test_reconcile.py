@@ -188,6 +188,19 @@ def test_a_job_that_its_user_stopped_is_no_silent_one() -> None:
     assert reconcile(VJOB, [VM], replace(JOB, detail="STOPPED"), [], ORPHAN_S + 1, ORPHAN_S) is None
 
 
+def test_a_wrapper_that_stands_still_is_let_go_on_while_its_job_runs_and_its_script_does() -> None:
+    def follows(vjob: VJobRow = VJOB, job: RmsJob = JOB, silent_s: float = 5.0) -> OperationKind | RmsAct | None:
+        directive = reconcile(vjob, [VM], job, [], silent_s, ORPHAN_S, stands_still=True)
+        return directive.what if directive else None
+
+    assert follows() is K.GO_ON
+    assert follows(silent_s=ORPHAN_S + 1) is RmsAct.REQUEUE
+    assert follows(job=replace(JOB, detail="STOPPED")) is None
+    assert follows(job=replace(JOB, completing=True)) is None
+    assert follows(replace(VJOB, finished=True)) is None
+    assert follows(job=SUSPENDED) is K.SUSPEND
+
+
 def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
     assert reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S - 1, ORPHAN_S) is None
     directive = reconcile(VJOB, [VM], COMPLETING, [], ENDED_GRACE_S, ORPHAN_S)

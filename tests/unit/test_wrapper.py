@@ -784,6 +784,26 @@ def test_a_requeue_leaves_the_script_alone(small: Bench) -> None:
     assert small.out.read_text() == "ready\nterm\n"
 
 
+def test_signals_that_come_while_the_wrapper_is_stopped_reach_the_script_although_its_job_is_requeued(
+    small: Bench,
+) -> None:
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
+    process = _ready(small, TRAPS.replace("echo ready", "trap 'echo xcpu' XCPU; echo ready"))
+    _stand_still(process)
+    for pid in small.guest.server_children():
+        os.kill(pid, signal.SIGKILL)  # its connection is of no use any more when it goes on
+    for number in (signal.SIGUSR1, signal.SIGXCPU, signal.SIGTERM, signal.SIGCONT):
+        process.send_signal(number)
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=RUNNING Restarts=1")
+    again = small.start(environ={"SLURM_RESTART_COUNT": "1"})
+    guestbox.wait_until(lambda: _takes(again, signal.SIGTERM), what="the wrapper takes signals itself")
+    guestbox.wait_until(lambda: b"xcpu" in small.out.read_bytes())
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(PATIENCE_S) == 9
+    assert sorted(small.out.read_text().split()) == ["ready", "term", "usr1", "xcpu"]
+
+
 def test_a_requeue_that_the_script_asked_for_ends_it(small: Bench) -> None:
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
     process = _ready(small, TRAPS)

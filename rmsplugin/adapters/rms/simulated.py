@@ -3,10 +3,10 @@
 What is like Slurm 22.05: a gated job is pending with all else that Slurm knows of it; an opened one starts a moment
 later, if a node of its partition has room, and is CONFIGURING while its prolog runs; a requeued job is COMPLETING
 first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is within the second in
-which the clean-up ended, on the same node; a suspended job that Slurm requeues ends up held; elements of an array share
-a job id until they are split off; a job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which
-last for their grace time; no job that is asked of Slurm overlaps a reservation, but a limit may be changed so that it
-does.
+which the clean-up ended, on the same node; a suspended job that Slurm requeues ends up held; a resume right behind a
+suspend is carried out before it on the node; elements of an array share a job id until they are split off; a job of a
+higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time; no job that is asked
+of Slurm overlaps a reservation, but a limit may be changed so that it does.
 """
 
 from __future__ import annotations
@@ -146,6 +146,8 @@ class SimulatedRms(SimulatedCluster):
             each = self._find(job_id)
             if each.state is JobState.SUSPENDED:
                 each.run(self._clock())
+                if self.resumes_lost:
+                    self.resumes_lost, each.stopped = self.resumes_lost - 1, True
                 self.priorities.compute(each, self._clock())
             elif each.state is not JobState.RUNNING:
                 raise RefusedError(f"job {job_id} is {each.detail} and cannot be resumed")

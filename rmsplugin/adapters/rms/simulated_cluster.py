@@ -68,6 +68,7 @@ class SimulatedCluster:
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"
         self.accounting = True
+        self.resumes_lost = 0  # so many that slurmctld takes never reach their node
         self.priorities = SimulatedPriorities()
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
@@ -220,6 +221,11 @@ class SimulatedCluster:
         """As an admin: a reservation for maintenance. Returns its name."""
         self.reservations[name] = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
         return name
+
+    def is_stopped(self, job_id: int) -> bool:
+        """Whether the job's batch script is stopped on its node, whatever Slurm says of the job."""
+        with self._lock:
+            return self._find(job_id).stopped
 
     def lose_node(self, name: str) -> None:
         """The node fails: its jobs are requeued, but those that do not want to be."""

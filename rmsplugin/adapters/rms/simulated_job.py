@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 
 REQUEUE_DELAY_S = 121
+#: So long a node takes to stop what is suspended.
+_STOPS_IN_S = 2.0
 
 _UNDER_WAY = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
@@ -75,6 +77,7 @@ class SimulatedJob:
     ended: float = 0.0
     suspended_at: float = 0.0
     suspended_s: float = 0.0
+    stopped: bool = False  # its batch script, on its node
     preempted: float = 0.0
     grace_s: float = 0.0
 
@@ -109,16 +112,19 @@ class SimulatedJob:
         self.state, self.detail, self.waits_for = JobState.CONFIGURING, "CONFIGURING", "None"
         self.node, self.limit_s, self.started, self.since = node, limit_s, now, now
         self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
+        self.stopped = False
 
     def run(self, now: float) -> None:
-        """Its script starts, or goes on."""
+        """Its script starts, or goes on; a resume within two seconds its node carries out before the suspension."""
         if self.state is JobState.SUSPENDED:
             self.suspended_s += now - self.suspended_at
+            self.stopped = now - self.suspended_at < _STOPS_IN_S
         self.state, self.detail, self.since = JobState.RUNNING, "RUNNING", now
 
     def suspend(self, now: float) -> None:
         """Its script is stopped."""
         self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
+        self.stopped = True
         self.shown = self.by_hand = 0
 
     def end(self, detail: str, now: float, completing_s: float) -> None:

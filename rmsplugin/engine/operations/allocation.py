@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context import Context
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
@@ -162,14 +163,32 @@ def current_job(task: Task) -> RmsJob:
     return job
 
 
-def resume_job(task: Task) -> RmsJob:
+def suspend_job(context: Context, job_id: int) -> None:
+    """Have the RMS suspend a running job, so that its wrapper stands still."""
+    try:
+        context.rms.suspend(job_id)
+    finally:  # it may have heard it, whatever it answers
+        context.suspensions.suspended(job_id, context.clock.now())
+
+
+def resume_job(task: Task, *, again: bool = False) -> RmsJob:
     """Have the RMS let the job go on, whose VMs do; returns it as it was before.
 
     Also where it is said to run: were that wrong, a user would seem to have suspended it, and nobody would resume it.
+    Not right behind its suspension: the node would do both in any order.
+
+    Args:
+        task: what is done to the job.
+        again: the RMS was told so before, in vain.
     """
+    context, suspensions = task.context, task.context.suspensions
+    while (left_s := suspensions.left_s(task.job_id, context.clock.now())) > 0:
+        task.pause(left_s)
     job = current_job(task)
+    if job.state is JobState.SUSPENDED:
+        suspensions.goes_on(task.job_id, context.clock.now(), again=again)
     if job.state in (JobState.RUNNING, JobState.SUSPENDED):
-        task.context.rms.resume(task.job_id)
+        context.rms.resume(task.job_id)
     return job
 
 

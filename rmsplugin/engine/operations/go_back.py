@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.checkpoints import Checkpoint, CheckpointVM
-from rmsplugin.engine.operations.allocation import current_job
+from rmsplugin.engine.operations.allocation import current_job, suspend_job
 from rmsplugin.engine.operations.aside import put_aside
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.stores import SHARED
@@ -105,7 +105,7 @@ def _have_job_wait(task: Task) -> None:
     try:
         job = current_job(task)
         if job.state is JobState.RUNNING and not job.completing:
-            context.rms.suspend(task.job_id)
+            suspend_job(context, task.job_id)
     except (RefusedError, NotFoundError) as error:
         task.event("suspend-refused", f"{error}; its job is requeued")
         try:

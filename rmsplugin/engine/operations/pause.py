@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job
+from rmsplugin.engine.operations.allocation import await_allocation, current_job, resume_job, suspend_job
 from rmsplugin.engine.operations.resume import let_run, raise_lost, require_not_left, see_running, set_clock
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
@@ -42,7 +42,7 @@ def pause(task: Task) -> None:
         raise combined(errors)
     try:
         if current_job(task).state is JobState.RUNNING:
-            context.rms.suspend(task.job_id)  # its wrapper stands still, too
+            suspend_job(context, task.job_id)  # its wrapper stands still, too
     except RefusedError as error:
         _go_on_all(task, f"not paused: {error}")
         raise

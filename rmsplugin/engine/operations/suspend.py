@@ -14,7 +14,7 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine import usage
 from rmsplugin.engine.absence import require_gone
 from rmsplugin.engine.gone import end_vm
-from rmsplugin.engine.operations.allocation import current_job, resume_job
+from rmsplugin.engine.operations.allocation import current_job, resume_job, suspend_job
 from rmsplugin.engine.operations.resume import drop_config_quietly, let_run, raise_lost, require_not_left, restore
 from rmsplugin.engine.operations.settle import settle_jobs
 from rmsplugin.engine.rows import VMRow
@@ -35,7 +35,7 @@ def suspend(task: Task) -> None:
         task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
-            context.rms.suspend(task.job_id)
+            suspend_job(context, task.job_id)
     except RefusedError as error:
         context.ledger.transition(task.job_id, _before(task), f"not suspended: {error}")
         raise

@@ -1,0 +1,107 @@
+"""Suspensions: what Slurm was told of them, and whose wrapper does not go on. In memory only.
+
+slurmctld answers at once, and slurmd acts later: of a suspend and the resume right behind it slurmd may do the resume
+first (Slurm 22.05). The job runs then, as Slurm says, and its wrapper is stopped; a signal that a user sends it
+meanwhile is lost, for slurmstepd refuses it. The same where the resume never reached slurmd, which is not told twice.
+Two things help: time between both (``APART_S``), and a look whether the wrapper is heard of again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+#: slurmstepd stops processes in two steps, two seconds apart.
+APART_S = 2.0
+#: A wrapper that goes on says so within a second. So long it is waited for at first; doubled with each further attempt.
+_PATIENCE_S = 4.0
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A wrapper that is to go on and was not heard of since."""
+
+    since: float
+    due: float
+    patience_s: float = _PATIENCE_S
+    announced: bool = False
+
+
+class Suspensions:
+    """Times in seconds since the epoch, by job id; several threads may call."""
+
+    def __init__(self, now: float) -> None:
+        """An engine that begins now, and does not know what the one before it has just told."""
+        self._began = now
+        self._lock = threading.Lock()
+        self._suspended: dict[int, float] = {}
+        self._awaited: dict[int, _Awaited] = {}
+
+    def suspended(self, job_id: int, now: float) -> None:
+        """Slurm was told, or may have been, to suspend the job."""
+        with self._lock:
+            self._suspended[job_id] = now
+
+    def left_s(self, job_id: int, now: float) -> float:
+        """How long it is not told yet to let the job go on."""
+        with self._lock:
+            return max(0.0, self._suspended.get(job_id, self._began) + APART_S - now)
+
+    def goes_on(self, job_id: int, now: float, *, again: bool = False) -> None:
+        """Slurm is being told to let the job go on: from now on its wrapper should be heard of.
+
+        Args:
+            job_id: the job.
+            now: a time before the request.
+            again: it was told before, in vain.
+        """
+        with self._lock:
+            before = self._awaited.get(job_id)
+            if again and before is not None:
+                before.patience_s *= 2
+                before.due, before.announced = now + before.patience_s, False
+            else:
+                self._awaited[job_id] = _Awaited(now, now + _PATIENCE_S)
+
+    def since(self, job_id: int) -> float:
+        """From when on the wrapper is awaited; 0 if it is not."""
+        with self._lock:
+            awaited = self._awaited.get(job_id)
+            return awaited.since if awaited is not None else 0.0
+
+    def overdue(self, job_id: int, heard: float, now: float) -> bool:
+        """Whether the wrapper should have been heard of by now, and was not.
+
+        Args:
+            job_id: the job.
+            heard: when its wrapper was last heard of.
+            now: the time.
+        """
+        with self._lock:
+            return self._is_overdue(job_id, heard, now)
+
+    def news(self, heard: Callable[[int], float], now: float) -> bool:
+        """Whether a wrapper is overdue that was not when this was asked last."""
+        found = False
+        with self._lock:
+            for job_id in list(self._awaited):
+                if self._is_overdue(job_id, heard(job_id), now) and not self._awaited[job_id].announced:
+                    self._awaited[job_id].announced = found = True
+        return found
+
+    def _is_overdue(self, job_id: int, heard: float, now: float) -> bool:
+        awaited = self._awaited.get(job_id)
+        if awaited is None:
+            return False
+        if heard > awaited.since:
+            del self._awaited[job_id]
+            return False
+        return now >= awaited.due
+
+    def retain(self, job_ids: Collection[int]) -> None:
+        """Forget all other jobs."""
+        with self._lock:
+            for known in (self._suspended, self._awaited):
+                for job_id in [each for each in known if each not in job_ids]:
+                    del known[job_id]
