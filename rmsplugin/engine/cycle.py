@@ -41,6 +41,7 @@ from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
 from rmsplugin.engine.strays import stop_strays, strays
 from rmsplugin.engine.switch import Switch
+from rmsplugin.engine.unentered import Unentered
 from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
@@ -69,6 +70,7 @@ class Cycle:
         self.identity = JobIdentity(context)
         self._gate = Gate(context)
         self._limits = Limits()
+        self._unentered = Unentered(context)
         self._priorities = Priorities(context)
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
@@ -117,7 +119,7 @@ class Cycle:
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += filter(None, [self._context.clock.problem()])
-        report.problems += self._not_ours_any_more()
+        report.problems += self._not_ours_any_more() + self._unentered.problems()
         if gate := self._gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]

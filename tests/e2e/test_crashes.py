@@ -75,3 +75,18 @@ def test_kill_of_slurms(cluster: Cluster, host: str, daemon: str) -> None:
     cluster.wait(f"job {job} to end", ended, 240, lambda: cluster.describe(job))
     ended_whole(cluster, job)
     cluster.wait_gone(job)
+
+
+@pytest.mark.long
+def test_a_wrapper_whose_front_never_heard_the_resume_goes_on_without_a_requeue(cluster: Cluster) -> None:
+    job = count(cluster)
+    wait_number(cluster, job, 3)
+    assert cluster.plugin("suspend", str(job)).code == 0
+    cluster.kill("head", "slurmd")
+    assert cluster.plugin("resume", str(job)).code == 0
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.start("head", "slurmd")
+    cluster.wait("the wrapper to be told once more", lambda: "stands-still" in cluster.events(job), 60)
+    wait_number(cluster, job, 3)
+    finish(cluster, job)
+    assert cluster.job(job)["Restarts"] == "0"

@@ -25,6 +25,8 @@ from rmsplugin.model.priority import Parts, Weights
 
 #: Name of every room's job.
 ROOM_NAME = "rmsplugin-room"
+#: In an UnavailableError: the RMS does not change a job yet, which it is just entering into the accounting.
+BEING_ENTERED = "the DB index is being set"
 
 
 class JobState(enum.StrEnum):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
 from rmsplugin.engine.context import Context
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
@@ -21,6 +21,8 @@ _REPEAT_S = 5.0
 _REVOKED_S = 2.0
 #: Slurm looks at a job whose gate was opened within this time, so that the reason which it gives then is a new one.
 _JUDGED_S = 3.0
+#: Slurm enters a job into the accounting within this time, if it ever does.
+_ENTERED_S = 10.0
 #: How often a job whose VMs boot is looked at: whoever cancels it does not wait for the engine's next cycle.
 _LOOK_S = 1.0
 #: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
@@ -133,6 +135,12 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
                 opened, first_opened = now, min(first_opened, now)
             except RefusedError as error:
                 task.event("opening-refused", str(error))
+            except UnavailableError as error:
+                if BEING_ENTERED not in str(error):
+                    raise
+                first_opened = min(first_opened, now)
+                if context.clock.now() - first_opened >= _ENTERED_S:
+                    raise NotStartedError(f"{NOT_STARTED}: {error}") from None
         task.pause(poll_s)
         poll_s = min(poll_s * _POLL_GROWTH, _POLL_S)
 

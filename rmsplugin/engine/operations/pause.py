@@ -144,6 +144,7 @@ def unpause(task: Task) -> None:
 def _let_go_on(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
     require_not_left(task, vm)
     with task.action("unpause", vm, source=vm.host, destination=vm.host):
+        task.context.hypervisor.has_vm(vm.host, vm.name)  # a connection that has to be made keeps no others apart
         task.meet()
         since = task.context.clock.now()
         task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
