@@ -44,3 +44,13 @@ def test_without_a_directory_commands_are_found_as_the_shell_does(
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert SlurmCommands("", 10, ()).run("squeue") == "found\n"
+
+
+@pytest.mark.parametrize("prefix", [(), ("sh", "-c", 'sh -c "$*"; exit', "-")], ids=["here", "by a shell"])
+@pytest.mark.parametrize("number", [9, 13])
+def test_a_command_that_a_signal_ended_is_no_refusal(tmp_path: Path, prefix: tuple[str, ...], number: int) -> None:
+    """Seen: squeue of a loaded cluster, by SIGPIPE. A pause took it for Slurm's refusal of the suspend."""
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\nkill -{number} $$\n")
+    (tmp_path / "squeue").chmod(0o755)
+    with pytest.raises(UnavailableError, match=f"`squeue` was ended by signal {number}"):
+        SlurmCommands(str(tmp_path), 10, prefix).run("squeue")

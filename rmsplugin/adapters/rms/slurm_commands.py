@@ -29,6 +29,8 @@ _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
     ("try again", UnavailableError),
 )
 
+_LARGEST_SIGNAL = 64
+
 
 class SlurmCommands:
     """Slurm's commands on this host."""
@@ -76,12 +78,19 @@ class SlurmCommands:
                 raise _missing(path, str(error.strerror)) from None
             raise UnavailableError(f"{error.filename or path} cannot be run: {error.strerror}") from None
         message = " ".join(done.stderr.decode("utf-8", "replace").split())
+        if number := _signal(done.returncode):  # mostly SIGPIPE: slurmctld has dropped the connection
+            raise UnavailableError(f"`{program}` was ended by signal {number}")
         if done.returncode == 127:
             raise _missing(path, message)
         # `scontrol write batch_script` of an unknown job ends with status 0.
         if done.returncode != 0 or (message and not done.stdout):
             raise meaning(message or f"{program} ended with status {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
+
+
+def _signal(status: int) -> int:
+    """By which signal a command ended, told by the system or by a shell; 0 if it ended by itself."""
+    return -status if status < 0 else max(0, status - 128) if status <= 128 + _LARGEST_SIGNAL else 0
 
 
 def _missing(path: str, why: str) -> UnavailableError:
