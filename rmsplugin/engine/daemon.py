@@ -86,10 +86,11 @@ class Daemon:
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir)
-        queue = QueueWatch(self.context, (*settings.slurm.partitions, *settings.hosts_partitions), self.wake)
+        watched = (*settings.slurm.partitions, *settings.hosts_partitions)
+        queue = QueueWatch(self.context, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
             Periodic("watch", queue.look, settings.engine.watch_s, most=MOST),
-            Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s)),
+            Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("prune", self._prune, _DAY_S),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),

@@ -6,8 +6,9 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 
-from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_text
+from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
@@ -47,6 +48,8 @@ class SlurmCli:
         self._run = SlurmCommands(bin_dir, timeout_s, prefix).run
         self._gate = gate
         self._gate_reservation = gate_reservation
+        #: Where slurmctld keeps its state, as the last snapshot found it.
+        self._state_dir = ""
 
     @property
     def gate(self) -> str:
@@ -60,15 +63,22 @@ class SlurmCli:
         return self.snapshot_with(lambda: tuple(row.job for row in self._within_limits(self._rows())))
 
     def snapshot_with(self, read_jobs: Callable[[], tuple[RmsJob, ...]]) -> RmsSnapshot:
-        """Return a snapshot of the jobs that are read so, and of the rest as the commands say it."""
-        configuration = self._configuration()
-        nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
-        jobs = read_jobs()
+        """Return a snapshot of the jobs that are read so, and of the rest as the commands say it.
+
+        Two questions at a time: most of what one takes is the start of a process, and its way there and back.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="slurm") as beside:
+            rest = beside.submit(self._all_but_jobs)
+            nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
+            jobs = read_jobs()
+            configuration, partitions, reservations = rest.result()
+            priorities = self._priorities(configuration, jobs, beside)
+        self._state_dir = configuration.get("StateSaveLocation", "")
         return RmsSnapshot(
             jobs=jobs,
             nodes=nodes,
-            partitions=slurm_records.partitions(self._run("scontrol", "show", "partition", "-a", "-o")),
-            reservations=slurm_records.reservations(self._run("scontrol", "show", "reservation", "-o")),
+            partitions=slurm_records.partitions(partitions),
+            reservations=slurm_records.reservations(reservations),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
@@ -76,12 +86,20 @@ class SlurmCli:
             kill_wait_s=slurm_records.kill_wait_s(configuration),
             requeue_exits=slurm_records.requeue_exits(configuration),
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
-            state_dir=configuration.get("StateSaveLocation", ""),
+            state_dir=self._state_dir,
             version=configuration["SLURM_VERSION"],
-            priorities=self._priorities(configuration, jobs),
+            priorities=priorities,
         )
 
-    def _priorities(self, configuration: Mapping[str, str], jobs: Collection[RmsJob]) -> RmsPriorities:
+    def _all_but_jobs(self) -> tuple[dict[str, str], str, str]:
+        """Configuration, partitions and reservations."""
+        configuration = self._configuration()
+        partitions = self._run("scontrol", "show", "partition", "-a", "-o")
+        return configuration, partitions, self._run("scontrol", "show", "reservation", "-o")
+
+    def _priorities(
+        self, configuration: Mapping[str, str], jobs: Collection[RmsJob], beside: Executor
+    ) -> RmsPriorities:
         """Two processes, whatever is queued; what they do not say is not known.
 
         None where there are rooms at most, and one where no job is pending: sprio has lines of no others.
@@ -89,12 +107,13 @@ class SlurmCli:
         weights = slurm_priority.weights(configuration)
         if weights is None:
             return RmsPriorities()
-        parts = shares = ""
+        parts, shares = "", None
         if weights.share and any(job.state is not JobState.ENDED and job.name != ROOM_NAME for job in jobs):
-            shares = self._said("sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT)
+            shares = beside.submit(self._said, "sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT)
         if any(job.state is JobState.PENDING for job in jobs):
             parts = self._said("sprio", "-h", "-o", slurm_priority.PARTS_FORMAT)
-        return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(shares))
+        told = shares.result() if shares else ""
+        return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(told))
 
     def _said(self, *words: str) -> str:
         """What a command prints; nothing if it fails, for whatever reason: a cycle goes on without it."""
@@ -140,8 +159,9 @@ class SlurmCli:
         return slurm_text.ended_jobs(text, job_ids)
 
     def batch_script(self, job_id: int) -> str:
-        """See ``Rms.batch_script``."""
-        return self._run("scontrol", "write", "batch_script", str(job_id), "-")
+        """See ``Rms.batch_script``. Where this runs beside slurmctld it is read in its state, and costs no process."""
+        kept = slurm_scripts.script(self._state_dir, job_id) if self._state_dir else None
+        return kept or self._run("scontrol", "write", "batch_script", str(job_id), "-")
 
     # -- the gate ------------------------------------------------------------------------------------------------
 
