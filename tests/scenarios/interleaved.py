@@ -60,6 +60,7 @@ def one_thread() -> Iterator[None]:
     """What the engine does in threads inside an operation or a look, it does one after the other."""
     with (
         mock.patch("rmsplugin.engine.task.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.operations.allocation.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.observation.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.memory_care.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.bounds.ThreadPoolExecutor", AtOnce),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,11 +51,18 @@ def story(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
+def beside_slurm(told: list[str]) -> list[str]:
+    """All but the opening of the gate, once, which nothing else waits for."""
+    assert told.count("open_gate") == 1
+    return [name for name in told if name != "open_gate"]
+
+
 def test_the_gate_is_opened_once_the_vm_has_booted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     told = story(world, monkeypatch)
     job = world.submit(vms=1)
     world.until(job, S.RUNNING)
-    assert told == ["boot", "wait_ready", "open_gate", "configure"]
+    assert beside_slurm(told) == ["boot", "wait_ready", "configure"]
+    assert told.index("open_gate") > told.index("wait_ready")
 
 
 def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
@@ -64,7 +72,61 @@ def test_a_restored_vm_comes_up_while_slurm_starts_its_job(
     told = story(template_world, monkeypatch)
     job = template_world.submit(vms=1)
     template_world.until(job, S.RUNNING)
+    assert beside_slurm(told) == ["unpause", "wait_ready", "configure"]
+
+
+def test_no_restore_waits_until_slurm_has_answered(template_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = template_world
+    world.until(world.submit(vms=1), S.RUNNING)
+    up, configure, open_gate = threading.Event(), world.guests.configure, world.rms.open_gate
+    answered_after: list[bool] = []
+
+    def configuring(*arguments: Any, **options: Any) -> None:
+        up.set()
+        configure(*arguments, **options)
+
+    def opening(job_id: int) -> None:
+        answered_after.append(up.wait(PATIENCE_S))
+        open_gate(job_id)
+
+    monkeypatch.setattr(world.guests, "configure", configuring)
+    monkeypatch.setattr(world.rms, "open_gate", opening)
+    world.until(world.submit(vms=1), S.RUNNING)
+    assert answered_after == [True]
+
+
+def test_where_no_thread_is_left_the_gate_is_opened_before_the_restore(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
+    monkeypatch.setattr(template_world.context.threads, "_free", 0)
+    told = story(template_world, monkeypatch)
+    template_world.until(template_world.submit(vms=1), S.RUNNING)
     assert told == ["open_gate", "unpause", "wait_ready", "configure"]
+
+
+def test_a_start_that_fails_while_slurm_is_asked_leaves_the_job_behind_the_gate(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = template_world
+    world.until(world.submit(vms=1), S.RUNNING)
+    failed, open_gate = threading.Event(), world.rms.open_gate
+
+    def failing(*arguments: Any, **options: Any) -> None:
+        failed.set()
+        raise OperationFailedError("no home")
+
+    def opening(job_id: int) -> None:
+        assert failed.wait(PATIENCE_S)
+        open_gate(job_id)
+
+    monkeypatch.setattr(world.guests, "configure", failing)
+    monkeypatch.setattr(world.rms, "open_gate", opening)
+    job = world.submit(vms=1)
+    world.tick()
+    assert (world.state(job), failed.is_set()) == (S.WAITING, True)
+    assert world.rms.job(job).state is JobState.PENDING
+    assert world.rms.job(job).gated
 
 
 def test_a_restore_that_took_long_is_waited_for_before_the_gate_is_opened(
@@ -78,7 +140,8 @@ def test_a_restore_that_took_long_is_waited_for_before_the_gate_is_opened(
     template_world.until(template_world.submit(vms=1), S.RUNNING)
     told = story(template_world, monkeypatch)
     template_world.until(template_world.submit(vms=1), S.RUNNING)
-    assert told == ["unpause", "wait_ready", "open_gate", "configure"]
+    assert beside_slurm(told) == ["unpause", "wait_ready", "configure"]
+    assert told.index("open_gate") > told.index("wait_ready")
 
 
 def test_after_a_restore_that_failed_the_next_one_is_waited_for(
@@ -263,7 +326,8 @@ def test_a_limit_that_kept_out_an_ended_vjob_says_nothing_of_the_next(
     world.until(job, S.TERMINATED)
     told = story(world, monkeypatch)
     world.until(world.submit(vms=1), S.RUNNING)
-    assert told == ["boot", "wait_ready", "open_gate", "configure"]
+    assert beside_slurm(told) == ["boot", "wait_ready", "configure"]
+    assert told.index("open_gate") > told.index("wait_ready")
 
 
 def test_an_opening_that_slurm_refuses_is_repeated_when_the_vms_are_up(

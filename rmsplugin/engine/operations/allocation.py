@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
 from rmsplugin.engine.context import Context
@@ -39,7 +40,10 @@ class NotStartedError(OperationFailedError):
 
 
 class Opening:
-    """Opens the gate of a job as soon as its VMs are nearly there: the last of them comes up while Slurm starts it."""
+    """Opens the gate of a job as soon as its VMs are nearly there: the last of them comes up while Slurm starts it.
+
+    Slurm is asked beside what brings the VMs up. A context manager: after it Slurm has answered.
+    """
 
     def __init__(self, task: Task, vms: Iterable[str]) -> None:
         self._task = task
@@ -47,8 +51,17 @@ class Opening:
         self._vms = frozenset(vms)
         self._far = set(self._vms)
         self._opened = False
+        self._beside = ExitStack()
+        self._asked: Future[None] | None = None
         #: When that was; infinitely long ago as long as it was not, or once the job was sent back.
         self.at = -math.inf
+
+    def __enter__(self) -> Opening:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._beside:
+            self._settle()
 
     def near(self, vm: str) -> None:
         """The VM needs no more than a moment, but for an accident. Any thread may call, and more than once."""
@@ -69,6 +82,7 @@ class Opening:
         """
         with self._lock:
             self._far |= self._vms & {vm}
+            self._settle()
             if self._far and self._opened:
                 self._task.nearly_up = False
                 self._send_back()
@@ -79,9 +93,21 @@ class Opening:
         if self._opened:
             return  # and sent back since: who awaits the allocation opens it again, when Slurm has cleaned up
         self._opened = True
+        if self._beside.enter_context(self._task.context.threads.lend(1)):
+            pool = self._beside.enter_context(ThreadPoolExecutor(1, thread_name_prefix=f"gate{self._task.job_id}"))
+            self._asked = pool.submit(self._open)
+        else:
+            self._open()
+
+    def _open(self) -> None:
         with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
             self._task.context.rms.open_gate(self._task.job_id)
             self.at = self._task.context.clock.now()
+
+    def _settle(self) -> None:
+        """Wait until Slurm has answered, if it was asked."""
+        if self._asked is not None:
+            self._asked.result()
 
     def _send_back(self) -> None:
         """Have the job behind the gate, unless PrologSlurmctld keeps it: what that takes is added to its time limit."""

@@ -46,8 +46,8 @@ def start(task: Task) -> None:
         if job.restarts or _is_kept_out(task):
             job = await_allocation(task, patience_s)
         told = _Told(_known_account(task.vjob(), job.gid), job.batch_host)
-        opening = Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING])
-        templates = _bring_up_all(task, vms, told, opening)
+        with Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING]) as opening:
+            templates = _bring_up_all(task, vms, told, opening)
         job = await_allocation(task, patience_s, opened=opening.at)
         _run(task, vms, job, told, from_template=all(templates.values()))
     except _NoStartError as error:
