@@ -18,6 +18,7 @@ from rmsplugin.engine.job_reader import JobReader
 from rmsplugin.engine.ledger import Ledger
 from rmsplugin.engine.lender import Lender
 from rmsplugin.engine.memory_care import MemoryCare
+from rmsplugin.engine.restored import Restored
 from rmsplugin.engine.rows import VJobRow, VMRow
 from rmsplugin.engine.shield import shielded
 from rmsplugin.engine.signs import SignsOfLife
@@ -62,8 +63,8 @@ class Context:
     threads: Lender = field(default_factory=Lender)
     #: When each VM was last seen on a node; by its name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: How long the last VM of each image took from the beginning of its restore to its answer. In memory only.
-    restored_s: dict[str, float] = field(default_factory=dict)
+    #: How long the last VM of each image took until it answered. In memory only.
+    restored_s: dict[str, Restored] = field(default_factory=dict)
 
     #: Held while room on nodes is given away, from the look at what is free until the ledger has who takes it.
     giving: threading.RLock = field(default_factory=threading.RLock)

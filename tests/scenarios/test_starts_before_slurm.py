@@ -144,6 +144,35 @@ def test_a_restore_that_took_long_is_waited_for_before_the_gate_is_opened(
     assert told.index("open_gate") > told.index("wait_ready")
 
 
+def test_where_only_the_state_takes_long_the_guest_answers_beside_slurm(
+    template_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the second restore, when that is known."""
+    world = template_world
+    asked, restore, open_gate = threading.Event(), world.hypervisor.restore, world.rms.open_gate
+    before_the_answer: list[bool] = []
+
+    def slowly(*arguments: Any, **options: Any) -> None:
+        asked.clear()
+        world.pass_time(3.0)
+        restore(*arguments, **options)
+
+    def answering(*arguments: Any, **options: Any) -> None:
+        before_the_answer.append(asked.wait(PATIENCE_S if before_the_answer else 0))
+        type(world.guests).wait_ready(world.guests, *arguments, **options)
+
+    def opening(job_id: int) -> None:
+        asked.set()
+        open_gate(job_id)
+
+    monkeypatch.setattr(world.hypervisor, "restore", slowly)
+    monkeypatch.setattr(world.guests, "wait_ready", answering)
+    monkeypatch.setattr(world.rms, "open_gate", opening)
+    for _ in range(2):
+        world.until(world.submit(vms=1, cpus=2), S.RUNNING)
+    assert before_the_answer == [False, True]
+
+
 def test_after_a_restore_that_failed_the_next_one_is_waited_for(
     template_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,8 @@ class Link:
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._current: Connection | None = None
+        self._spare: Connection | None = None  # of a long call that has ended
+        self._closed = False
         self._opening: Call[Connection] | None = None
         self._stuck: list[Call[Connection]] = []
 
@@ -182,19 +184,38 @@ class Link:
             raise UnavailableError(str(error)) from None
 
     def start(self, what: str, function: Callable[[libvirt.virConnect], T]) -> Call[T]:
-        """Start a long call on a connection of its own.
+        """Start a long call on a connection that no other call uses meanwhile.
 
-        libvirtd works on only five calls of one connection at a time, so that saves would keep the queries waiting.
+        libvirtd works on only five calls of one connection at a time, so that saves would keep the queries waiting. One
+        connection is kept for the next long call: a start consists of two, and TLS takes its time.
         """
 
         def run() -> T:
-            connection = Connection(self._uri)
+            connection = self._take_spare() or Connection(self._uri)
             try:
-                return connection.use(function)
-            finally:
+                value = connection.use(function)
+            except BaseException:
                 connection.retire()
+                raise
+            self._keep_spare(connection)
+            return value
 
         return Call(f"{what} on {self.node}", run)
+
+    def _take_spare(self) -> Connection | None:
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is None or spare.usable():
+            return spare
+        spare.retire()
+        return None
+
+    def _keep_spare(self, connection: Connection) -> None:
+        with self._lock:
+            if self._spare is None and not self._closed:
+                self._spare = connection
+                return
+        connection.retire()
 
     def start_between(
         self, other: Link, what: str, function: Callable[[libvirt.virConnect, libvirt.virConnect], T]
@@ -215,10 +236,12 @@ class Link:
         return Call(f"{what} on {self.node}", run)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Give the connections up."""
         with self._lock:
-            connection, self._current, self._opening = self._current, None, None
-        if connection is not None:
+            self._closed = True
+            connections = [self._current, self._spare]
+            self._current = self._spare = self._opening = None
+        for connection in filter(None, connections):
             connection.retire()
 
     def _drop(self, connection: Connection) -> None:

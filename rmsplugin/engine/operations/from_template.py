@@ -13,6 +13,7 @@ from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import Opening, end_with_job
 from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, seed_of_template, told_by_seed
 from rmsplugin.engine.operations.guest_file import config_of, keep_bound, put_config, put_waiting, waits
+from rmsplugin.engine.restored import Restored
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import OperationFailedError, RmspluginError
@@ -20,8 +21,10 @@ from rmsplugin.errors import OperationFailedError, RmspluginError
 #: A guest is waited for so long at a time; then the engine looks whether it is still wanted.
 _LOOK_S = 2.0
 #: From the opening of its gate to its wrapper a job takes some tenths of a second of Slurm's: a restore that takes no
-#: longer than this, the last time, goes on beside that. One that takes longer is not to be in the job's Elapsed.
+#: longer than this, the last time, goes on beside that. Of one that takes longer what comes once its state is loaded
+#: does, if that is no longer than this. What takes longer is not to be in the job's Elapsed.
 _MOMENT_S = 2.0
+_NEVER = Restored(math.inf, math.inf)
 
 
 def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template | None:
@@ -104,12 +107,17 @@ def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
     answer_s = context.settings.start.template_answer_s
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
     image, began = task.vjob().geometry.image, context.clock.now()
-    if context.restored_s.get(image, math.inf) <= _MOMENT_S:
+    last = context.restored_s.get(image, _NEVER)
+    if last.whole_s <= _MOMENT_S:
         opening.near(vm.name)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
+    loaded = context.clock.now()
+    if last.loaded_s <= _MOMENT_S:
+        opening.near(vm.name)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
-    context.restored_s[image] = context.clock.now() - began
+    now = context.clock.now()
+    context.restored_s[image] = Restored(now - began, now - loaded)
     opening.near(vm.name)
 
 
