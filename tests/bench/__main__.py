@@ -33,6 +33,7 @@ BENCHMARKS = {
     "s": "replaying",
     "t": "stepping",
     "u": "finishing",
+    "v": "reacting",
 }
 
 
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|t", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|v", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

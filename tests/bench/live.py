@@ -57,7 +57,7 @@ class _Use:
     def now(cls, pid: int) -> _Use:
         """Of this process and its children."""
         pids = [pid, *_children(pid)]
-        return cls(time.monotonic(), sum(map(_cpu_s, pids)), sum(map(_rss_mib, pids)))
+        return cls(time.monotonic(), sum(map(cpu_s, pids)), sum(map(_rss_mib, pids)))
 
     def since(self, before: _Use) -> float:
         """Cores used in between."""
@@ -185,7 +185,8 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used, with those of its children that have ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
 
 #: Those that need a minicluster: e2e/benchmarks.py (run-campaign benchmarks).
-LIVE = ("i", "l", "u")
+LIVE = ("i", "l", "u", "v")
 
 
 @pytest.mark.parametrize("letter", sorted({*command.BENCHMARKS} - {*LIVE}))

@@ -15,6 +15,7 @@ from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks
 from rmsplugin.engine.operations.guest_file import config_of, keep_bound, put_config, put_waiting, waits
 from rmsplugin.engine.restored import Restored
 from rmsplugin.engine.rows import VMRow
+from rmsplugin.engine.stages import Stages
 from rmsplugin.engine.task import CancelledError, Task
 from rmsplugin.errors import OperationFailedError, RmspluginError
 
@@ -27,7 +28,7 @@ _MOMENT_S = 2.0
 _NEVER = Restored(math.inf, math.inf)
 
 
-def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template | None:
+def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> Template | None:
     """Try it, and have the guest answer; the gate is opened when it does, or when that is a matter of a moment.
 
     Returns:
@@ -44,14 +45,17 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening) -> Template |
     hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
     template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
     context.ledger.touch(vm.name, vm.host)
+    stages.ended("asked")
     try:
         use = _use_template(task, vm, template)
+        stages.ended("files")
         if use is TemplateUse.BOOT:
             return None
         if use is TemplateUse.MAKE:
             _save_waiting(task, vm, template)
             put_config(task, vm, vm.host)
-        _restore(task, vm, opening)
+            stages.ended("template")
+        _restore(task, vm, opening, stages)
     except CancelledError:
         raise
     except RmspluginError as error:
@@ -102,7 +106,7 @@ def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -
     raise OperationFailedError(f"its guest does not say within {within_s:g} s that it waits")
 
 
-def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
+def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:
     context = task.context
     answer_s = context.settings.start.template_answer_s
     spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
@@ -112,11 +116,13 @@ def _restore(task: Task, vm: VMRow, opening: Opening) -> None:
         opening.near(vm.name)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
     loaded = context.clock.now()
+    stages.ended("loaded")
     if last.loaded_s <= _MOMENT_S:
         opening.near(vm.name)
     context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
     now = context.clock.now()
+    stages.ended("answers")
     context.restored_s[image] = Restored(now - began, now - loaded)
     opening.near(vm.name)
 

@@ -6,6 +6,7 @@ time that they take to come up is waiting for the user, and is not in Elapsed (d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,9 +30,12 @@ from rmsplugin.engine.operations.guest_disks import has_disks, put_disks
 from rmsplugin.engine.operations.guest_file import put_config
 from rmsplugin.engine.operations.stop import remove_all
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.stages import Stages
 from rmsplugin.engine.task import CancelledError, Task, combined, sentence_of
 from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
+
+log = logging.getLogger(__name__)
 
 
 def start(task: Task) -> None:
@@ -139,14 +143,18 @@ def _now_running(task: Task, how: str, job: RmsJob, account: Account) -> bool:
 def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template | None:
     """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
     with task.action("run", vm, destination=vm.host):
-        template = started_from_template(task, vm, opening)
+        stages = Stages(task.context.clock.now)
+        template = started_from_template(task, vm, opening, stages)
         if template is None:
             _boot(task, vm)
+            stages.ended("booted")
             opening.near(vm.name)
         if told.account is not None:
             # The guest of a disk's template has taken them from its seed.
             has_native = template is not None and has_disks(task)
             _configure(task, vm, told.account, told.front, has_native=has_native)
+            stages.ended("configured")
+        log.info("%s is up on %s: %s", vm.name, vm.host, stages)
     return template
 
 
