@@ -91,7 +91,7 @@ def run(sizes: Sizes, report: Report) -> None:
 def measure(cluster: Cluster, sizes: Sizes, report: Report) -> None:
     """On a cluster that is up, and that this fills."""
     wait_rooms(cluster)
-    fronts = ",".join(cluster.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%n").split())
+    fronts = ",".join(cluster.ok("sinfo", "-h", "-N", "-p", "vjob", "-o", "%N").split())
     cluster.ok("scontrol", "create", f"PartitionName={_NATIVE}", f"Nodes={fronts}", "State=UP")
     longs = [count(cluster, *WHOLE, "-t", "600") for _ in cluster.nodes]
     for job in longs:
@@ -103,6 +103,7 @@ def measure(cluster: Cluster, sizes: Sizes, report: Report) -> None:
     _tell(rounds, report)
     _storm(cluster, sizes, report)
     cluster.ok("scancel", *map(str, longs))
+    cluster.ok("scontrol", "delete", f"PartitionName={_NATIVE}")
 
 
 def _round(cluster: Cluster, longs: Sequence[int]) -> Times:
