@@ -67,8 +67,8 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
         decision = mixed(configuration, parameters)
         return decision if isinstance(decision, Infeasible) else replace(decision, policy="slowdown")
     ranks = Ranks.of(configuration, parameters)
-    switches, tier = parameters.slowdown.switches, _highest_ready(configuration)
-    parameters = replace(parameters, exempt_switches=switches, exempt_tier=tier)
+    parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
+    parameters = replace(parameters, exempt_tier=_highest_unprotected(configuration, parameters))
 
     def once(now: Configuration, effort: Effort, start: bool) -> Decision | Infeasible:
         # What users have beyond their shares is not the same once somebody makes way.
@@ -83,10 +83,16 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     return replace(found, states=states, reasons={name: found.reasons[name] for name in queue})
 
 
-def _highest_ready(configuration: Configuration) -> float:
-    """The highest tier of those that are ready."""
+def _highest_unprotected(configuration: Configuration, parameters: Parameters) -> float:
+    """The highest tier of those that are ready, or that run and will be if what runs does not fit any more."""
     ready = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
-    return max((vjob.priority for vjob in configuration.vjobs if configuration.state(vjob) in ready), default=-math.inf)
+
+    def may_be(vjob: VJob) -> bool:
+        state = configuration.state(vjob)
+        runs = state is VJobState.RUNNING and vjob.preemptible
+        return state in ready or (runs and exempt_for_s(vjob, parameters) <= 0)
+
+    return max((vjob.priority for vjob in configuration.vjobs if may_be(vjob)), default=-math.inf)
 
 
 def _once(

@@ -210,8 +210,25 @@ def in_parts() -> Configuration:
     return Configuration(here, queue, {**locations, "vjob3-1": Location(VMState.WAITING)})
 
 
+def overloaded_by_an_exempt_one() -> Configuration:
+    """A node is too small for all that run: one of a higher tier, and two of a lower one, the last began just now."""
+
+    def all_on_n1(name: str, *memory_mib: int, priority: int, state_s: float | None = None) -> VJob:
+        vms = tuple(VM(f"{name}-{number}", Resources(0.0, each)) for number, each in enumerate(memory_mib))
+        return VJob(name, vms, priority=priority, state_s=state_s)
+
+    queue = (
+        all_on_n1("vjob1", 256, priority=2),
+        all_on_n1("vjob2", 256, 256, 256, priority=1),
+        all_on_n1("vjob3", 256, 256, 512, priority=1, state_s=0.0),
+    )
+    here = tuple(Node(name, Resources(1.0, 512)) for name in ("n1", "n2"))
+    return Configuration(here, queue, {vm.name: Location(VMState.RUNNING, "n1") for vjob in queue for vm in vjob.vms})
+
+
 @settings(max_examples=few(600))
 @given(st.sampled_from(["mixed", "slowdown"]), queues(), tunables)
+@example("slowdown", overloaded_by_an_exempt_one(), Parameters(search=SEARCH, exempt_s=0.0))
 @example("mixed", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
 @example("slowdown", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
 def test_what_was_decided_is_not_decided_otherwise_once_it_was_applied(
