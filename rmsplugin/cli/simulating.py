@@ -33,8 +33,8 @@ def add_command(commands: options.Commands) -> None:
         fcfs: First Come First Serve. easy: the same with EASY backfilling by the requested times. Both suspend nothing.
         The others are those of the engine, and decided, planned and checked by its own code: easy-preempt, EASY without
         time limits (whoever fills a hole is suspended when the head's turn comes); rjsp and rjsp-exact, all that run
-        together in queue order; mixed, the engine's default; slowdown, who has waited longest for what it still needs
-        goes first; load-sharing and v-reconfiguration, what runs, and whoever
+        together in queue order; mixed, the same where it is worth a switch; slowdown, the engine's default: who has
+        waited longest for what it still needs goes first; load-sharing and v-reconfiguration, what runs, and whoever
         has room beside it. Their actions take what [durations] says, and slow down what computes beside them. The same
         input gives the same output on any machine. The operator guide, section 'Simulating workloads', has the rules,
         and what --json, --events and --activity look like.

@@ -18,7 +18,7 @@ class Decision(Section):
 
     policy: Literal[
         "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "slowdown", "load-sharing", "v-reconfiguration"
-    ] = Field("mixed", description="the rule; option --policy of `rmsplugin plan` tries each offline")
+    ] = Field("slowdown", description="the rule; option --policy of `rmsplugin plan` tries each offline")
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
         3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
     )

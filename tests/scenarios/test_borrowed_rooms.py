@@ -29,7 +29,8 @@ def elastic(directory: Path) -> World:
 
 @pytest.fixture
 def dedicated(directory: Path) -> World:
-    return World(directory)
+    """A world whose engine decides by `mixed`: by the order of the queue, and by patience."""
+    return World(directory, policy="mixed")
 
 
 def rooms(world: World) -> dict[str, RmsJob]:

@@ -29,7 +29,8 @@ SAMPLE = 50
 
 @pytest.fixture
 def world(directory: Path) -> Iterator[World]:
-    world = World(directory, urgent=True)
+    """A world whose engine decides by `mixed`: the last in the queue make way, whoever began a moment earlier."""
+    world = World(directory, urgent=True, policy="mixed")
     yield world
     assert world.hypervisor.violations == []
     world.close()

@@ -27,8 +27,10 @@ Make = Callable[..., World]
 def make(directory: Path) -> Any:
     made: list[World] = []
 
-    def world(nodes: int = 3, memory_mib: int = 2 * GIB, memory: str = "observed", **settings: Any) -> World:
-        found = World(directory, nodes={f"n{index}": (16, memory_mib) for index in range(1, nodes + 1)})
+    def world(
+        nodes: int = 3, memory_mib: int = 2 * GIB, memory: str = "observed", policy: str = "", **settings: Any
+    ) -> World:
+        found = World(directory, nodes={f"n{index}": (16, memory_mib) for index in range(1, nodes + 1)}, policy=policy)
         changed = found.settings.model_dump()
         changed["partition"]["vjob"]["memory"] = memory
         changed["memory"] |= settings
@@ -207,7 +209,7 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
 
 
 def test_a_vm_that_waits_for_memory_is_asked_nothing_and_needs_all_that_it_asked_for(make: Make) -> None:
-    world = make(nodes=1)
+    world = make(nodes=1, policy="mixed")
     jobs = [submit(world, 1800, 300, name=name) for name in ("first", "last")]
     ticks(world, 20)
     assert running(world, jobs) == jobs

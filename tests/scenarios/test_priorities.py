@@ -22,7 +22,8 @@ AGED = 4000
 
 @pytest.fixture
 def world(directory: Path) -> Iterator[World]:
-    world = World(directory, urgent=True)
+    """A world whose engine decides by `mixed`: in the order of the queue, which priorities make."""
+    world = World(directory, urgent=True, policy="mixed")
     world.rms.priorities.weights = Weights(age=100_000, max_age_s=10_000, share=100_000)
     world.rms.priorities.shares["nobody"] = 0.25
     yield world

@@ -58,7 +58,7 @@ def test_what_the_settings_say_of_slowdown_is_done() -> None:
 
 def test_settings_that_say_nothing_are_the_defaults_of_a_decision() -> None:
     found, default = parameters(), Parameters()
-    assert (found.policy, found.objective, found.shared_store) == ("mixed", "cost", False)
+    assert (found.policy, found.objective, found.shared_store) == ("slowdown", "cost", False)
     assert replace(found.decision, search=default.search) == default
     assert found.durations == Durations()
 
