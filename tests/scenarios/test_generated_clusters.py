@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -128,31 +129,32 @@ def expansion(vjob: VJob) -> float:
     return vjob.weight * (vjob.waited_s + needed_s) / needed_s
 
 
-def by_expansion(vjobs: dict[str, VJob], made_way: set[tuple[str, str]]) -> bool:
-    """Whether some make way, each for whom somebody of his own tier does who has waited a third as long for his need.
+def is_right(gives: VJob, takes: VJob) -> bool:
+    """Whether one makes way under `slowdown` for a higher tier, or for who of its own has waited three times as long.
 
-    Those of lower tiers go with him. None of them has been started or resumed a moment ago.
+    For its own tier it has to have run for ten times what a switch takes, for a higher one for as long as Slurm says.
     """
+    default = Parameters()
+    run_s = math.inf if gives.state_s is None else gives.state_s
+    if gives.priority < takes.priority:
+        return run_s >= default.exempt_s
+    waited = gives.priority == takes.priority and expansion(takes) >= 3 * expansion(gives)
+    return waited and run_s >= 10 * default.durations.away_s(gives)
 
-    def is_right(gives: VJob, takes: VJob) -> bool:
-        lower = gives.priority < takes.priority
-        waited = gives.priority == takes.priority and expansion(takes) >= 3 * expansion(gives)
-        return (lower or waited) and (gives.state_s or 0.0) > CYCLE_S
 
-    found = [(vjobs[gives], vjobs[takes]) for gives, takes in made_way]
+def by_expansion(found: list[tuple[VJob, VJob]]) -> bool:
+    """Whether some make way, and for each somebody of his own tier does, so that time alone may have brought it."""
     served = {takes.name for _, takes in found}
-    by_equals = {takes.name for gives, takes in found if gives.priority == takes.priority}
-    return bool(found) and served == by_equals and all(is_right(*pair) for pair in found)
+    return bool(found) and served == {takes.name for gives, takes in found if gives.priority == takes.priority}
 
 
 def an_hour(world: InterleavedWorld, seed: int, policy: str) -> None:
     seen = Seen(world)
     random = Random(seed + 1000)
 
-    def by_right(plan: Plan) -> bool:
-        if policy == "mixed":
-            return by_patience(world, plan)
-        return by_expansion(seen.before(plan.time), pairs(world, plan))
+    def vjobs(plan: Plan) -> list[tuple[VJob, VJob]]:
+        then = seen.before(plan.time)
+        return [(then[gives], then[takes]) for gives, takes in pairs(world, plan)]
 
     settle(world)
     for _ in range(random.randint(0, len(world.sizes))):
@@ -161,18 +163,29 @@ def an_hour(world: InterleavedWorld, seed: int, policy: str) -> None:
     settled = len(plans(world))
     for _ in range(CYCLES):
         world.tick(CYCLE_S)
-    new = plans(world)[settled:]
-    wrong = [plan.sentence for plan in new if not by_right(plan)]
+    by_right = partial(by_patience, world) if policy == "mixed" else lambda plan: by_expansion(vjobs(plan))
+    wrong = [plan.sentence for plan in plans(world)[settled:] if not by_right(plan)]
     assert not wrong, f"with nothing changed: {wrong}"
-    done: set[tuple[str, str]] = set()
     for plan in plans(world):
         assert plan.state is PlanState.DONE, f"{plan.state} {plan.error} {plan.sentence}"
-        now = pairs(world, plan)
-        back = {(takes, gives) for gives, takes in now} & done if policy == "mixed" else set()
-        assert not back, f"to and fro: {back} in {plan.sentence}"
-        done |= now
+    if policy == "mixed":
+        nobody_to_and_fro(world)
+    else:
+        unfounded = [
+            (gives, takes) for plan in plans(world) for gives, takes in vjobs(plan) if not is_right(gives, takes)
+        ]
+        assert not unfounded
     assert world.hypervisor.violations == []
     assert world.cycle.report.problems == []
+
+
+def nobody_to_and_fro(world: InterleavedWorld) -> None:
+    done: set[tuple[str, str]] = set()
+    for plan in plans(world):
+        now = pairs(world, plan)
+        back = {(takes, gives) for gives, takes in now} & done
+        assert not back, f"to and fro: {back} in {plan.sentence}"
+        done |= now
 
 
 @pytest.mark.timeout(7200)
