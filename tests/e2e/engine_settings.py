@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 from e2e.cluster import Cluster
 
+#: Who waits runs in the order of the queue, which tests can foretell.
+BY_QUEUE = ("decision", 'policy = "mixed"')
+
 
 @contextmanager
 def added(cluster: Cluster, section: str, line: str) -> Iterator[None]:

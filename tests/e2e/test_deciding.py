@@ -12,6 +12,7 @@ import pytest
 from e2e.agreement import the_simulator_agrees
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
+from e2e.engine_settings import BY_QUEUE, added
 from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
 from e2e.rooms import count, explain, finish, ledger, wait_number
 from e2e.slurm_conf import edited
@@ -42,8 +43,17 @@ echo has computed
 
 @pytest.fixture(scope="module")
 def observant() -> Iterator[Cluster]:
-    """A minicluster where the demand of VMs that idle falls soon."""
-    yield from minicluster("hold", "--demand-window-s", "6")
+    """A minicluster where the demand of VMs that idle falls soon, and the last in the queue makes way."""
+    for cluster in minicluster("hold", "--demand-window-s", "6"):
+        with added(cluster, *BY_QUEUE):
+            yield cluster
+
+
+@pytest.fixture
+def by_queue(cluster: Cluster) -> Iterator[None]:
+    """The engine decides in the order of the queue."""
+    with added(cluster, *BY_QUEUE):
+        yield
 
 
 def fill(cluster: Cluster) -> list[int]:
@@ -60,6 +70,7 @@ def plans(cluster: Cluster) -> list[dict[str, Any]]:
     return list(json.loads(result.out)["cycles"])
 
 
+@pytest.mark.usefixtures("by_queue")
 def test_a_vjob_of_a_higher_tier_runs_at_once_and_those_that_made_way_go_on(cluster: Cluster) -> None:
     """Those that made way are not overtaken by newer ones of their user, whose priority in Slurm grows with their age.
 

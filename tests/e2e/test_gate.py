@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.engine_settings import BY_QUEUE, added
 from e2e.queued import (
     GATE,
     LOOP,
@@ -24,6 +25,13 @@ from e2e.queued import (
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def by_queue(cluster: Cluster) -> Iterator[None]:
+    """The engine decides in the order of the queue."""
+    with added(cluster, *BY_QUEUE):
+        yield
 
 
 # --- the order (6 c) ---
