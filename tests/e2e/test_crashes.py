@@ -85,6 +85,9 @@ def test_a_wrapper_whose_front_never_heard_the_resume_goes_on_without_a_requeue(
     cluster.kill("head", "slurmd")
     assert cluster.plugin("resume", str(job)).code == 0
     assert cluster.job(job)["JobState"] == "RUNNING"
+    # slurmctld goes on trying for some seconds: a slurmd that is back at once is told after all.
+    state = ("sinfo", "-h", "-n", "front1", "-o", "%t")
+    cluster.wait("slurmctld to give it up", lambda: "*" in cluster.ok(*state), 150, lambda: cluster.ok(*state))
     cluster.start("head", "slurmd")
     cluster.wait("the wrapper to be told once more", lambda: "stands-still" in cluster.events(job), 60)
     wait_number(cluster, job, 3)
