@@ -274,6 +274,7 @@ def all_whole(cluster: Cluster, longs: list[int], shorts: list[int]) -> tuple[fl
     return figures(cluster, [*longs, *shorts])
 
 
+@pytest.mark.timeout(5400)
 def test_thirty_short_vjobs_come_one_by_one_and_end_sooner_than_with_preemptmode_off(pausing: Cluster) -> None:
     """The same short ones at the same distances beside long ones of the same length, from the ledger."""
     cluster = pausing
