@@ -196,3 +196,21 @@ def test_each_assumption_that_is_varied_is_another_setup() -> None:
     assert len(set(setups)) == len(setups)
     assert setups[0] == Setup()
     assert replace(setups[-1], seed=1) == Setup()
+
+
+def test_both_orders_have_a_line_for_each_seed_and_one_with_the_sums() -> None:
+    parser = ArgumentParser()
+    icdcs02.add_options(parser)
+    given = ["--traces", "1", "--groups", "SPEC", "--jobs", "12", "--seeds", "1", "3"]
+    lines = list(icdcs02.run(parser.parse_args(given)))
+    starts = [line.split(" |")[0] for line in lines if line.startswith("| SPEC")]
+    assert starts == ["| SPEC-Trace-1, seed 1", "| SPEC-Trace-1, seed 3", "| SPEC-Trace-1, all 2"]
+    alone = [Setup(seed=seed).run("ours", SPEC, replace(RATES[0], jobs=12)).total_s / 3600 for seed in (1, 3)]
+    assert [line.split(" | ")[1] for line in lines[2:5]] == [f"{hours:.1f}" for hours in (*alone, sum(alone))]
+
+
+def test_what_the_other_order_adds_is_of_the_sums_of_all_seeds() -> None:
+    one, other = (Setup(seed=seed).run("ours", SPEC, replace(RATES[0], jobs=12)) for seed in (1, 3))
+    more = f"{100 * (other.total_s / one.total_s - 1):+.1f} %"
+    assert icdcs02.in_both_orders([(one, other)], [lambda each: each.total_s]) == [f"{one.total_s / 3600:.1f}", more]
+    assert icdcs02.in_both_orders([(one, other), (other, one)], [lambda each: each.total_s])[1] == "+0.0 %"

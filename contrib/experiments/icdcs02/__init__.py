@@ -127,6 +127,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traces", type=int, nargs="+", choices=range(1, 6), default=range(1, 6), metavar="N")
     parser.add_argument("--groups", nargs="+", choices=[group.name for group in GROUPS], default=["SPEC", "App"])
     parser.add_argument("--seed", type=int, default=1, help="of the traces (default: 1)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="ours in both orders under each of these seeds, in place of all tables",
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="so many jobs of each trace only, to try it")
     parser.add_argument(
         "--vary", action="store_true", help="change what is assumed one by one, instead of the tables of all traces"
@@ -138,7 +145,10 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     setup = Setup(seed=arguments.seed)
     for group in (group for group in GROUPS if group.name in arguments.groups):
         rates = {number: _rate(number, arguments.jobs) for number in arguments.traces}
-        yield from _varied(setup, group, rates) if arguments.vary else _traces(setup, group, rates)
+        if arguments.seeds:
+            yield from _seeds(setup, group, rates, arguments.seeds)
+        else:
+            yield from _varied(setup, group, rates) if arguments.vary else _traces(setup, group, rates)
         yield ""
 
 
@@ -169,6 +179,34 @@ def _traces(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]
             for measure, of in MEASURES.items()
         ],
     )
+
+
+def _seeds(setup: Setup, group: Group, rates: dict[int, Rate], seeds: Sequence[int]) -> Iterator[str]:
+    """For each trace and seed: ours in the order of submissions, and what the order of ``slowdown`` changes of it.
+
+    The last line of a trace has the sums over all seeds.
+    """
+    measures = [MEASURES[name] for name in ("execution", "queuing", "slowdown")]
+
+    def lines() -> Iterator[list[object]]:
+        for number, rate in rates.items():
+            pairs = []
+            for seed in seeds:
+                seeded = replace(setup, seed=seed)
+                pairs.append((seeded.run("ours", group, rate), seeded.run("ours, slowdown", group, rate)))
+                yield [f"{group.name}-Trace-{number}, seed {seed}", *in_both_orders(pairs[-1:], measures)]
+            if len(seeds) > 1:
+                yield [f"{group.name}-Trace-{number}, all {len(seeds)}", *in_both_orders(pairs, measures)]
+
+    columns = [f"slowdown: {what}" for what in ("execution", "queuing", "slowdown")]
+    yield from table(["trace, seed", "ours: execution (h)", *columns], lines())
+
+
+def in_both_orders(pairs: Sequence[tuple[Result, Result]], measures: Sequence[Callable[[Result], float]]) -> list[str]:
+    """Hours of execution in the order of submissions, and what the other order adds to each measure."""
+    sums = [[sum(map(of, side)) for side in zip(*pairs, strict=True)] for of in measures]
+    hours = f"{sum(one.total_s for one, _ in pairs) / 3600:.1f}"
+    return [hours, *(f"{100 * (other / one - 1):+.1f} %" for one, other in sums)]
 
 
 def _line(group: Group, number: int, name: str, each: Result) -> list[object]:
