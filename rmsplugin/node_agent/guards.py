@@ -6,6 +6,9 @@ import shutil
 import subprocess
 from typing import Any
 
+from rmsplugin.node_agent import guest_filter
+from rmsplugin.node_agent.verbs import Guard
+
 _QEMU_HOOK = "/etc/libvirt/hooks/qemu"
 _TIMEOUT_S = 20
 
@@ -20,6 +23,7 @@ _CHAIN = ("inet", "rmsplugin", "input")
 def seen() -> dict[str, Any]:
     """What the node says of them."""
     return {
+        "guest_filter": _can_filter(),
         "qemu_hook": _hook_refuses(),
         "filter_tools": [name for name in _FILTER_TOOLS if _program(name) is None],
         "ports_closed": _ports_closed(),
@@ -30,6 +34,14 @@ def _hook_refuses() -> bool:
     """Whether libvirt's hook on this node refuses what is no VM of ours."""
     done = _run([_QEMU_HOOK, "vjob0-0", "prepare", "begin", "-"], b"<domain/>")
     return done is not None and done.returncode != 0 and b"rmsplugin refuses" in done.stderr
+
+
+def _can_filter() -> bool:
+    """Whether the kernel would take the rules of our own filter, for a VM that there is none of."""
+    nft = _program("nft")
+    rules = guest_filter.rules({"vjob0-0": Guard("52:54:00:00:00:00", "192.0.2.1")})
+    done = _run([nft, "--check", "--file", "-"], rules.encode()) if nft else None
+    return done is not None and done.returncode == 0
 
 
 def _ports_closed() -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, Reply, VMName, standard_input
+from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, Guard, Reply, VMName, standard_input
 
 if TYPE_CHECKING:
     from rmsplugin.node_agent.templates import Template
@@ -33,6 +33,7 @@ _BYTES = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _MIB = re.compile(r"[0-9]{1,9}")
 
 
@@ -102,13 +103,19 @@ def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     shared = rest[-1:] == ["--shared"]
     if shared:
         del rest[-1]
+    guard = _take_guard(rest)
     checkpoint = _take_checkpoint(rest)
     if peer and (shared or (verb, len(rest)) not in _PEER_CALLS):
         raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     call = _CALLS.get((verb, len(rest)))
-    if call is None or (shared and verb not in _SHARED) or (checkpoint and verb not in _OF_CHECKPOINTS):
+    if (
+        call is None
+        or (shared and verb not in _SHARED)
+        or (checkpoint and verb not in _OF_CHECKPOINTS)
+        or (guard and verb not in _GUARDED)
+    ):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
-    return call(Agent(load(config_path)), rest, Options(shared, checkpoint))
+    return call(Agent(load(config_path)), rest, Options(shared, checkpoint, guard))
 
 
 class Options(NamedTuple):
@@ -116,6 +123,15 @@ class Options(NamedTuple):
 
     shared: bool  # the store that all nodes mount is meant
     checkpoint: int  # the checkpoint with this number is meant; 0: the VM's state
+    guard: Guard | None  # what the VM's interface is pinned to
+
+
+def _take_guard(rest: list[str]) -> Guard | None:
+    if rest[-3:-2] != ["--guard"]:
+        return None
+    guard = Guard(_matching(_MAC, rest[-2], "a MAC address"), _matching(_ADDRESS, rest[-1], "an IPv4 address"))
+    del rest[-3:]
+    return guard
 
 
 def _take_checkpoint(rest: list[str]) -> int:
@@ -157,12 +173,13 @@ def _template(agent: Agent, key: str, image: str) -> Template:
     return Template(agent.config, _matching(_KEY, key, "the key of a template"), image)
 
 
-def _use_template(agent: Agent, rest: list[str]) -> Reply:
+def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:
     """Standard input is what the VM needs besides: a start has fewer processes to wait for."""
     from rmsplugin.node_agent.templates import COPIED
 
     vm, template = VMName(rest[0]), _template(agent, *rest[1:3])
     content = standard_input(CONFIG_LIMIT_BYTES + SEED_LIMIT_BYTES)
+    agent.keep_guard(vm, guard)
     answer = template.use(vm, _matching(_UUID, rest[3], "a UUID"), _matching(_MAC, rest[4], "a MAC address"))
     if answer == COPIED:
         agent.put_files(vm, content, _size(rest[5]))
@@ -171,14 +188,14 @@ def _use_template(agent: Agent, rest: list[str]) -> Reply:
 
 #: Verb and number of words after it -> the call.
 _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
-    ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0])),
+    ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0]), options.guard),
     ("put-seed", 1): lambda agent, rest, options: agent.put_seed(VMName(rest[0])),
     ("make-overlay", 2): lambda agent, rest, options: agent.make_overlay(VMName(rest[0]), rest[1]),
     ("drop-config", 1): lambda agent, rest, options: agent.drop_config(VMName(rest[0])),
-    ("stat", 1): lambda agent, rest, options: agent.stat(VMName(rest[0]), *options),
+    ("stat", 1): lambda agent, rest, options: agent.stat(VMName(rest[0]), *options[:2]),
     ("seal", 1): lambda agent, rest, options: agent.seal(VMName(rest[0]), options.shared, _report, options.checkpoint),
     ("verify", 3): lambda agent, rest, options: agent.verify(
-        VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), *options
+        VMName(rest[0]), _size(rest[1]), _blake2b(rest[2]), *options[:2]
     ),
     ("send", 4): _send,
     ("receive", 3): _receive,
@@ -191,14 +208,14 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("verify-aside", 4): lambda agent, rest, options: agent.verify_aside(
         VMName(rest[0]), _size(rest[1]), _size(rest[2]), _blake2b(rest[3]), options.shared
     ),
-    ("drop-state", 1): lambda agent, rest, options: agent.drop_state(VMName(rest[0]), *options),
+    ("drop-state", 1): lambda agent, rest, options: agent.drop_state(VMName(rest[0]), *options[:2]),
     ("use-checkpoint", 2): lambda agent, rest, options: agent.use_checkpoint(
         VMName(rest[0]), int(_matching(_NUMBER, rest[1], "the number of a checkpoint")), options.shared
     ),
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
     ("bound-memory", 1): lambda agent, rest, options: _bound_memory(rest),
-    ("use-template", 6): lambda agent, rest, options: _use_template(agent, rest),
+    ("use-template", 6): lambda agent, rest, options: _use_template(agent, rest, options.guard),
     ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(
         VMName(rest[0]), int(_matching(_NUMBER, rest[3], "a number of seconds"))
     ),
@@ -212,6 +229,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
+_GUARDED = frozenset({"put-config", "use-template"})
 _OF_CHECKPOINTS = frozenset({"stat", "seal", "verify", "send", "receive", "drop-state"})
 
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from rmsplugin.model.vm_names import parse_vm_name
+from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name
 from rmsplugin.model.vm_shape import parse, strange
 from rmsplugin.node_agent.config import AgentConfig, load
 from rmsplugin.node_agent.errors import AgentError
@@ -57,7 +57,19 @@ def refusal(name: str, operation: str, xml: str, config: AgentConfig) -> str:
     domain = parse(xml)
     if domain.findtext("name") != name:
         return f"its XML is that of {domain.findtext('name')}"
-    return next(_misplaced(domain, name, config), "")
+    return next(_misplaced(domain, name, config), "") or _unguarded(domain)
+
+
+def _unguarded(domain: ElementTree.Element) -> str:
+    """What is wrong with an interface that this node was to filter, and does not; "" if nothing is."""
+    for target in domain.findall("devices/interface/target"):
+        tap = target.get("dev", "")
+        if tap.startswith(TAP_PREFIX):
+            from rmsplugin.node_agent import guest_filter  # here: other VMs need none of it
+
+            if not guest_filter.is_kept(tap):
+                return f"its interface {tap} is to be filtered here, and is not"
+    return ""
 
 
 def _misplaced(domain: ElementTree.Element, name: str, config: AgentConfig) -> Iterator[str]:

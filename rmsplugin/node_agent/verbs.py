@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmsplugin import __version__
 from rmsplugin.model.vm_names import parse_vm_name
@@ -34,6 +34,16 @@ _CHECKPOINT = "checkpoint-"
 #: What follows the VM's name in the names of states that nobody may restore.
 _UNFINISHED = (".state.partial", ".state.incoming")
 _VM_DIR_MODE = 0o711
+
+#: The file that says that the node filters the VM's interface.
+_GUARD = ".guard"
+
+
+class Guard(NamedTuple):
+    """The addresses that a VM's interface is pinned to."""
+
+    mac: str
+    address: str
 
 
 class VMName:
@@ -81,9 +91,28 @@ class Agent:
         """What the settings say."""
         return self._config
 
-    def put_config(self, vm: VMName) -> Reply:
+    def put_config(self, vm: VMName, guard: Guard | None = None) -> Reply:
         """Standard input becomes the VM's configuration; its console log is made here too, so that it is private."""
+        self.keep_guard(vm, guard)
         return self._keep_config(vm, standard_input(CONFIG_LIMIT_BYTES))
+
+    def keep_guard(self, vm: VMName, guard: Guard | None) -> None:
+        """Pin the interface that the VM will have to its addresses; None: nothing is to be done for it."""
+        if guard is not None:
+            from rmsplugin.node_agent import guest_filter  # here: the other verbs start faster without it
+
+            with files.lock(directory := self._vm_dir(), vm.identity):
+                files.write_whole(directory / f"{vm.name}{_GUARD}", "\n".join(guard).encode())
+                guest_filter.keep(vm.name, guard, self._guards)
+
+    def _guards(self) -> dict[str, Guard]:
+        """Of all VMs here whose interfaces are pinned."""
+        found = {}
+        for path in self._vm_dir().glob(f"*{_GUARD}"):
+            words = path.read_text().split()
+            if parse_vm_name(path.stem) and len(words) == len(Guard._fields):
+                found[path.stem] = Guard(*words)
+        return found
 
     def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
         """The first bytes become the VM's configuration, and the others, if there are any, its seed ISO."""
@@ -133,9 +162,13 @@ class Agent:
         return {}
 
     def drop_config(self, vm: VMName) -> Reply:
-        """Remove everything in the VMs' directory that is this VM's, rotated console logs included."""
+        """Remove everything in the VMs' directory that is this VM's, rotated console logs included, and its filter."""
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
+            if files.size_of(directory / f"{vm.name}{_GUARD}") is not None:
+                from rmsplugin.node_agent import guest_filter
+
+                guest_filter.drop(vm.name)
             files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
         return {}
 

@@ -139,8 +139,9 @@ class Network(Section):
         "rmsplugin-guest",
         pattern=r"^[A-Za-z0-9._-]{0,60}$",
         description="libvirt's network filter (nwfilter) of each VM's interface; `rmsplugin-guest` lets out what has "
-        "the VM's own addresses, the engine defines it on each node; another name: a filter of the site's, which gets "
-        "the VM's address as $IP; empty: none, and root in a guest can take any address",
+        "the VM's own addresses, the engine defines it on each node; `nftables`: the same "
+        "rules, made by the node's agent with one `nft` instead of some seventy processes; another name: a filter of "
+        "the site's, which gets the VM's address as $IP; empty: none, and root in a guest can take any address",
     )
     mac_prefix: str = Field(
         "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"

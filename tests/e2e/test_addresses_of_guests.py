@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.engine_settings import added
 from e2e.rooms import ledger
 
 pytestmark = pytest.mark.e2e
@@ -80,6 +81,20 @@ def neighbours(cluster: Cluster, *addresses: str) -> list[str]:
 
 
 def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Cluster) -> None:
+    takes_none_until(cluster, "ebtables -t nat -F")
+
+
+def test_nor_where_the_node_filters_by_itself(cluster: Cluster) -> None:
+    with added(cluster, "network", 'filter = "nftables"'):
+        job = takes_none_until(cluster, "nft delete table bridge rmsplugin_guests")
+        node = cluster.vjob(job)["nodes"][0]  # type: ignore[index]
+        cluster.ok("scancel", str(job))
+        cluster.wait_gone(job)
+        assert cluster.run("sh", "-c", "ls /var/lib/rmsplugin/vm/*.guard", host=node).out.count(f"vjob{job}-") == 0
+
+
+def takes_none_until(cluster: Cluster, gone: str) -> int:
+    """Attack from a VM, moved to and fro; a command on its node then takes the filter away. Returns its job."""
     job, victim = (cluster.sbatch(IDLE) for _ in range(2))
     for each in (job, victim):
         cluster.wait_output(each, "^up$")
@@ -114,7 +129,8 @@ def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Clus
     assert set(as_root(cluster, job, CONNECT % " ".join(doors))) == {doors[0], doors[-1]}
 
     # It was the filter that stopped it.
-    cluster.ok("ebtables", "-t", "nat", "-F", host=born)
+    cluster.ok(*gone.split(), host=born)
     assert attack(cluster, job, FREE, patience_s=20) == [f"took {FREE}", "took a MAC", *nothing]
     with open_to_guests(cluster, "head", cluster.nodes[-1]):
         assert set(as_root(cluster, job, CONNECT % " ".join(doors))) == set(doors)
+    return job

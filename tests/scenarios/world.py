@@ -182,6 +182,7 @@ class World:
         templates: bool = False,
         disks: bool = False,
         policy: str = "",
+        network_filter: str = "",
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
@@ -190,12 +191,16 @@ class World:
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
         ``disks``: whether its VMs have disks. ``policy``: by which the engine decides, if not by the default.
+        ``network_filter``: who filters what VMs send, if not libvirt.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
         if policy:
             decision = self.settings.decision.model_copy(update={"policy": policy})
             self.settings = self.settings.model_copy(update={"decision": decision})
+        if network_filter:
+            network = self.settings.network.model_copy(update={"filter": network_filter})
+            self.settings = self.settings.model_copy(update={"network": network})
         if urgent:
             slurm = self.settings.slurm.model_copy(update={"partitions": ("vjob", "urgent")})
             partition = {**self.settings.partition, "urgent": self.settings.partition["vjob"]}

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from security.test_saved_xml import EVIL, saved
 
-from rmsplugin.node_agent import config
+from rmsplugin.model.vm_names import tap_of
+from rmsplugin.node_agent import config, guest_filter
 from rmsplugin.node_agent.qemu_hook import refusal
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
@@ -47,6 +48,19 @@ def test_our_vms_are_created(settings: Path) -> None:
     for operation in ("prepare", "migrate"):
         assert refusal(VM, operation, saved("kernel"), known) == ""
         assert refusal(DISKS, operation, disks(), known) == ""
+
+
+def test_a_vm_that_the_node_is_to_filter_is_created_only_when_it_does(
+    settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, tap = config.load(str(settings)), tap_of(VM)
+    xml = re.sub("(<source bridge='br0'/>)", rf"\1<target dev='{tap}'/>", saved("kernel"), count=1)
+    assert tap in xml
+    for operation in ("prepare", "migrate"):
+        monkeypatch.setattr(guest_filter, "is_kept", lambda one: False)
+        assert "is to be filtered here, and is not" in refusal(VM, operation, xml, known)
+        monkeypatch.setattr(guest_filter, "is_kept", lambda one: one == tap)
+        assert refusal(VM, operation, xml, known) == ""
 
 
 def test_vms_of_other_names_are_none_of_our_business_and_come_from_no_other_node(settings: Path) -> None:

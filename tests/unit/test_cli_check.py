@@ -255,6 +255,17 @@ def test_a_node_whose_ports_are_open_to_vms_is_found() -> None:
         assert faults(judge_node(settings(), replace(NODE, agent=replace(AGENT, ports_closed=closed)))) == []
 
 
+@pytest.mark.parametrize("can", [None, False])
+def test_a_node_that_cannot_filter_by_itself_is_found_if_it_has_to(can: bool | None) -> None:
+    able = replace(NODE, agent=replace(AGENT, guest_filter=True, qemu_hook=True, filter_tools=("ebtables",)))
+    unable = replace(NODE, agent=replace(AGENT, guest_filter=can, qemu_hook=True))
+    wanted = settings(network={"filter": "nftables"})
+    assert faults(judge_node(wanted, able)) == []
+    (fault,) = faults(judge_node(wanted, unable))
+    assert fault.level is Level.ERROR and "cannot filter VMs by nftables" in fault.what
+    assert faults(judge_node(settings(), unable)) == []
+
+
 def test_nodes_that_filter_by_the_sites_filter_or_ours_are_in_order() -> None:
     for wanted, has in (("rmsplugin-guest", frozenset[str]()), ("clean-traffic", frozenset({"clean-traffic"}))):
         facts = replace(NODE, hypervisor=replace(INFO, filters=has))

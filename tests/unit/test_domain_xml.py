@@ -21,6 +21,7 @@ from rmsplugin.adapters.hypervisor.domain_xml import (
     with_paths_of,
 )
 from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines, statistics
+from rmsplugin.model.vm_names import tap_of
 
 #: Comes with Debian's package libvirt0.
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
@@ -235,8 +236,31 @@ def test_a_restored_vm_has_the_filter_of_today_and_its_own_address() -> None:
         assert "filterref" not in with_paths_of(saved_form(before), SPEC)
 
 
+BY_NODE = replace(FILTERED, network_filter="nftables")
+
+
+def taps_of(xml: str) -> list[str | None]:
+    return [one.get("dev") for one in parse(xml).findall("devices/interface/target")]
+
+
+def test_a_vm_that_its_node_filters_has_an_interface_by_whose_name_it_does_so(schema: etree.RelaxNG) -> None:
+    xml = domain_xml(BY_NODE, TCG)
+    schema.assertValid(parse(xml))
+    assert "filterref" not in xml
+    assert taps_of(xml) == [tap_of(SPEC.name)]
+
+
+def test_a_restored_vm_is_filtered_by_its_node_or_by_libvirt_as_it_is_said_today() -> None:
+    sister = saved_form(replace(BY_NODE, name="vjob12-3")).replace("vjob12-3", SPEC.name)
+    for before in (saved_form(SPEC), saved_form(FILTERED), saved_form(BY_NODE), sister):
+        assert taps_of(with_paths_of(before, BY_NODE)) == [tap_of(SPEC.name)]
+        assert "filterref" not in with_paths_of(before, BY_NODE)
+        assert taps_of(with_paths_of(before, FILTERED)) == []
+
+
 def test_templates_do_not_depend_on_filter_and_address() -> None:
     assert domain_xml(neutral(FILTERED), TCG) == domain_xml(neutral(SPEC), TCG)
+    assert domain_xml(neutral(BY_NODE), TCG) == domain_xml(neutral(SPEC), TCG)
 
 
 def test_state_of_another_vm_is_refused() -> None:

@@ -10,7 +10,7 @@ import libvirt
 import pytest
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import OUR_FILTER
+from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.adapters.hypervisor.network_filter import FILTER_XML, NetworkFilters, filter_of, offered_filters
 from rmsplugin.errors import NotFoundError, OperationFailedError, UnavailableError
@@ -106,9 +106,10 @@ def test_one_of_the_sites_has_to_be_there_and_is_not_touched(node: Node, filters
     assert node.filters == {"clean-traffic": "<filter/>"}
 
 
-def test_nothing_is_asked_for_vms_without_one(node: Node, filters: NetworkFilters) -> None:
+def test_nothing_is_asked_for_vms_without_one_of_libvirts(node: Node, filters: NetworkFilters) -> None:
     node.fails = UnavailableError("silent")
     filters.require("n1", "")
+    filters.require("n1", NODE_FILTER)
 
 
 @pytest.mark.parametrize("error", [NotFoundError("no such socket"), OperationFailedError("not supported")])

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import struct
@@ -132,6 +133,27 @@ def test_put_and_drop_config(node: Node) -> None:
     assert node.files() == ["lib/vm/vjob12-01.config", "lib/vm/vjob12-01.console"]
 
 
+GUARD = "--guard 52:54:00:00:00:01 10.0.0.2"
+#: A network of its own, to filter in.
+ALONE = ["unshare", "--net"]
+needs_nft = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
+
+
+@needs_nft
+def test_a_vm_whose_interface_is_pinned_is_known_until_its_configuration_goes(node: Node) -> None:
+    assert node.call(f"put-config {VM} {GUARD}", b"a", ALONE) == {"bytes": 1}
+    assert (node.vm_dir / f"{VM}.guard").read_text().split() == GUARD.split()[1:]
+    assert node.call(f"drop-config {VM}", prefix=ALONE) == {}
+    assert node.files() == []
+
+
+def test_a_node_that_cannot_filter_gets_no_configuration(node: Node) -> None:
+    # Without rights on its network, which is as good as without nft.
+    answer = node.call(f"put-config {VM} {GUARD}", b"a", ["setpriv", "--bounding-set", "-net_admin"])
+    assert answer["kind"] == "failed" and f"the interface of {VM} cannot be filtered" in answer["error"]
+    assert not (node.vm_dir / f"{VM}.config").exists()
+
+
 def test_put_config_keeps_the_console_log(node: Node) -> None:
     node.call(f"put-config {VM}", b"a")
     (node.vm_dir / f"{VM}.console").write_bytes(b"boot messages")
@@ -184,6 +206,10 @@ def test_overlay(tmp_path: Path) -> None:
         "put-config vjob12-٣",
         f"put-config {VM} --shared",
         f"put-config '{VM}",
+        f"put-config {VM} --guard 52:54:00:00:00:01 10.0.0",
+        f"put-config {VM} --guard 52:54:00:00:00:01 '10.0.0.2 accept'",
+        f"put-config {VM} --guard '52:54:00:00:00:01;' 10.0.0.2",
+        f"stat {VM} {GUARD}",
         f"PUT-CONFIG {VM}",
         "sh -c id",
         f"stat {VM} --shared --shared",

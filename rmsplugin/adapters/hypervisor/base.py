@@ -26,6 +26,8 @@ Converge = Literal["auto-converge", "post-copy", "abort"]
 
 #: The network filter that we define ourselves, by its name in the settings. Any other one is the site's.
 OUR_FILTER = "rmsplugin-guest"
+#: The same rules, without libvirt: the node agent makes them before the VM is created (``node_agent/guest_filter.py``).
+NODE_FILTER = "nftables"
 
 
 class VMPower(enum.StrEnum):
@@ -70,7 +72,7 @@ class VMSpec:
     config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
     console_log: str  # where the serial console is logged; "" for nowhere
     address: str = ""  # its IPv4 address, for the filter
-    network_filter: str = ""  # libvirt's filter of what its interface lets out and in; "" for none
+    network_filter: str = ""  # what its interface lets out and in: libvirt's filter or NODE_FILTER; "" for all
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.model.vm_names import parse_vm_name
+from rmsplugin.adapters.hypervisor.base import NODE_FILTER, DiskImage, KernelImage, VMSpec
+from rmsplugin.model.vm_names import parse_vm_name, tap_of
 from rmsplugin.model.vm_shape import strange
 
 #: Namespace of what we keep in a domain's <metadata>.
@@ -262,10 +262,12 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
 
 
 def _set_filter(interface: etree._Element, spec: VMSpec) -> None:
-    """Have libvirt pin the interface to the VM's address; a VM of an older release has it from its next start on."""
-    for element in interface.findall("filterref"):
+    """Have the interface pinned to the VM's address; a VM of an older release has it from its next start on."""
+    for element in interface.findall("filterref") + interface.findall("target"):
         interface.remove(element)
-    if spec.network_filter:
+    if spec.network_filter == NODE_FILTER:
+        _find(interface, "source").addnext(etree.Element("target", dev=tap_of(spec.name)))
+    elif spec.network_filter:
         reference = etree.Element("filterref", filter=spec.network_filter)
         if spec.address:
             _add(reference, "parameter", name="IP", value=spec.address)

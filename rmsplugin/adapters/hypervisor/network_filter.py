@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import OUR_FILTER
+from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 
@@ -45,13 +45,13 @@ class NetworkFilters:
         self._lock = threading.Lock()
 
     def require(self, node: str, name: str) -> None:
-        """Have the filter on the node; ours is defined there, or put right. Nothing happens for "".
+        """Have the filter on the node; ours is defined there, or put right. Nothing happens for "" and NODE_FILTER.
 
         Raises:
             OperationFailedError: the node has no such filter, or can have none: no VM that needs it may start there.
             UnavailableError: the node does not answer.
         """
-        if not name:
+        if name in ("", NODE_FILTER):
             return
         with self._lock:
             known = self._defined.get(node)

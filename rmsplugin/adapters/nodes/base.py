@@ -78,6 +78,7 @@ class NodeCheck:
     writable_images: frozenset[str] = frozenset()  # image files that root there may write, and give to others
     hidden_vm_dir: str = ""  # the first on the way to ``vm_dir`` that QEMU's account may not pass
     kvm_closed: bool | None = None  # /dev/kvm is there, and QEMU's account may not open it; None: not known
+    guest_filter: bool | None = None  # the node can filter VMs' interfaces by itself; None: an older release
 
 
 class TemplateUse(enum.StrEnum):
@@ -127,11 +128,23 @@ def seal_timeout_s(size_bytes: int, call_timeout_s: float) -> float:
     return call_timeout_s + size_bytes / SLOWEST_SEAL_BYTES_PER_S
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a VM's interface is pinned to by the node's own filter, if that is the site's choice (NODE_FILTER)."""
+
+    mac: str
+    address: str
+
+
 class Nodes(Protocol):
     """The node agents of all nodes of the cluster."""
 
-    def put_config(self, node: str, vm: str, content: bytes) -> None:
-        """Write the VM's configuration file."""
+    def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
+        """Write the VM's configuration file, when the interface that the VM will have is pinned, if it is to be.
+
+        Undone by ``drop_config``. A node that cannot, or whose agent is of an older release, raises
+        OperationFailedError.
+        """
         ...
 
     def put_seed(self, node: str, vm: str, content: bytes) -> None:
@@ -271,14 +284,23 @@ class Nodes(Protocol):
         ...
 
     def use_template(
-        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+        self,
+        node: str,
+        vm: str,
+        template: Template,
+        uuid: str,
+        mac: str,
+        config: bytes,
+        seed: bytes = b"",
+        guard: Guard | None = None,
     ) -> TemplateUse:
         """Have a copy of the template that can be restored as this VM, with its name, UUID and MAC address.
 
         The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that is to
         make the template is saved there. Where the image has a disk, the VM's is the template's afterwards, or is not
         there. Nothing may run on it. With a copy come the configuration and the seed, as by ``put_config`` and, if
-        there is one, ``put_seed``. Raises CorruptStateError for a template that cannot be used.
+        there is one, ``put_seed``; the interface is pinned as by ``put_config`` in any case. Raises CorruptStateError
+        for a template that cannot be used.
         """
         ...
 

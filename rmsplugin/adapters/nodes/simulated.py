@@ -9,6 +9,7 @@ from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, Simula
 from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
 from rmsplugin.adapters.nodes.base import (
     Digest,
+    Guard,
     MemoryReport,
     NodeCheck,
     NodeFiles,
@@ -49,6 +50,7 @@ class SimulatedNodes:
         self._files = files
         self._stores = {False: store, True: shared_store}
         self._configs: dict[tuple[str, str], bytes] = {}
+        self.guards: dict[tuple[str, str], Guard] = {}  # by node and VM
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
@@ -69,10 +71,15 @@ class SimulatedNodes:
         """VMs that there are configuration files of."""
         return sorted(vm for owner, vm in self._configs if owner == node)
 
-    def put_config(self, node: str, vm: str, content: bytes) -> None:
+    def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
         """See ``Nodes``."""
         self._enter("put_config", node, vm)
+        self._guard(node, vm, guard)
         self._configs[node, vm] = content
+
+    def _guard(self, node: str, vm: str, guard: Guard | None) -> None:
+        if guard is not None:
+            self.guards[node, vm] = guard
 
     def put_seed(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
@@ -89,6 +96,7 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("drop_config", node, vm)
         self._configs.pop((node, vm), None)
+        self.guards.pop((node, vm), None)
         self.templates.drop(node, vm)
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
@@ -228,10 +236,19 @@ class SimulatedNodes:
         return self.bounds.bound(node, mib)
 
     def use_template(
-        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+        self,
+        node: str,
+        vm: str,
+        template: Template,
+        uuid: str,
+        mac: str,
+        config: bytes,
+        seed: bytes = b"",
+        guard: Guard | None = None,
     ) -> TemplateUse:
         """See ``Nodes``."""
         self._enter("use_template", node, vm)
+        self._guard(node, vm, guard)
         use = self.templates.use(node, vm, template)
         if use is TemplateUse.COPIED:
             self._configs[node, vm] = config

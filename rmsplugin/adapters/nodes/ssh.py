@@ -15,6 +15,7 @@ import paramiko
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.nodes.base import (
     Digest,
+    Guard,
     MemoryReport,
     NodeCheck,
     NodeFiles,
@@ -84,9 +85,9 @@ class NodeAgents:
         self._links: dict[str, Link] = {}
         self._lock = threading.Lock()
 
-    def put_config(self, node: str, vm: str, content: bytes) -> None:
+    def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
         """See ``Nodes``."""
-        self._call(node, ["put-config", vm], content=content)
+        self._call(node, ["put-config", vm, *_with(guard)], content=content)
 
     def put_seed(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
@@ -229,6 +230,7 @@ class NodeAgents:
             frozenset(answer.get("writable_images", ())),
             answer.get("hidden_vm_dir", ""),
             answer.get("kvm_closed"),
+            answer.get("guest_filter"),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
@@ -245,10 +247,18 @@ class NodeAgents:
         )
 
     def use_template(
-        self, node: str, vm: str, template: Template, uuid: str, mac: str, config: bytes, seed: bytes = b""
+        self,
+        node: str,
+        vm: str,
+        template: Template,
+        uuid: str,
+        mac: str,
+        config: bytes,
+        seed: bytes = b"",
+        guard: Guard | None = None,
     ) -> TemplateUse:
         """See ``Nodes``."""
-        words = ["use-template", vm, template.key, template.image, uuid, mac, str(len(config))]
+        words = ["use-template", vm, template.key, template.image, uuid, mac, str(len(config)), *_with(guard)]
         answer = self._call(node, words, content=config + seed)
         return TemplateUse(answer["template"])
 
@@ -334,6 +344,10 @@ class NodeAgents:
 
 #: More than a line of an agent's can have (all saved states of a node), and than all its lines of progress together.
 _LINE_MAX, _ANSWER_MAX = 4 << 20, 64 << 20
+
+
+def _with(guard: Guard | None) -> list[str]:
+    return ["--guard", guard.mac, guard.address] if guard is not None else []
 
 
 def _of(checkpoint: int) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin import __version__
-from rmsplugin.adapters.hypervisor.base import OUR_FILTER, HostInfo
+from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER, HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
@@ -95,6 +95,8 @@ def _filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterator[Fi
             "network.filter is empty: root in a guest can take the address of any VM or node",
             "take the line out of the settings, which means rmsplugin-guest; see docs/operator-guide.md, section 5",
         )
+    elif wanted == NODE_FILTER:
+        return  # the node agent says whether it can
     elif isinstance(has, str):
         yield error(
             subject,
@@ -182,7 +184,8 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             "libvirt has no hook that refuses what is no VM of ours: root of any node from which VMs come is root here",
             "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
         )
-    if settings.network.filter and agent.filter_tools:
+    yield from _own_filter(settings.network.filter, subject, agent)
+    if settings.network.filter not in ("", NODE_FILTER) and agent.filter_tools:
         yield error(
             subject,
             f"has no {', '.join(agent.filter_tools)}, by which libvirt filters: no VM starts there, or comes there",
@@ -200,6 +203,26 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             subject,
             f"has no bridge {settings.network.bridge}, which VMs plug into",
             f"make the bridge {settings.network.bridge} with the node's interface in it, or set network.bridge",
+        )
+
+
+def _own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Finding]:
+    """Say whether the node filters its VMs by itself, if it is to; an older release does not tell."""
+    if wanted != NODE_FILTER:
+        return
+    if agent.guest_filter:
+        yield ok(subject, "filters VMs by nftables")
+    else:
+        yield error(
+            subject,
+            f"cannot filter VMs by nftables, and network.filter is {NODE_FILTER}: no VM starts there, or comes there",
+            f"install nftables there, and a kernel with nf_tables for bridges; or set network.filter to {OUR_FILTER}",
+        )
+    if not agent.qemu_hook:
+        yield warning(
+            subject,
+            "has no hook that looks whether a VM is filtered: the engine alone sees to it",
+            "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
         )
 
 

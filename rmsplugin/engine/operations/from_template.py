@@ -12,7 +12,7 @@ import math
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.operations.allocation import Opening, end_with_job
 from rmsplugin.engine.operations.guest_disks import has_disks, put_waiting_disks, seed_of_template, told_by_seed
-from rmsplugin.engine.operations.guest_file import config_of, keep_bound, put_config, put_waiting, waits
+from rmsplugin.engine.operations.guest_file import config_of, guard_of, keep_bound, put_config, put_waiting, waits
 from rmsplugin.engine.restored import Restored
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.stages import Stages
@@ -78,7 +78,7 @@ def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
     """Have a copy of it, if there is one, and with that the files that the VM needs besides to start from it."""
     keep_bound(task, vm, vm.host)
     nodes, files = task.context.nodes, (config_of(task, vm), seed_of_template(task))
-    return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files)
+    return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files, guard=guard_of(task, vm))
 
 
 def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:

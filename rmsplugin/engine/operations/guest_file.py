@@ -6,6 +6,8 @@ import base64
 import os
 
 from rmsplugin.adapters.guests.keys import dropbear_key
+from rmsplugin.adapters.hypervisor.base import NODE_FILTER
+from rmsplugin.adapters.nodes.base import Guard
 from rmsplugin.engine.rows import VMRow
 from rmsplugin.engine.task import Task
 from rmsplugin.errors import OperationFailedError
@@ -55,10 +57,15 @@ def keep_bound(task: Task, vm: VMRow, node: str) -> None:
         task.context.memory_care.bounds.keep(node)
 
 
+def guard_of(task: Task, vm: VMRow) -> Guard | None:
+    """What the VM's node pins its interface to; None where that is libvirt's matter, or nobody's."""
+    return Guard(vm.mac, vm.address) if task.context.settings.network.filter == NODE_FILTER else None
+
+
 def _put(task: Task, vm: VMRow, node: str, content: bytes) -> None:
     keep_bound(task, vm, node)
     task.context.ledger.touch(vm.name, node)
-    task.context.nodes.put_config(node, vm.name, content)
+    task.context.nodes.put_config(node, vm.name, content, guard_of(task, vm))
 
 
 def _padded(text: str) -> str:

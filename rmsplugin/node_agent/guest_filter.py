@@ -1,0 +1,126 @@
+"""Guest filter: rules of nftables that pin a VM's interface to the VM's addresses, made before the VM is created.
+
+The same rules as libvirt's filter of the engine's (``adapters/hypervisor/network_filter.py``), by one ``nft`` instead
+of some seventy processes. A table of the family bridge in which nothing passes from an interface whose name begins with
+TAP_PREFIX but what the chain of that interface lets pass, and to it IPv4 and ARP: a VM without a chain sends nothing.
+Each change is one transaction: it holds, or nothing has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+
+from rmsplugin.model.vm_names import TAP_PREFIX, tap_of
+from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.node_agent.verbs import Guard
+
+TABLE = "rmsplugin_guests"
+_TIMEOUT_S = 20
+_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+
+#: Out of VMs before anything else sees it, into them after all else: where ebtables' chains of libvirt's are.
+_BASE = f"""add table bridge {TABLE}
+add map bridge {TABLE} guests {{ type ifname : verdict; }}
+add chain bridge {TABLE} from {{ type filter hook prerouting priority -300; policy accept; }}
+flush chain bridge {TABLE} from
+add rule bridge {TABLE} from iifname vmap @guests
+add rule bridge {TABLE} from iifname "{TAP_PREFIX}*" drop
+add chain bridge {TABLE} into {{ type filter hook postrouting priority 300; policy accept; }}
+flush chain bridge {TABLE} into
+add rule bridge {TABLE} into oifname != "{TAP_PREFIX}*" accept
+add rule bridge {TABLE} into ether type {{ ip, arp }} accept
+add rule bridge {TABLE} into drop
+"""
+
+#: IPv4 and ARP from its own addresses; and QEMU's word to switches that the VM has moved: a RARP request, of Ethernet
+#: and IPv4, that names its MAC address twice and 0.0.0.0 twice.
+_GUEST = """add chain bridge {table} {tap}
+flush chain bridge {table} {tap}
+add rule bridge {table} {tap} ether saddr != {mac} drop
+add rule bridge {table} {tap} ether type ip ip saddr {address} accept
+add rule bridge {table} {tap} ether type arp arp htype 1 arp ptype ip arp saddr ether {mac} \
+arp saddr ip {address} accept
+add rule bridge {table} {tap} ether type 0x8035 ether daddr ff:ff:ff:ff:ff:ff @nh,0,64 0x0001080006040003 \
+@nh,64,48 {number} @nh,112,32 0 @nh,144,48 {number} @nh,192,32 0 accept
+add rule bridge {table} {tap} drop
+add element bridge {table} guests {{ "{tap}" : jump {tap} }}
+"""
+
+#: Adding first makes it no error that something is not there.
+_GONE = """add chain bridge {table} {tap}
+add element bridge {table} guests {{ "{tap}" : jump {tap} }}
+delete element bridge {table} guests {{ "{tap}" }}
+flush chain bridge {table} {tap}
+delete chain bridge {table} {tap}
+"""
+
+
+def rules(guards: Mapping[str, Guard]) -> str:
+    """What ``nft`` is told to make the table, with these VMs in it by their names; names and addresses are checked."""
+    return _BASE + "".join(_chain(vm, guard) for vm, guard in guards.items())
+
+
+def keep(vm: str, guard: Guard, others: Callable[[], Mapping[str, Guard]]) -> None:
+    """Pin the VM's interface, which need not be there yet, to its addresses.
+
+    Args:
+        vm: its name.
+        guard: its addresses.
+        others: asked where there is no table for all VMs of the node that have one: whoever flushes the node's rules
+            takes it away, and the VMs that run are not to lose their network by a new one.
+
+    Raises:
+        AgentError: it cannot be filtered.
+    """
+    if _nft(_chain(vm, guard)) == "":
+        return
+    if failed := _nft(rules({**others(), vm: guard})):
+        raise AgentError("failed", f"the interface of {vm} cannot be filtered: {failed}")
+
+
+def drop(vm: str) -> None:
+    """Forget the VM: nothing passes from its interface from now on, where there is the table. Raises AgentError."""
+    tap = tap_of(vm)
+    failed = _nft(_GONE.format(table=TABLE, tap=tap))
+    if failed and is_kept(tap):
+        raise AgentError("failed", f"the filter of {vm} stays: {failed}")
+
+
+def is_kept(tap: str) -> bool:
+    """Whether the interface of this name is pinned, which is looked at in the kernel."""
+    try:
+        done = _run(["get", "element", "bridge", TABLE, "guests", f'{{ "{tap}" }}'], "")
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _chain(vm: str, guard: Guard) -> str:
+    number = "0x" + guard.mac.replace(":", "")
+    return _GUEST.format(table=TABLE, tap=tap_of(vm), mac=guard.mac, address=guard.address, number=number)
+
+
+def _nft(text: str) -> str:
+    """Why the rules were not taken; "" if they were."""
+    try:
+        done = _run(["-f", "-"], text)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else f"nft: {' '.join(done.stderr.split())[:300]}"
+
+
+def _run(words: list[str], text: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("nft", path=_PATH)
+    if program is None:
+        raise FileNotFoundError("there is no nft on this node")
+    return subprocess.run(
+        [program, *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        env={**os.environ, "LC_ALL": "C"},
+    )

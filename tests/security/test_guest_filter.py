@@ -1,0 +1,122 @@
+"""The node's own filter lets out and in what libvirt's does: the same frames, one by one, on a bridge."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from security import guest_frames
+
+from rmsplugin.model.vm_names import TAP_PREFIX, tap_of
+from rmsplugin.node_agent import guest_filter
+from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.node_agent.verbs import Guard
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
+
+VM, SISTER = "vjob7-0", "vjob7-1"
+TAP = tap_of(VM)
+OWN = Guard("52:54:00:00:00:01", "10.77.1.10")
+ALL = [name for frames in (guest_frames.from_guest, guest_frames.to_guest) for name, _ in frames(*OWN)]
+ALLOWED = ["IPv4", "ARP request", "ARP reply", "RARP of a VM that moved", "to it: IPv4", "to it: ARP"]
+
+#: What libvirt 9.0 makes of ``network_filter.FILTER_XML``.
+LIBVIRT = f"""
+ebtables -t nat -N libvirt-I; ebtables -t nat -N libvirt-O
+ebtables -t nat -P libvirt-I ACCEPT; ebtables -t nat -P libvirt-O ACCEPT
+ebtables -t nat -A libvirt-I -p ipv4 -s {OWN.mac} --ip-src {OWN.address} -j ACCEPT
+ebtables -t nat -A libvirt-I -p arp -s {OWN.mac} --arp-mac-src {OWN.mac} --arp-ip-src {OWN.address} -j ACCEPT
+ebtables -t nat -A libvirt-I -p 0x8035 -s {OWN.mac} -d ff:ff:ff:ff:ff:ff --arp-opcode 3 --arp-mac-src {OWN.mac} \
+    --arp-mac-dst {OWN.mac} --arp-ip-src 0.0.0.0 --arp-ip-dst 0.0.0.0 -j ACCEPT
+ebtables -t nat -A libvirt-I -j DROP
+ebtables -t nat -A libvirt-O -p ipv4 -j ACCEPT; ebtables -t nat -A libvirt-O -p arp -j ACCEPT
+ebtables -t nat -A libvirt-O -j DROP
+ebtables -t nat -A PREROUTING -i {TAP} -j libvirt-I; ebtables -t nat -A POSTROUTING -o {TAP} -j libvirt-O
+"""
+
+
+def passing(script: str, tap: str = TAP) -> list[str]:
+    """Which frames pass, with the rules that a script makes."""
+    words = ["unshare", "--net", sys.executable, "-m", "security.guest_frames", tap, *OWN]
+    done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def kept(*vms: tuple[str, Guard]) -> str:
+    return "".join(f"nft -f - <<'E'\n{guest_filter.rules({vm: guard})}\nE\n" for vm, guard in vms)
+
+
+def alone(code: str) -> subprocess.CompletedProcess[str]:
+    words = ["unshare", "--net", sys.executable, "-c", f"from rmsplugin.node_agent import guest_filter\n{code}"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300)
+
+
+def test_a_vm_sends_in_its_own_name_only() -> None:
+    assert passing("") == ALL
+    assert passing(kept((VM, OWN))) == ALLOWED
+
+
+def test_the_same_passes_as_with_libvirts_filter() -> None:
+    assert passing(LIBVIRT) == passing(kept((VM, OWN)))
+
+
+def test_what_is_said_again_replaces_what_was_said_and_others_keep_theirs() -> None:
+    before = Guard("52:54:00:00:00:77", "10.77.1.77")
+    assert passing(kept((VM, before), (SISTER, before), (VM, OWN), (SISTER, before))) == ALLOWED
+
+
+def test_interfaces_of_others_are_none_of_its_business() -> None:
+    assert passing(kept((VM, OWN)), "vnet0") == ALL
+
+
+def test_an_interface_of_ours_without_rules_of_its_own_passes_nothing_out(tmp_path: Path) -> None:
+    gone = f"nft delete element bridge {guest_filter.TABLE} guests '{{ \"{TAP}\" }}'"
+    (tmp_path / "try").write_text(f"{kept((VM, OWN))}{gone}")
+    words = ["unshare", "--net", sys.executable, "-m", "security.guest_frames", TAP, *OWN]
+    done = subprocess.run(words, stdin=(tmp_path / "try").open(), capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr.strip()) == (1, "nothing passes")
+
+
+def test_a_vm_is_forgotten_as_often_as_one_likes() -> None:
+    done = alone(
+        f"guest_filter.drop({VM!r})\n"  # where there is no table yet: it makes none
+        f"import subprocess; assert subprocess.run(['nft', 'list', 'ruleset'], capture_output=True).stdout == b''\n"
+        f"own = guest_filter.Guard(*{tuple(OWN)!r})\n"
+        f"for vm in ({VM!r}, {SISTER!r}): guest_filter.keep(vm, own, dict)\n"
+        f"for _ in range(2):\n  guest_filter.drop({VM!r})\n"
+        f"  print(*(guest_filter.is_kept(guest_filter.tap_of(vm)) for vm in ({VM!r}, {SISTER!r})))\n"
+    )
+    assert done.stdout.splitlines() == ["False True"] * 2, done.stderr
+
+
+def test_a_table_that_was_flushed_comes_back_with_all_vms() -> None:
+    done = alone(
+        f"import subprocess\nown, others = guest_filter.Guard(*{tuple(OWN)!r}), {{}}\n"
+        f"for vm in ({VM!r}, {SISTER!r}):\n"
+        "  guest_filter.keep(vm, own, lambda: others)\n"
+        "  others[vm] = own\n"
+        "  subprocess.run(['nft', 'flush', 'ruleset'], check=True)\n"
+        f"guest_filter.keep('vjob7-2', own, lambda: others)\n"
+        f"print(*(guest_filter.is_kept(guest_filter.tap_of(f'vjob7-{{index}}')) for index in range(4)))\n"
+    )
+    assert done.stdout.split() == ["True"] * 3 + ["False"], done.stderr
+
+
+def test_a_node_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_filter, "_PATH", "")
+    with pytest.raises(AgentError, match="cannot be filtered: there is no nft"):
+        guest_filter.keep(VM, OWN, dict)
+    assert not guest_filter.is_kept(TAP)
+
+
+def test_names_of_interfaces_are_no_longer_than_linux_takes_and_differ() -> None:
+    names = {tap_of(f"vjob{job}-{index}") for job in (1, 4294967295) for index in range(500)}
+    assert len(names) == 1000
+    assert {len(name) for name in names} == {15}
+    assert all(name.startswith(TAP_PREFIX) for name in names)
