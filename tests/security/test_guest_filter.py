@@ -1,4 +1,4 @@
-"""The node's own filter lets out and in what libvirt's does: the same frames, one by one, on a bridge."""
+"""The node's own filter lets out and in what libvirt's says: the same frames, one by one, on a bridge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = Guard("52:54:00:00:00:01", "10.77.1.10")
 ALL = [name for frames in (guest_frames.from_guest, guest_frames.to_guest) for name, _ in frames(*OWN)]
 ALLOWED = ["IPv4", "ARP request", "ARP reply", "RARP of a VM that moved", "to it: IPv4", "to it: ARP"]
 
-#: What libvirt 9.0 makes of ``network_filter.FILTER_XML``.
+#: Rules of ebtables, written by hand after ``network_filter.FILTER_XML``.
 LIBVIRT = f"""
 ebtables -t nat -N libvirt-I; ebtables -t nat -N libvirt-O
 ebtables -t nat -P libvirt-I ACCEPT; ebtables -t nat -P libvirt-O ACCEPT
@@ -42,7 +42,7 @@ ebtables -t nat -A PREROUTING -i {TAP} -j libvirt-I; ebtables -t nat -A POSTROUT
 
 def passing(script: str, tap: str = TAP) -> list[str]:
     """Which frames pass, with the rules that a script makes."""
-    words = ["unshare", "--net", sys.executable, "-m", "security.guest_frames", tap, *OWN]
+    words = ["unshare", "--net", sys.executable, guest_frames.__file__, tap, *OWN]
     done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
@@ -62,7 +62,7 @@ def test_a_vm_sends_in_its_own_name_only() -> None:
     assert passing(kept((VM, OWN))) == ALLOWED
 
 
-def test_the_same_passes_as_with_libvirts_filter() -> None:
+def test_the_same_passes_as_with_rules_of_ebtables_of_the_same_filter() -> None:
     assert passing(LIBVIRT) == passing(kept((VM, OWN)))
 
 
@@ -78,7 +78,7 @@ def test_interfaces_of_others_are_none_of_its_business() -> None:
 def test_an_interface_of_ours_without_rules_of_its_own_passes_nothing_out(tmp_path: Path) -> None:
     gone = f"nft delete element bridge {guest_filter.TABLE} guests '{{ \"{TAP}\" }}'"
     (tmp_path / "try").write_text(f"{kept((VM, OWN))}{gone}")
-    words = ["unshare", "--net", sys.executable, "-m", "security.guest_frames", TAP, *OWN]
+    words = ["unshare", "--net", sys.executable, guest_frames.__file__, TAP, *OWN]
     done = subprocess.run(words, stdin=(tmp_path / "try").open(), capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr.strip()) == (1, "nothing passes")
 
