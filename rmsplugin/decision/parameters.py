@@ -14,14 +14,15 @@ from rmsplugin.packing.search import Search
 
 @dataclass(frozen=True, slots=True)
 class ActionDuration:
-    """How long one kind of action on one VM takes: a constant, and what grows with the VM's memory demand."""
+    """How long one kind of action takes: a constant, and what grows with the memory that one node saves or restores."""
 
     constant_s: float
     s_per_mib: float = 0.0
 
     def of(self, vjob: VJob) -> float:
-        """Seconds that the action takes on all VMs of a vjob, which go in parallel: those of the largest VM."""
-        return self.constant_s + self.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
+        """Seconds that the action takes on all VMs of a vjob: nodes go in parallel, VMs of one share its storage."""
+        memory_mib = vjob.together_mib or max(vm.demand.memory_mib for vm in vjob.vms)
+        return self.constant_s + self.s_per_mib * memory_mib
 
 
 def _grows(values: Mapping[str, float], name: str) -> ActionDuration:

@@ -49,6 +49,7 @@ from rmsplugin.decision.result import Barred, Decision, Infeasible, Numbers, Rea
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.rounds import in_rounds, nobody_starts
 from rmsplugin.decision.switching import exempt_for_s
+from rmsplugin.decision.together import with_what_lies_together
 from rmsplugin.decision.worth import start_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
@@ -66,6 +67,7 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     if nobody_may_be_preempted(configuration):
         decision = mixed(configuration, parameters)
         return decision if isinstance(decision, Infeasible) else replace(decision, policy="slowdown")
+    configuration = with_what_lies_together(configuration)
     ranks = Ranks.of(configuration, parameters)
     parameters = replace(parameters, exempt_switches=parameters.slowdown.switches)
     parameters = replace(parameters, exempt_tier=_highest_unprotected(configuration, parameters))

@@ -112,6 +112,7 @@ class VJob:
     state_s: float | None = None  # how long it has been in its state; None: for ever
     waited_s: float = 0.0  # how long it has not run since it was submitted, sleeps included
     weight: float = 1.0  # what the site says of it beyond its age: by this its expansion is multiplied
+    together_mib: int = 0  # how much of its memory is on one node at most; 0: that of its largest VM, or nobody knows
     user: str = ""  # whose it is, where users have a share; empty: nobody knows
     lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
     in_transit: bool = False  # something is under way, or planned: its VMs here stand for what it holds, and stay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -128,8 +129,11 @@ def switch_s(vjob: SimulatedVJob, parameters: Parameters) -> float:
 
 
 def takes_s(duration: ActionDuration, vjob: SimulatedVJob) -> float:
-    """How long an action takes on all VMs of one."""
-    return duration.constant_s + duration.s_per_mib * vjob.requested.memory_mib
+    """How long an action takes on all VMs of one, as ``ActionDuration.of`` says: VMs of a node share its storage."""
+    if not duration.s_per_mib:
+        return duration.constant_s
+    where = Counter((vjob.hosts or vjob.images).values())
+    return duration.constant_s + duration.s_per_mib * vjob.requested.memory_mib * max(where.values(), default=1)
 
 
 def _times(vjob: SimulatedVJob, now: float, then: Moved) -> _Times:

@@ -167,8 +167,13 @@ class Oracle:
         weight = vjob.weight if self.parameters.slowdown.slurm_priority == "weight" else 1
         return weight * (vjob.waited_s + needs_s) / needs_s
 
+    def together_mib(self, vjob: VJob) -> int:
+        """The memory that one node saves, or restores, at most."""
+        where = [self.configuration.locations[vm.name].node or vm.name for vm in vjob.vms]
+        return max(sum(vm.demand.memory_mib for vm, at in zip(vjob.vms, where, strict=True) if at == w) for w in where)
+
     def switch_s(self, vjob: VJob) -> float:
-        mib = max(vm.demand.memory_mib for vm in vjob.vms)
+        mib = self.together_mib(vjob)
         kinds = (self.parameters.durations.suspend, self.parameters.durations.resume)
         return sum(kind.constant_s + kind.s_per_mib * mib for kind in kinds)
 
@@ -229,7 +234,7 @@ class Oracle:
             return True
         durations = self.parameters.durations
         kind = durations.resume if self.state[vjob.name] is SLEEPS else durations.run
-        loss_s = kind.constant_s + kind.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
+        loss_s = kind.constant_s + kind.s_per_mib * self.together_mib(vjob)
         loss_s += sum(self.part(each) * self.switch_s(each) for each in victims) / sum(map(self.part, team))
         return self.expansion(vjob, loss_s) >= 3 * max(map(self.expansion, equal))
 

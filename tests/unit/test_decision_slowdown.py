@@ -132,6 +132,37 @@ def test_nobody_of_200_gb_is_suspended_for_one_of_30_s(memory_mib: int) -> None:
         assert decision.reasons["a"].code is ReasonCode.DOES_NOT_PAY
 
 
+#: 10 s, and a second for each MiB that one node saves or restores.
+GROWING = SwitchDurations(ActionDuration(10.0), *[ActionDuration(10.0, 1.0)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("places", "lost_s"),
+    [(("n1", "n2", "n3", "n4"), 10 + 2 * 110), (("n1", "n1", "n2", "n3"), 10 + 2 * 210), (("n1",) * 4, 10 + 2 * 410)],
+)
+def test_vms_of_one_node_share_its_storage_so_that_the_switch_takes_longer(
+    places: tuple[str, ...], lost_s: float
+) -> None:
+    queue = Queue(*nodes(4, cpus=4, memory_mib=512)).add("r", *places, vms=4, memory_mib=100, **HALF_DONE)
+    queue.add("a", vms=13, waited_s=130.0, memory_mib=1, state_s=0.0)
+    refused = queue.decide("slowdown", **{**EAGER, "durations": GROWING}).reasons["a"]
+    assert refused.code is ReasonCode.DOES_NOT_PAY, refused
+    assert refused.numbers["lost_s"] == pytest.approx(10 + (lost_s - 10) * 4 / 13)
+
+
+def test_a_state_is_restored_by_its_node_and_on_shared_storage_by_nobody_knows_whom() -> None:
+    def begins_s(*places: str) -> float:
+        queue = Queue(*nodes(2, cpus=2, memory_mib=512)).add("r", "n1", "n2", vms=2, memory_mib=100, **HALF_DONE)
+        queue.add("a", *places, vms=4, waited_s=170.0, memory_mib=100, state_s=0.0)
+        refused = queue.decide("slowdown", **{**EAGER, "durations": GROWING}).reasons["a"]
+        assert refused.code is ReasonCode.DOES_NOT_PAY, refused
+        return float(refused.numbers["lost_s"]) - 2 * 110 * 2 / 4  # type: ignore[arg-type]
+
+    assert begins_s(*["zz:n1"] * 4) == pytest.approx(410)
+    assert begins_s(*["zz:n1", "zz:n2"] * 2) == pytest.approx(210)
+    assert begins_s(*["zz:shared"] * 4) == pytest.approx(110)
+
+
 def test_the_switch_costs_by_what_each_has_of_the_cluster() -> None:
     # of ten CPUs the other one has eight, and this one two: 20 s of eight are 80 s of two
     def decided(waited_s: float) -> Decision:
