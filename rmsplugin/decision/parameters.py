@@ -21,8 +21,13 @@ class ActionDuration:
 
     def of(self, vjob: VJob) -> float:
         """Seconds that the action takes on all VMs of a vjob: nodes go in parallel, VMs of one share its storage."""
-        memory_mib = vjob.together_mib or max(vm.demand.memory_mib for vm in vjob.vms)
-        return self.constant_s + self.s_per_mib * memory_mib
+        if vjob.together_mib:
+            return self.constant_s + self.s_per_mib * vjob.together_mib
+        return self.of_largest(vjob)
+
+    def of_largest(self, vjob: VJob) -> float:
+        """Seconds that it takes on the largest VM of a vjob alone."""
+        return self.constant_s + self.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
 
 
 def _grows(values: Mapping[str, float], name: str) -> ActionDuration:
@@ -52,6 +57,11 @@ class SwitchDurations:
     def away_s(self, vjob: VJob) -> float:
         """Seconds that a vjob loses to make way and to go on later."""
         return self.leave_s(vjob) + (self.unpause if self.pauses else self.resume).of(vjob)
+
+    def least_away_s(self, vjob: VJob) -> float:
+        """The same if each VM was on a node of its own."""
+        goes, comes = (self.pause, self.unpause) if self.pauses else (self.suspend, self.resume)
+        return goes.of_largest(vjob) + comes.of_largest(vjob)
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> SwitchDurations:

@@ -23,6 +23,9 @@ from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
 
+#: Where its VMs share the storage of a node a switch takes longer: one runs for so many times that, too (0153).
+SHARED_SWITCHES = 2.0
+
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
     """How much longer a running vjob is exempt from suspension, in seconds; 0 if it is not."""
@@ -30,8 +33,9 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
         return 0.0
     exempt_s = parameters.exempt_s
     if parameters.exempt_switches and vjob.priority >= parameters.exempt_tier:
-        switch_s = parameters.durations.away_s(vjob)
-        exempt_s = max(exempt_s, parameters.exempt_switches * switch_s)
+        durations = parameters.durations
+        least_s = parameters.exempt_switches * durations.least_away_s(vjob)
+        exempt_s = max(exempt_s, least_s, SHARED_SWITCHES * durations.away_s(vjob))
     return max(0.0, exempt_s - vjob.state_s)
 
 

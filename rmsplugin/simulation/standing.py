@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rmsplugin.decision.expansion import expansion, overdue, part_of, protected, still_expected_s
 from rmsplugin.decision.parameters import ActionDuration, Parameters
 from rmsplugin.decision.shares import beyond
+from rmsplugin.decision.switching import SHARED_SWITCHES
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.simulation.counted import Held
@@ -118,7 +119,10 @@ def standings(
 
 def exempt_for_s(vjob: SimulatedVJob, now: float, parameters: Parameters) -> float:
     """For how much longer one that runs is not suspended, for it was started or resumed a moment ago."""
-    exempt_s = max(parameters.exempt_s, parameters.slowdown.switches * switch_s(vjob, parameters))
+    durations, memory_mib = parameters.durations, vjob.requested.memory_mib
+    least_s = sum(each.constant_s + each.s_per_mib * memory_mib for each in (durations.suspend, durations.resume))
+    exempt_s = max(parameters.exempt_s, parameters.slowdown.switches * least_s)
+    exempt_s = max(exempt_s, SHARED_SWITCHES * switch_s(vjob, parameters))
     return max(0.0, exempt_s - (now - vjob.since_s))
 
 

@@ -172,8 +172,7 @@ class Oracle:
         where = [self.configuration.locations[vm.name].node or vm.name for vm in vjob.vms]
         return max(sum(vm.demand.memory_mib for vm, at in zip(vjob.vms, where, strict=True) if at == w) for w in where)
 
-    def switch_s(self, vjob: VJob) -> float:
-        mib = self.together_mib(vjob)
+    def switch_s(self, vjob: VJob, mib: int) -> float:
         kinds = (self.parameters.durations.suspend, self.parameters.durations.resume)
         return sum(kind.constant_s + kind.s_per_mib * mib for kind in kinds)
 
@@ -202,9 +201,13 @@ class Oracle:
             due.append(vjob)
         return {vjob.name for vjob in due}
 
+    def exempt_of_tier_s(self, runner: VJob) -> float:
+        largest_mib = max(vm.demand.memory_mib for vm in runner.vms)
+        return max(10 * self.switch_s(runner, largest_mib), 2 * self.switch_s(runner, self.together_mib(runner)))
+
     def exempt_s(self, runner: VJob, vjob: VJob) -> float:
         """For how long after its start one makes way for nobody of its tier; and for nobody of a higher one."""
-        of_tier_s = 10 * self.switch_s(runner) if runner.priority >= vjob.priority else 0.0
+        of_tier_s = self.exempt_of_tier_s(runner) if runner.priority >= vjob.priority else 0.0
         return max(self.parameters.exempt_s, of_tier_s)
 
     def exempt(self, runner: VJob, vjob: VJob) -> bool:
@@ -235,7 +238,9 @@ class Oracle:
         durations = self.parameters.durations
         kind = durations.resume if self.state[vjob.name] is SLEEPS else durations.run
         loss_s = kind.constant_s + kind.s_per_mib * self.together_mib(vjob)
-        loss_s += sum(self.part(each) * self.switch_s(each) for each in victims) / sum(map(self.part, team))
+        loss_s += sum(self.part(each) * self.switch_s(each, self.together_mib(each)) for each in victims) / sum(
+            map(self.part, team)
+        )
         return self.expansion(vjob, loss_s) >= 3 * max(map(self.expansion, equal))
 
     def pays(self, vjob: VJob, victims: list[VJob], beside: list[VJob], behind: list[VJob]) -> bool:
@@ -408,9 +413,9 @@ def test_nobody_is_switched_to_and_fro(kind: object) -> None:
             for vjob in now.vjobs:
                 before, after = now.state(vjob), decision.states[vjob.name]
                 if before is RUNS and after is SLEEPS and vjob.name in began:
-                    ran_s, switch_s = 30.0 * cycle - began[vjob.name], Oracle(now, tunables).switch_s(vjob)
+                    ran_s = 30.0 * cycle - began[vjob.name]
                     ahead = any(v.priority > vjob.priority and now.state(v) is not RUNS for v in now.vjobs)
-                    least_s = tunables.exempt_s if ahead else 10 * switch_s
+                    least_s = tunables.exempt_s if ahead else Oracle(now, tunables).exempt_of_tier_s(vjob)
                     assert ran_s >= least_s, f"seed {seed}: {vjob.name} after {ran_s} s"
                 if before is not RUNS and after is RUNS:
                     began[vjob.name] = 30.0 * cycle
