@@ -83,7 +83,7 @@ class SlowdownParameters:
     Attributes:
         factor: one that runs makes way only for one whose expansion is at least so many times its own.
         switches: and not before it has run, since it was started or resumed, for so many times what a suspend and a
-            resume of it take: so nobody loses more than a part of his time to switches.
+            resume of its largest VM take: so nobody loses more than a part of his time to switches.
         max_delay: a vjob that has waited for longer than this part of its time limit is overdue, and protected,
         max_delay_s: if it has waited for at least so long.
         slurm_priority: what Slurm's priorities say within a tier: ``ties`` between equals only, ``weight`` through the
