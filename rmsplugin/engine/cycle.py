@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine import brake, deciding, site
+from rmsplugin.engine import brake, site
 from rmsplugin.engine.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.borrowing import Borrowing
 from rmsplugin.engine.brake import Held
@@ -36,7 +36,7 @@ from rmsplugin.engine.priorities import Priorities, priority_of
 from rmsplugin.engine.queue import Waiting, queue_order
 from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.requeues import record_requeue_exits
-from rmsplugin.engine.rooms_wanted import RoomAhead, rooms_wanted
+from rmsplugin.engine.rooms_wanted import rooms_wanted
 from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.single import ENGINE
 from rmsplugin.engine.strays import stop_strays, strays
@@ -74,7 +74,6 @@ class Cycle:
         self._priorities = Priorities(context)
         self._evacuation = Evacuation(context, executor, placing)
         self._borrowing = Borrowing(context, placing)
-        self._room_ahead = RoomAhead(context)
         self._checkpointing = Checkpointing(context, executor)
         self._missing = MissingVMs(context)
         self.fencing = Fencing(context)
@@ -359,9 +358,7 @@ class Cycle:
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
         """Decide, and begin what was decided. Returns the nodes without a room on which others would start."""
         queue = self._queue(seen, ours, report)
-        left_out = self._room_ahead.find(seen, queue, self._borrowing.lendable(seen))
-        self._room_ahead.remember(seen, queue, left_out)
-        after = self._deciding.run(seen, queue, left_out, report)
+        after = self._deciding.run(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
         return rooms_wanted(self._context, seen, left, after)
@@ -380,8 +377,7 @@ class Cycle:
             partitions = self._context.settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._queue(seen, ours, CycleReport())
-            left_out = self._room_ahead.find(seen, queue, self._borrowing.lendable(seen))
-            return self._deciding.find(seen, deciding.without(queue, left_out))
+            return self._deciding.find(seen, queue, self._borrowing.lendable(seen))
 
     def _queue(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> list[Waiting]:
         """Who may start or be resumed, head first."""

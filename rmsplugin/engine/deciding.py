@@ -16,6 +16,7 @@ from rmsplugin.engine.observation import Observation
 from rmsplugin.engine.parameters import proposal_parameters
 from rmsplugin.engine.queue import Waiting
 from rmsplugin.engine.relief import Relief
+from rmsplugin.engine.rooms_wanted import RoomAhead
 from rmsplugin.engine.rows import Plan, PlanState
 from rmsplugin.engine.switch import StaleError, Switch
 from rmsplugin.model.configuration import Configuration
@@ -45,11 +46,13 @@ class Found:
     Attributes:
         assessment: what it was made for.
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
+        left_out: of whom nothing is decided now, for they have a room soon: by display id, and why in a sentence.
         seconds: how long it took.
     """
 
     assessment: Assessment
     prepared: Prepared
+    left_out: Mapping[str, str]
     seconds: float = 0.0
 
 
@@ -61,13 +64,20 @@ class Deciding:
         self._switch = switch
         self._proposes = proposes
         self._relief = Relief(context)
+        self._room_ahead = RoomAhead(context)
         self._previous: dict[str, str] = {}
         self._fault = ""
         self._told: dict[int, float] = {}  # when somebody who waits was told its reason
 
-    def find(self, seen: Observation, queue: Sequence[Waiting]) -> Found:
-        """Assess, propose and check. Changes nothing."""
-        assessment = self._switch.assess(seen, queue)
+    def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> Found:
+        """Assess, propose and check. Changes nothing.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed, head first.
+            lendable: nodes of elastic partitions for which a room would be requested now.
+        """
+        assessment, left_out = self._assess(seen, queue, lendable)
         parameters = proposal_parameters(self._context.settings, seen.rms)
         parameters = replace(parameters, previous=self._previous or None, shortage=self._relief.asked(seen))
         seconds = 0.0
@@ -79,17 +89,33 @@ class Deciding:
             return proposed.found
 
         prepared = prepare(bearable(assessment.configuration), parameters, ask)
-        return Found(assessment, prepared, seconds)
+        return Found(assessment, prepared, left_out, seconds)
+
+    def _assess(
+        self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
+    ) -> tuple[Assessment, dict[str, str]]:
+        """What can be decided about, and who is left out of it.
+
+        A node that is freed between the two goes to nobody past one who was left out for want of it: both are found
+        anew then.
+        """
+        left_out = self._room_ahead.find(seen, queue, lendable)
+        while True:
+            assessment = self._switch.assess(seen, _without(queue, left_out))
+            before = left_out
+            left_out = self._room_ahead.find(seen, queue, lendable) if before else before
+            if left_out == before:
+                return assessment, left_out
 
     def run(
-        self, seen: Observation, queue: Sequence[Waiting], left_out: Mapping[str, str], report: CycleReport
+        self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str], report: CycleReport
     ) -> Configuration:
         """Decide, and begin what was decided.
 
         Args:
             seen: one look at the cluster.
             queue: who may start or be resumed, head first.
-            left_out: of whom nothing is decided now, by display id, and why in a sentence.
+            lendable: as for ``find``.
             report: what was begun goes into it.
 
         Returns:
@@ -103,11 +129,11 @@ class Deciding:
             paused = f"context switches, starts and resumes are paused by {pause.by}"
             self._tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
             return self._switch.assess(seen, queue).configuration
-        decided = without(queue, left_out)
-        found = self.find(seen, decided)
+        found = self.find(seen, queue, lendable)
+        self._room_ahead.remember(seen, queue, found.left_out)
         self._note(found, report)
         proposal = found.prepared.proposal
-        self._tell(queue, left_out, found.assessment, proposal.decision if proposal else None, report)
+        self._tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
         if proposal is None:
             return found.assessment.configuration
         self._relief.remember(proposal.remedy)
@@ -115,7 +141,7 @@ class Deciding:
         if not found.prepared.steps:
             self._context.ledger.plans.decided(proposal.decision, 0)
         else:
-            self._apply(seen, decided, found, proposal, report)
+            self._apply(seen, _without(queue, found.left_out), found, proposal, report)
         return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
 
     def _apply(
@@ -202,7 +228,7 @@ def _alike(reason: str, other: str) -> bool:
     return _TIMES.sub("", reason) == _TIMES.sub("", other)
 
 
-def without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
+def _without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
     """The queue without those of whom nothing is decided."""
     return [waiting for waiting in queue if waiting.job.display_id not in left_out]
 

@@ -148,7 +148,7 @@ def test_a_node_whose_vm_grows_is_relieved_within_a_cycle_by_a_migration(make: M
 
 
 def test_without_room_anywhere_the_last_in_the_queue_is_suspended_and_comes_back(make: Make) -> None:
-    world = make(nodes=1)
+    world = make(nodes=1, policy="mixed")
     jobs = [submit(world, 1600, 300) for _ in range(3)]
     ticks(world, 3 * FALLS)
     assert running(world, jobs) == jobs

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import ROOM_NAME
+from rmsplugin.engine.assess import Assessment
 from rmsplugin.engine.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
@@ -81,6 +86,43 @@ def test_others_make_way_when_slurm_does_not_lend_the_node_in_time(
     later = whole_node(world, limit_s=60, partition="urgent")
     world.rms.finish(urgent)
     assert seconds_until_it_runs(world, later) < waited, "that room is not waited for again"
+
+
+def test_a_node_that_is_freed_while_a_cycle_decides_goes_to_the_higher_tier(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decides_by(world, "slowdown")
+    long = long_one(world)
+    monkeypatch.setattr(world.rms, "_boot_s", HOUR_S)
+    urgent = whole_node(world, limit_s=60, partition="urgent")
+    world.until(urgent, S.RUNNING)
+    assert world.state(long) is S.SLEEPING
+    later = whole_node(world, limit_s=60, partition="urgent")
+    world.rms.finish(urgent)
+    end_of_stop_waits_for_assessment(world, monkeypatch)
+    world.until(urgent, S.TERMINATED)
+    assert world.state(long) is S.SLEEPING
+    assert seconds_until_it_runs(world, later) < WAIT_S
+
+
+def end_of_stop_waits_for_assessment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VM that is stopped has ended when somebody assesses what can be decided, and not before."""
+    stop, assess, assesses = world.hypervisor.stop, world.switch.assess, threading.Event()
+
+    def slow_stop(*arguments: Any, **options: Any) -> None:
+        assert assesses.wait(PATIENCE_S)
+        stop(*arguments, **options)
+
+    def late_assess(*arguments: Any) -> Assessment:
+        if world.executor.busy():
+            assesses.set()
+        deadline = time.monotonic() + PATIENCE_S
+        while world.executor.busy() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return assess(*arguments)
+
+    monkeypatch.setattr(world.hypervisor, "stop", slow_stop)
+    monkeypatch.setattr(world.switch, "assess", late_assess)
 
 
 def test_others_make_way_at_once_where_no_further_room_may_be_had(directory: Path) -> None:
