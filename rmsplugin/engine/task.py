@@ -12,6 +12,7 @@ from functools import partial
 
 from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.engine.context import Context
+from rmsplugin.engine.meeting import Meeting
 from rmsplugin.engine.rows import Operation, VJobRow, VMRow
 from rmsplugin.errors import (
     GuestFailedError,
@@ -30,7 +31,7 @@ _PARALLEL = 32
 
 
 #: How long a VM of a vjob waits for the others, that all are acted on at the same instant.
-_MEET_S = 0.2
+_MEET_S = 1.0
 
 #: How long the next VM waits for the action on the one before it to begin, should its node be slow.
 _BEGIN_S = 10.0
@@ -60,7 +61,7 @@ class Task:
         self._why_cancelled = ""
         self._poked = threading.Event()
         self._begun: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._meeting = threading.Barrier(1)
+        self._meeting = Meeting((), 1)
 
     @property
     def job_id(self) -> int:
@@ -160,18 +161,17 @@ class Task:
         vms = list(vms)
         # One VM needs no thread beside that of its operation.
         with self.context.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
-            self._meeting = threading.Barrier(max(1, lent))
+            self._meeting = Meeting((vm.name for vm in vms), max(1, lent))
             if lent > 1:
                 return self._in_threads(lent, vms, act, apart_s)
             return self._errors({vm.name: partial(act, vm) for vm in vms})
 
-    def meet(self) -> None:
+    def meet(self, vm: VMRow) -> None:
         """Wait, in what ``each`` was given, until all VMs are as far: then they go on at the same instant.
 
-        Those that one thread after the other acts on cannot; nobody waits for long for one that has failed.
+        Those that one thread after the other acts on cannot. Nobody waits for one that has failed, nor for long.
         """
-        with suppress(threading.BrokenBarrierError):
-            self._meeting.wait(_MEET_S)
+        self._meeting.wait(vm.name, _MEET_S)
 
     def _in_threads(
         self, count: int, vms: Iterable[VMRow], act: Callable[[VMRow], None], apart_s: float
@@ -183,10 +183,16 @@ class Task:
                     self.context.clock.sleep(apart_s)
                 if apart_s:
                     begun = self._begun[vm.name] = threading.Event()
-                futures[vm.name] = pool.submit(act, vm)
+                futures[vm.name] = pool.submit(self._act, act, vm)
                 if apart_s:
                     _wait_for(begun, futures[vm.name])
             return self._errors({name: future.result for name, future in futures.items()})
+
+    def _act(self, act: Callable[[VMRow], None], vm: VMRow) -> None:
+        try:
+            act(vm)
+        finally:
+            self._meeting.drop(vm.name)
 
     def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:
         """Call all; the errors, by VM name."""

@@ -20,6 +20,14 @@ from typing import Literal, Protocol
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
 
+#: Called when an action is about to happen: whoever has it wait there lets several happen at one instant.
+Ready = Callable[[], None]
+
+
+def at_once() -> None:
+    """Ready: wait for nobody."""
+
+
 #: What is done for a VM that writes its memory faster than it can be sent: its CPUs are slowed down until the rest can;
 #: or it is sent away as it is and fetches from there what it needs; or nothing, and the migration ends at its time.
 Converge = Literal["auto-converge", "post-copy", "abort"]
@@ -199,12 +207,19 @@ class Hypervisor(Protocol):
         """
         ...
 
-    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
-        """Let a RUNNING VM stand still until ``unpause``; nothing happens if it does. Raises as ``unpause``."""
+    def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
+        """Let a RUNNING VM stand still until ``unpause``; nothing happens if it does. Raises as ``unpause``.
+
+        Args:
+            node: where it is.
+            name: of the VM.
+            timeout_s: bound of all of it, ``ready`` included.
+            ready: called once when nothing but the request itself is left to be done.
+        """
         ...
 
-    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
-        """Let a PAUSED VM run; nothing happens if it runs. Raises NotFoundError, and as ``boot``."""
+    def unpause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
+        """Let a PAUSED VM run; nothing happens if it runs. Raises NotFoundError, and as ``boot``. Else as ``pause``."""
         ...
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:

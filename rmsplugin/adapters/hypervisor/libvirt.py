@@ -14,10 +14,12 @@ from rmsplugin.adapters.hypervisor.base import (
     Converge,
     HostInfo,
     Progress,
+    Ready,
     VMInfo,
     VMPower,
     VMSpec,
     VMStatistics,
+    at_once,
 )
 from rmsplugin.adapters.hypervisor.domain_xml import (
     Machine,
@@ -170,13 +172,13 @@ class LibvirtHypervisor:
         """See ``base.Hypervisor``."""
         self._vms.stop(node, name, timeout_s)
 
-    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
+    def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor``."""
-        self._vms.pause(node, name, timeout_s)
+        self._vms.pause(node, name, timeout_s, ready)
 
-    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
+    def unpause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor``."""
-        self._vms.unpause(node, name, timeout_s)
+        self._vms.unpause(node, name, timeout_s, ready)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """See ``base.Hypervisor``."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.hypervisor.base import Ready, VMPower, at_once
 from rmsplugin.adapters.hypervisor.domain_xml import balloon_gives_back
 from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
 from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
@@ -45,24 +45,28 @@ class LibvirtVMs:
         if self._nodes.find(node, name) is not None:
             raise OperationFailedError(f"{name} on {node} was stopped, and is still there")
 
-    def pause(self, node: str, name: str, timeout_s: float) -> None:
+    def pause(self, node: str, name: str, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor.pause``."""
 
         def suspend(conn: libvirt.virConnect) -> None:
             domain = conn.lookupByName(name)
-            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+            runs = domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED
+            ready()
+            if runs:
                 domain.suspend()
 
         self._nodes.link(node).call(f"pausing {name}", suspend, timeout_s)
 
-    def unpause(self, node: str, name: str, timeout_s: float) -> None:
+    def unpause(self, node: str, name: str, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor.unpause``."""
         if self._nodes.find(node, name) is VMPower.POSTCOPY_FAILED:
             raise OperationFailedError(f"{name} on {node} cannot run: {HALF}")
 
         def resume(conn: libvirt.virConnect) -> None:
             domain = conn.lookupByName(name)
-            if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
+            stands_still = domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING
+            ready()
+            if stands_still:
                 domain.resume()
 
         self._nodes.link(node).call(f"unpausing {name}", resume, timeout_s)

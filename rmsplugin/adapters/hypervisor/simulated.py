@@ -19,10 +19,12 @@ from rmsplugin.adapters.hypervisor.base import (
     DiskImage,
     HostInfo,
     Progress,
+    Ready,
     VMInfo,
     VMPower,
     VMSpec,
     VMStatistics,
+    at_once,
 )
 from rmsplugin.adapters.hypervisor.simulated_actions import Pending, SimulatedActions
 from rmsplugin.adapters.hypervisor.simulated_faults import Point, SimulatedFaults
@@ -293,21 +295,23 @@ class SimulatedHypervisor:
 
         self.actions.act("restore", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
-    def pause(self, node: str, name: str, *, timeout_s: float) -> None:
+    def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor``."""
-        self._let("pause", node, name, VMPower.PAUSED, timeout_s)
+        self._let("pause", node, name, VMPower.PAUSED, timeout_s, ready)
 
-    def unpause(self, node: str, name: str, *, timeout_s: float) -> None:
+    def unpause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
         """See ``base.Hypervisor``."""
-        self._let("unpause", node, name, VMPower.RUNNING, timeout_s)
+        self._let("unpause", node, name, VMPower.RUNNING, timeout_s, ready)
 
-    def _let(self, method: str, node: str, name: str, power: VMPower, timeout_s: float) -> None:
+    def _let(self, method: str, node: str, name: str, power: VMPower, timeout_s: float, ready: Ready) -> None:
         with self._lock:
             self._enter(method, node, name)
-            guest = self.machines.on(node, name)
-            if guest.power is power:
-                return
-            guest.refuse_half()
+            is_so = self.machines.on(node, name).power is power
+        ready()
+        if is_so:
+            return
+        with self._lock:
+            self.machines.on(node, name).refuse_half()
             others = [other for other in self.where(name) if other != node]
             if power is VMPower.RUNNING and others:
                 self.machines.breach(f"I1: {name} would run on {node} while it is on {', '.join(others)}")

@@ -8,7 +8,7 @@ an engine that was killed on the way does the same again, and nothing of a VM is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -69,11 +69,22 @@ def _hold(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
     require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
     with task.action("pause", vm, source=vm.host):
-        task.meet()
-        since = task.context.clock.now()
-        task.context.hypervisor.pause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
-        spans[vm.name] = _Span(since, task.context.clock.now())
+        _all_at_once(task, vm, task.context.hypervisor.pause, spans)
         _see_still(task, vm)
+
+
+def _all_at_once(task: Task, vm: VMRow, act: Callable[..., None], spans: dict[str, _Span]) -> None:
+    """Have the VM's node do something at the instant at which the nodes of all others do."""
+    now = task.context.clock.now
+    since: list[float] = []
+
+    def ready() -> None:
+        task.meet(vm)
+        since.append(now())
+
+    act(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s, ready=ready)
+    if since:
+        spans[vm.name] = _Span(since[0], now())
 
 
 def hold_still(task: Task, vm: VMRow) -> None:
@@ -144,11 +155,7 @@ def unpause(task: Task) -> None:
 def _let_go_on(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
     require_not_left(task, vm)
     with task.action("unpause", vm, source=vm.host, destination=vm.host):
-        task.context.hypervisor.has_vm(vm.host, vm.name)  # a connection that has to be made keeps no others apart
-        task.meet()
-        since = task.context.clock.now()
-        task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
-        spans[vm.name] = _Span(since, task.context.clock.now())
+        _all_at_once(task, vm, task.context.hypervisor.unpause, spans)
         see_running(task, vm)
 
 

@@ -299,6 +299,25 @@ def test_a_saved_vm_is_restored_as_others_beside_each_other(world: World) -> Non
     world.nodes.refuse_template(A, VM, template)
 
 
+# Standing still.
+
+
+def test_a_vm_stands_still_and_goes_on_when_who_asked_is_ready_and_not_before(world: World) -> None:
+    have_up(world)
+    before: list[VMPower] = []
+
+    def ready() -> None:
+        before.append(power(world, A))
+
+    world.hypervisor.pause(A, VM, timeout_s=20, ready=ready)
+    assert (before, power(world, A)) == ([VMPower.RUNNING], VMPower.PAUSED)
+    world.hypervisor.pause(A, VM, timeout_s=20, ready=ready)
+    world.hypervisor.unpause(A, VM, timeout_s=20, ready=ready)
+    assert (before[1:], power(world, A)) == ([VMPower.PAUSED] * 2, VMPower.RUNNING)
+    world.hypervisor.unpause(A, VM, timeout_s=20, ready=ready)
+    assert before[3:] == [VMPower.RUNNING]
+
+
 # Checkpoints.
 
 
