@@ -82,6 +82,7 @@ class Cycle:
         self._states: StateFinder
         self._unclear: dict[int, str] = {}  # vjobs of which a VM was not seen, before that proves anything
         self.report = CycleReport()
+        self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
 
     def run(self) -> CycleReport:
@@ -97,6 +98,7 @@ class Cycle:
         except RmspluginError as error:
             report.problems.append(str(error))
         report.seconds = clock.now() - report.time
+        self.number, self.seconds = self.number + 1, self.seconds + report.seconds
         for problem in report.problems:
             if problem not in self.report.problems:
                 log.warning("%s", problem)

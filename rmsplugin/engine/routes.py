@@ -418,6 +418,7 @@ class Routes:
             "version": __version__,
             "started": self._started,
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
+            "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
             "problems": report.problems,
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._do(asked, look),

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cluster import Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 from e2e.queued import WHOLE, wait_rooms
 from e2e.rooms import count, engine_pid, ledger, wait_number
 
@@ -85,7 +85,7 @@ def run(sizes: Sizes, report: Report) -> None:
             done = cluster.manage("up", "--nodes", "2", "--cycle-s", "30", "--demand-window-s", "86400")
             if done.code != 0:
                 raise RuntimeError(done.err)
-            with added(cluster, "decision", 'policy = "slowdown"\npause_limit_s = 600'):
+            with configured(cluster, "decision", 'policy = "slowdown"', "pause_limit_s = 600"):
                 measure(cluster, sizes, report)
         finally:
             cluster.manage("down")
@@ -102,7 +102,7 @@ def measure(cluster: Cluster, sizes: Sizes, report: Report) -> None:
     rounds: dict[str, list[tuple[Times, float]]] = {way: [] for way in _FILTERS}
     for _ in range(sizes.turns):
         for way, found in rounds.items():
-            with added(cluster, "network", f'filter = "{way}"'):
+            with configured(cluster, "network", f'filter = "{way}"'):
                 _round(cluster, longs)  # the engine is new, and asks more the first time
                 found += [(_round(cluster, longs), _native(cluster)) for _ in range(sizes.rounds)]
     medians = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -26,27 +25,6 @@ def crowded_cluster(*options: str) -> Iterator[Cluster]:
     for cluster in minicluster("hold", *OPTIONS, *options):
         wait_rooms(cluster)
         yield cluster
-
-
-@contextlib.contextmanager
-def configured(cluster: Cluster, section: str, line: str) -> Iterator[None]:
-    """In the block the engine runs with another line in a section of its settings."""
-    settings = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
-    before = settings.read_text()
-    head, header, rest = before.partition(f"[{section}]\n")
-    assert header, section
-    body, mark, tail = rest.partition("\n[")
-    key = line.partition(" = ")[0]
-    kept = "".join(each for each in body.splitlines(keepends=True) if each.partition(" = ")[0] != key)
-    try:
-        settings.write_text(f"{head}{header}{line}\n{kept}{mark}{tail}")
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
-        yield
-    finally:
-        settings.write_text(before)
-        cluster.kill("head", "engine")
-        cluster.restart_engine()
 
 
 class Crowd:

@@ -12,13 +12,17 @@ BY_QUEUE = ("decision", 'policy = "mixed"')
 
 
 @contextmanager
-def added(cluster: Cluster, section: str, line: str) -> Iterator[None]:
-    """An engine that has one more line in a section of its settings; afterwards one that has not."""
+def configured(cluster: Cluster, section: str, *lines: str) -> Iterator[None]:
+    """An engine that has these lines in a section of its settings, in place of others of the same keys."""
     path = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = path.read_text()
     assert before.count(f"[{section}]\n") == 1, f"[{section}] in {path}"
+    head, header, rest = before.partition(f"[{section}]\n")
+    body, mark, tail = rest.partition("\n[")
+    keys = {_key(line) for line in lines}
+    kept = [line for line in body.splitlines() if _key(line) not in keys]
     try:
-        path.write_text(before.replace(f"[{section}]\n", f"[{section}]\n{line}\n"))
+        path.write_text(head + header + "\n".join([*lines, *kept]) + mark + tail)
         cluster.kill("head", "engine")
         cluster.restart_engine()
         yield
@@ -26,3 +30,7 @@ def added(cluster: Cluster, section: str, line: str) -> Iterator[None]:
         path.write_text(before)
         cluster.kill("head", "engine")
         cluster.restart_engine()
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].strip()

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.crowd import EXEMPT_S, Crowd, configured, crowded_cluster, events, reserved, slept_s
+from e2e.crowd import EXEMPT_S, Crowd, crowded_cluster, events, reserved, slept_s
+from e2e.engine_settings import configured
 from e2e.holding import EAT, HOLD, PARTITION, hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
 from e2e.rooms import count, engine_killed, engine_pid, explain, finish, host_of, ledger, native, native_runs

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.crowd import EXEMPT_S, configured, crowded_cluster, events, reserved, slept_s
+from e2e.crowd import EXEMPT_S, crowded_cluster, events, reserved, slept_s
+from e2e.engine_settings import configured
 from e2e.holding import hold, next_phase, wait_counting
 from e2e.rooms import explain, finish, host_of
 

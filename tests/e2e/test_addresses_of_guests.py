@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 from e2e.rooms import ledger
 
 pytestmark = pytest.mark.e2e
@@ -85,7 +85,7 @@ def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Clus
 
 
 def test_nor_where_the_node_filters_by_itself(cluster: Cluster) -> None:
-    with added(cluster, "network", 'filter = "nftables"'):
+    with configured(cluster, "network", 'filter = "nftables"'):
         job = takes_none_until(cluster, "nft delete table bridge rmsplugin_guests")
         node = cluster.vjob(job)["nodes"][0]  # type: ignore[index]
         cluster.ok("scancel", str(job))

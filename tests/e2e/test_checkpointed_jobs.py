@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 
 pytestmark = pytest.mark.e2e
 
@@ -21,7 +21,7 @@ until [ -e enough ]; do i=$((i + 1)); echo $i; sleep 0.5; done
 @pytest.fixture
 def checkpoints(cluster: Cluster) -> Iterator[None]:
     """Vjobs of partition urgent are checkpointed now and then."""
-    with added(cluster, "partition.urgent", f"checkpoint_interval_s = {INTERVAL_S}"):
+    with configured(cluster, "partition.urgent", f"checkpoint_interval_s = {INTERVAL_S}"):
         yield
 
 

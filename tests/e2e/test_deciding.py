@@ -12,7 +12,7 @@ import pytest
 from e2e.agreement import the_simulator_agrees
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
-from e2e.engine_settings import BY_QUEUE, added
+from e2e.engine_settings import BY_QUEUE, configured
 from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
 from e2e.rooms import count, explain, finish, ledger, wait_number
 from e2e.slurm_conf import edited
@@ -45,14 +45,14 @@ echo has computed
 def observant() -> Iterator[Cluster]:
     """A minicluster where the demand of VMs that idle falls soon, and the last in the queue makes way."""
     for cluster in minicluster("hold", "--demand-window-s", "6"):
-        with added(cluster, *BY_QUEUE):
+        with configured(cluster, *BY_QUEUE):
             yield cluster
 
 
 @pytest.fixture
 def by_queue(cluster: Cluster) -> Iterator[None]:
     """The engine decides in the order of the queue."""
-    with added(cluster, *BY_QUEUE):
+    with configured(cluster, *BY_QUEUE):
         yield
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.engine_settings import BY_QUEUE, added
+from e2e.engine_settings import BY_QUEUE, configured
 from e2e.queued import (
     GATE,
     LOOP,
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 @pytest.fixture(autouse=True, scope="module")
 def by_queue(cluster: Cluster) -> Iterator[None]:
     """The engine decides in the order of the queue."""
-    with added(cluster, *BY_QUEUE):
+    with configured(cluster, *BY_QUEUE):
         yield
 
 

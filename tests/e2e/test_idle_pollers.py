@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.cluster import PROGRAM, Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 
 pytestmark = pytest.mark.e2e
 
@@ -107,7 +107,7 @@ def test_64_idle_pollers_of_one_user_disturb_nobody(cluster: Cluster) -> None:
     near = ("/run/rmsplugin/engine.sock", "", "")
     login = cluster.nodes[0]
     with (
-        added(cluster, "engine", f'login_hosts = ["{login}"]'),
+        configured(cluster, "engine", f'login_hosts = ["{login}"]'),
         pollers(cluster, "head", near, over_unix) as local,
         pollers(cluster, login, ("", host, port), over_tcp) as remote,
     ):

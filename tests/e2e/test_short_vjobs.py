@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_reason, wait_rooms
 from e2e.rooms import count, ended_whole, finish, ledger, output_is_whole, wait_number
 from e2e.slurm_conf import edited
@@ -40,7 +40,7 @@ def ruled(cluster: Cluster) -> Iterator[Cluster]:
     before = path.read_text()
     path.write_text(before + DURATIONS)
     try:
-        with added(cluster, "decision", 'policy = "slowdown"'):
+        with configured(cluster, "decision", 'policy = "slowdown"'):
             yield cluster
     finally:
         path.write_text(before)
@@ -51,7 +51,7 @@ def ruled(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def pausing(cluster: Cluster) -> Iterator[Cluster]:
     """The engine decides by slowdown, and pauses whoever makes way."""
-    with added(cluster, "decision", 'policy = "slowdown"\npause_limit_s = 600'):
+    with configured(cluster, "decision", 'policy = "slowdown"', "pause_limit_s = 600"):
         yield cluster
 
 

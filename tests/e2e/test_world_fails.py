@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cluster import Cluster
-from e2e.engine_settings import added
+from e2e.engine_settings import configured
 from e2e.queued import WHOLE, nothing_left, wait_rooms
 from e2e.rooms import Machine, count, finish, host_of, last_number, ledger, native, wait_number
 
@@ -76,7 +76,7 @@ def fencing(cluster: Cluster) -> Iterator[Path]:
     program.chmod(0o755)
     notes.write_text("")
     notes.chmod(0o666)
-    with added(cluster, "nodes", 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'):
+    with configured(cluster, "nodes", 'fence = ["/etc/rmsplugin/fence", "--plug={node}", "--action=off"]'):
         yield notes
 
 

@@ -78,6 +78,14 @@ def test_a_vjob_is_told_which_room_ended_its_vm(served: Served) -> None:
     assert (report.problem, report.ended) == ("vjob99-0 could not be ended", ("vjob12-0", "vjob99-0"))
 
 
+def test_status_counts_the_cycles_of_this_engine(served: Served) -> None:
+    before = served.ask("GET", "/v1/status")[1]["cycles"]["number"]
+    served.world.cycle.run()
+    served.world.cycle.run()
+    cycles = served.ask("GET", "/v1/status")[1]["cycles"]
+    assert (cycles["number"], cycles["seconds"]) == (before + 2, served.world.cycle.seconds)
+
+
 def test_what_does_not_exist_is_404(served: Served) -> None:
     for path in ("/v1/jobs/99/access", "/v1/operations/99", "/v2/jobs", "/", "/v1/jobs/12"):
         status, answer = served.ask("GET", path)
