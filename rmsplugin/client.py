@@ -1,7 +1,7 @@
 """Engine client: how wrapper, hooks and command line talk to the engine, and make sure that it is the engine.
 
 Standard library only: the hooks and the wrapper import it on every vjob's way through Slurm. The protocol is in
-docs/protocols.md, section 2; the engine's half of it is ``rmsplugin/engine/sealing.py``.
+docs/protocols.md, section 2; the engine's half of it is ``rmsplugin/engine/serve/sealing.py``.
 """
 
 from __future__ import annotations

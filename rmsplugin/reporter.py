@@ -1,4 +1,4 @@
-"""Reporter: the program of the process in which the engine has one report made (engine/user_reports.py).
+"""Reporter: the program of the process in which the engine has one report made (engine/serve/user_reports.py).
 
 A ledger of a year takes up to a minute of a CPU to read, and 1 GiB: so it is not the engine that reads it. The request
 comes on standard input, the report goes to standard output, which is a file, and on standard error goes a line of JSON
@@ -15,8 +15,8 @@ import time
 from typing import Any
 
 from rmsplugin.child_process import end_with, limit
-from rmsplugin.engine.history import reading
-from rmsplugin.engine.ledger_file import LEDGER_NAME
+from rmsplugin.engine.ledger.history import reading
+from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.report import slurm, writing

@@ -84,8 +84,8 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     # No other command waits for what these import.
     from rmsplugin.calibration.fit import fit
     from rmsplugin.calibration.samples import samples_of
-    from rmsplugin.engine.history import read_history
-    from rmsplugin.engine.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.history import read_history
+    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 
     settings = read_settings(arguments.config)
     path = arguments.file or settings.engine.state_dir / LEDGER_NAME

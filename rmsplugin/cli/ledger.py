@@ -42,8 +42,8 @@ def add_command(commands: options.Commands) -> None:
 
 def _ledger(arguments: argparse.Namespace) -> int:
     # The ledger is the engine's: no other command waits for what it imports.
-    from rmsplugin.engine import ledger_care
-    from rmsplugin.engine.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger import ledger_care
+    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 
     check = arguments.what == "check"
     if check and arguments.file:

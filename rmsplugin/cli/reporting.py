@@ -168,7 +168,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _ledger(arguments: argparse.Namespace, settings: Settings | None) -> Path | None:
     """The ledger to read; None for those who may not, whom the engine tells of their own jobs."""
-    from rmsplugin.engine.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 
     chosen: Path | None = arguments.ledger
     if chosen is not None or settings is None:
@@ -183,7 +183,7 @@ def _read(
     """The report of a ledger. Raises RmspluginError."""
     # No other command waits for what these import.
     from rmsplugin.cli.report.sources import site
-    from rmsplugin.engine.history import reading
+    from rmsplugin.engine.ledger.history import reading
     from rmsplugin.report.build import Question, build
     from rmsplugin.report.ledger import LedgerReader
 

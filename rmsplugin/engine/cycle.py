@@ -9,39 +9,42 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine import brake, site
-from rmsplugin.engine.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
-from rmsplugin.engine.borrowing import Borrowing
-from rmsplugin.engine.brake import Held
-from rmsplugin.engine.checkpointing import Checkpointing
-from rmsplugin.engine.context import Context
-from rmsplugin.engine.cycle_report import CycleReport
-from rmsplugin.engine.deciding import Deciding, Found, Proposes
-from rmsplugin.engine.ending import tell_of_end_that_does_not_come
-from rmsplugin.engine.evacuation import Evacuation
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.failures import LOSS
-from rmsplugin.engine.fencing import Fencing
-from rmsplugin.engine.first_sight import FirstSight
-from rmsplugin.engine.gate import Gate
-from rmsplugin.engine.gone import clear_left_behind, require_answers
-from rmsplugin.engine.held_back import StateFinder
-from rmsplugin.engine.job_identity import JobIdentity
-from rmsplugin.engine.limits import Limits
-from rmsplugin.engine.observation import Observation, observe
-from rmsplugin.engine.operations.allocation import suspend_job
-from rmsplugin.engine.operations.go_on import last_heard, stands_still
-from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.priorities import Priorities, priority_of
-from rmsplugin.engine.queue import Waiting, queue_order
-from rmsplugin.engine.reconcile import Directive, RmsAct, reconcile
-from rmsplugin.engine.requeues import record_requeue_exits
-from rmsplugin.engine.rooms_wanted import rooms_wanted
-from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
-from rmsplugin.engine.single import ENGINE
-from rmsplugin.engine.strays import stop_strays, strays
-from rmsplugin.engine.switch import Switch
-from rmsplugin.engine.unentered import Unentered
+from rmsplugin.engine.assess.first_sight import FirstSight
+from rmsplugin.engine.assess.held_back import StateFinder
+from rmsplugin.engine.assess.job_identity import JobIdentity
+from rmsplugin.engine.assess.queue import Waiting, queue_order
+from rmsplugin.engine.assess.rooms_wanted import rooms_wanted
+from rmsplugin.engine.capacity.demands import Demands
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.capacity.priorities import Priorities, priority_of
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.operations.allocation import suspend_job
+from rmsplugin.engine.execute.operations.go_on import last_heard, stands_still
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.single import ENGINE
+from rmsplugin.engine.execute.switch import Switch
+from rmsplugin.engine.ledger.failures import LOSS
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.observe import site
+from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
+from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
+from rmsplugin.engine.observe.gone import clear_left_behind, require_answers
+from rmsplugin.engine.observe.observation import Observation, observe
+from rmsplugin.engine.observe.strays import stop_strays, strays
+from rmsplugin.engine.observe.unentered import Unentered
+from rmsplugin.engine.reconcile import brake
+from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.engine.reconcile.fencing import Fencing
+from rmsplugin.engine.reconcile.limits import Limits
+from rmsplugin.engine.reconcile.reconcile import Directive, RmsAct, reconcile
+from rmsplugin.engine.reconcile.requeues import record_requeue_exits
+from rmsplugin.engine.upkeep.borrowing import Borrowing
+from rmsplugin.engine.upkeep.checkpointing import Checkpointing
+from rmsplugin.engine.upkeep.evacuation import Evacuation
+from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
@@ -59,11 +62,19 @@ class Cycle:
     """Runs cycles and previews, one at a time; whoever holds ``lock`` is sure that none of them runs."""
 
     def __init__(
-        self, context: Context, executor: Executor, placing: Placing, switch: Switch, proposes: Proposes
+        self,
+        context: Context,
+        memory_care: MemoryCare,
+        executor: Executor,
+        placing: Placing,
+        switch: Switch,
+        proposes: Proposes,
     ) -> None:
         self.lock = threading.RLock()
         self._context = context
-        self._deciding = Deciding(context, switch, proposes)
+        self.memory_care = memory_care
+        self._demands = Demands(context)
+        self._deciding = Deciding(context, memory_care, switch, proposes)
         self._executor = executor
         self._placing = placing
         self._first_sight = FirstSight(context)
@@ -112,11 +123,11 @@ class Cycle:
         # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
-            self._context.memory_care.watch()
+            self.memory_care.watch()
         seen = self.seen = observe(self._context)
-        self._context.demands.look(seen)
+        self._demands.look(seen)
         with report.alone("the memory of VMs"):
-            self._context.memory_care.look(seen)
+            self.memory_care.look(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += filter(None, [self._context.clock.problem()])

@@ -21,19 +21,21 @@ from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.rms.factory import open_rms
-from rmsplugin.engine.context import Clock, Context
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.ledger_file import LEDGER_NAME
-from rmsplugin.engine.parameters import proposer_limits
+from rmsplugin.engine.decide.parameters import proposer_limits
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.switch import Switch
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.periodic import Periodic
-from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.queue_watch import MOST, QueueWatch
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.service import Service
-from rmsplugin.engine.steady_clock import SteadyClock
-from rmsplugin.engine.switch import Switch
+from rmsplugin.engine.serve.requests import Requests
+from rmsplugin.engine.serve.service import Service
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
@@ -96,10 +98,11 @@ class Daemon:
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
-        placing = Placing(self.context, self.executor)
-        self.switch = Switch(self.context, self.executor, placing)
+        self.memory_care = MemoryCare(self.context)
+        placing = Placing(self.context, self.executor, self.memory_care)
+        self.switch = Switch(self.context, self.executor, placing, self.memory_care)
         self.proposer = Proposer(proposer_limits(settings))
-        self.cycle = Cycle(self.context, self.executor, placing, self.switch, self.proposer)
+        self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
         self.service = Service(
             self.context, Requests(self.context, self.executor, placing, self.cycle, self.wake), self.cycle
         )
@@ -154,7 +157,7 @@ class Daemon:
     def _watch_memory(self) -> None:
         """Observed VMs that grow get their shares of what is left; one that has to wait is helped at once."""
         try:
-            if self.context.memory_care.watch():
+            if self.memory_care.watch():
                 self.wake()
         except RmspluginError as error:
             log.warning("observed VMs are not looked after now: %s", error)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rmsplugin.engine.chapter import called
+from rmsplugin.engine.ledger.chapter import called
 from rmsplugin.errors import ReportError
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.operation import OperationKind
@@ -80,7 +80,7 @@ class LedgerReader:
     """Reads one ledger, all of it as it was at one moment."""
 
     def __init__(self, connection: sqlite3.Connection, until: float, owner: int | None = None) -> None:
-        """Take a connection of ``rmsplugin.engine.history.reading``.
+        """Take a connection of ``rmsplugin.engine.ledger.history.reading``.
 
         Args:
             connection: to the ledger.

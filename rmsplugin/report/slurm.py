@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.adapters.rms.slurm_accounting import Run, SlurmAccounting
-from rmsplugin.engine.rooms import vm_hosts
+from rmsplugin.engine.observe.rooms import vm_hosts
 from rmsplugin.errors import ReportError
 from rmsplugin.report.document import Node
 from rmsplugin.settings import Settings

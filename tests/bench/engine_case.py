@@ -18,7 +18,7 @@ from typing import Any
 from bench.large_site import WIDE, LargeSite
 from bench.measure import median
 from rmsplugin.client import EngineClient
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.model.vjob import VJobState
 

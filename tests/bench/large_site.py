@@ -19,16 +19,17 @@ from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
-from rmsplugin.engine.context import Context
+from rmsplugin.engine.assess.job_identity import script_digest
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.job_identity import script_digest
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.engine.service import Service
-from rmsplugin.engine.switch import Switch
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.switch import Switch
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.serve.requests import Requests
+from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
@@ -128,9 +129,10 @@ class LargeSite:
         self._fill(cpus, running, waiting)
         self.proposes = WithoutSolver(Proposer(_LIMITS))
         self.executor = Executor(self.context, workers=self.settings.engine.workers, on_end=self._ended)
-        self.placing = Placing(self.context, self.executor)
-        self.switch = Switch(self.context, self.executor, self.placing)
-        self.cycle = Cycle(self.context, self.executor, self.placing, self.switch, self.proposes)
+        self.memory_care = MemoryCare(self.context)
+        self.placing = Placing(self.context, self.executor, self.memory_care)
+        self.switch = Switch(self.context, self.executor, self.placing, self.memory_care)
+        self.cycle = Cycle(self.context, self.memory_care, self.executor, self.placing, self.switch, self.proposes)
         self._serve()
 
     # -- what there is -------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from bench.measure import Report, median
 from rmsplugin.calibration.fit import fit
 from rmsplugin.calibration.samples import samples_of
 from rmsplugin.calibration.switches import MeasuredStep, SwitchTimes, times_of
-from rmsplugin.engine.history import read_history
+from rmsplugin.engine.ledger.history import read_history
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WAITS = "#!/bin/sh\necho up\nwhile :; do sleep 1; done\n"

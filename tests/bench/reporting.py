@@ -15,7 +15,7 @@ from pathlib import Path
 from bench import verify
 from bench.measure import Report, progress, ratio
 from bench.year import PROCESSORS, make_year
-from rmsplugin.engine.ledger_file import read_only
+from rmsplugin.engine.ledger.ledger_file import read_only
 
 
 @dataclass(frozen=True, slots=True)

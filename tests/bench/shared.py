@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.year import BEGINS, NODES, YEAR_S
 from rmsplugin.adapters.rms.slurm_accounting import Run
-from rmsplugin.engine.history import reading
+from rmsplugin.engine.ledger.history import reading
 from rmsplugin.errors import UnavailableError
 from rmsplugin.report import writing
 from rmsplugin.report.build import Question, Site, build

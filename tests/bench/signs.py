@@ -20,8 +20,8 @@ from unit.served import ME, Served
 
 from bench.measure import Report, progress, ratio
 from rmsplugin.client import EngineClient
-from rmsplugin.engine import sealing, service
-from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.serve import sealing, service
 from rmsplugin.model.vjob import VJobState
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from rmsplugin.engine.ledger_file import open_database
+from rmsplugin.engine.ledger.ledger_file import open_database
 
 YEAR_S = 365 * 86400.0
 BEGINS = 1735689600.0  # 2025-01-01, UTC

@@ -41,8 +41,8 @@ PAUSER = """
 import itertools, json, sys, time
 from pathlib import Path
 from rmsplugin.engine.daemon import open_context
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.settings import load
 
 settings = load(Path("/etc/rmsplugin/rmsplugin.toml"))

@@ -16,7 +16,7 @@ from e2e.rooms import count, engine_pid, finish, ledger, wait_number
 from e2e.slurm_conf import edited
 from e2e.test_deciding import set_mode
 
-from rmsplugin.engine.queue_watch import CYCLES_MOST_S, CYCLES_SHARE
+from rmsplugin.engine.observe.queue_watch import CYCLES_MOST_S, CYCLES_SHARE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 

@@ -16,7 +16,7 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from unit.served import Served, until
 
-from rmsplugin.engine import connections, service
+from rmsplugin.engine.serve import connections, service
 from rmsplugin.model.vjob import VJobState
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 
 from scenarios.world import World
 
-from rmsplugin.engine.executor import Executor
+from rmsplugin.engine.execute.executor import Executor
 
 #: Operations inside each other, at most.
 _DEPTH = 3
@@ -59,11 +59,11 @@ class Later(ThreadPoolExecutor):
 def one_thread() -> Iterator[None]:
     """What the engine does in threads inside an operation or a look, it does one after the other."""
     with (
-        mock.patch("rmsplugin.engine.task.ThreadPoolExecutor", AtOnce),
-        mock.patch("rmsplugin.engine.operations.allocation.ThreadPoolExecutor", AtOnce),
-        mock.patch("rmsplugin.engine.observation.ThreadPoolExecutor", AtOnce),
-        mock.patch("rmsplugin.engine.memory_care.ThreadPoolExecutor", AtOnce),
-        mock.patch("rmsplugin.engine.bounds.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.execute.task.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.execute.operations.allocation.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.observe.observation.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.capacity.memory_care.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.context.bounds.ThreadPoolExecutor", AtOnce),
     ):
         yield
 

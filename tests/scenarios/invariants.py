@@ -10,7 +10,7 @@ from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
-from rmsplugin.engine.rows import StepState, VJobRow
+from rmsplugin.engine.ledger.rows import StepState, VJobRow
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
 

@@ -21,7 +21,7 @@ from scenarios.neighbours import Silence, Way
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.rows import OperationKind, VJobRow
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState

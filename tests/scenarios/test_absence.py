@@ -10,8 +10,8 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings

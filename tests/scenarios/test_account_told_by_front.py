@@ -9,7 +9,7 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, Group
-from rmsplugin.engine.identity import account_of, guest_config, take_account
+from rmsplugin.engine.execute.identity import account_of, guest_config, take_account
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.guests import Mount

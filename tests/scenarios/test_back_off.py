@@ -8,8 +8,8 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.views import node_views
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.views import node_views
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -200,7 +200,7 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     assert host(world, job) == "n2"
     [told] = events(world, "node-rests")
     assert "n1 takes no new run for a while: 3 failed in a row" in told
-    view = {row["name"]: row for row in node_views(world.context, world.cycle.seen)}
+    view = {row["name"]: row for row in node_views(world.context, world.cycle.seen, {})}
     assert "cannot open /dev/kvm" in view["n1"]["reason"]
     assert [rest["kind"] for rest in view["n1"]["rests"]] == ["run"]
     assert view["n2"]["reason"] == ""
@@ -209,7 +209,7 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     other = world.submit(vms=1, constraints={"nodes": "n1"})
     world.until(other, S.RUNNING)
     assert host(world, other) == "n1"
-    assert {row["reason"] for row in node_views(world.context, world.cycle.seen)} == {""}
+    assert {row["reason"] for row in node_views(world.context, world.cycle.seen, {})} == {""}
     assert len(events(world, "node-works-again")) == 1
 
 

@@ -12,8 +12,8 @@ from scenarios.world import GRACE_S, NODES, World, spread
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 

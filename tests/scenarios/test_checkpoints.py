@@ -15,9 +15,9 @@ from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.checkpoints import Checkpoint
-from rmsplugin.engine.gone import record_gone
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.checkpoints import Checkpoint
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.observe.gone import record_gone
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
 from rmsplugin.model.vjob import VJobState
 
@@ -512,7 +512,7 @@ def test_a_neighbour_that_falls_silent_in_a_checkpoint_leaves_nothing_standing_s
 
 
 def test_what_is_shown_of_a_vjob_with_a_checkpoint(world: World) -> None:
-    from rmsplugin.engine.views import vjob_views
+    from rmsplugin.engine.serve.views import vjob_views
 
     job = checkpointed(world, vms=2)
     world.tick(7)

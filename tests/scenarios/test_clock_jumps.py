@@ -13,8 +13,8 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.rows import OperationKind, RoomReport
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 

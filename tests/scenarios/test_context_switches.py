@@ -13,8 +13,8 @@ from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World, spread
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind, PlanState, StepState
+from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.checker import Rule, Violation

@@ -10,7 +10,7 @@ from typing import Any
 from e2e.course import Slice, course, drawn
 from scenarios.world import World
 
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState

@@ -10,10 +10,10 @@ from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.demands import Demands
-from rmsplugin.engine.observation import Observation, observe
-from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.samples import Sample
+from rmsplugin.engine.capacity.demands import Demands
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.ledger.samples import Sample
+from rmsplugin.engine.observe.observation import Observation, observe
 from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

@@ -8,7 +8,7 @@ import pytest
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 

@@ -13,8 +13,8 @@ from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.task import CancelledError, Task
+from rmsplugin.engine.execute.task import CancelledError, Task
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import IllegalTransitionError, VJobState
 

@@ -11,7 +11,7 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
-from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError
 from rmsplugin.model.vjob import VJobState
 

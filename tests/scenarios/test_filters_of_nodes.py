@@ -11,7 +11,7 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import NODE_FILTER
 from rmsplugin.adapters.nodes.base import Guard
-from rmsplugin.engine.rows import OperationKind, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 

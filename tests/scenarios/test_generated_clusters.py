@@ -18,7 +18,7 @@ from scenarios.interleaved import InterleavedWorld, one_thread
 from scenarios.world import in_memory
 
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.engine.rows import OperationKind, Plan, PlanState
+from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import NODES, MortalLedger, World
 
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import LedgerUnavailableError
 from rmsplugin.model.vjob import VJobState
 

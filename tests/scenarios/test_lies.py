@@ -14,7 +14,7 @@ from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsSnapshot
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
 Tell = Callable[[Any], Any]

@@ -7,8 +7,8 @@ from typing import Any
 from scenarios.world import World
 
 from rmsplugin.adapters.guests.used import Used
-from rmsplugin.engine.capacity import host_capacities
-from rmsplugin.engine.rows import OperationKind as K
+from rmsplugin.engine.capacity.capacity import host_capacities
+from rmsplugin.engine.ledger.rows import OperationKind as K
 from rmsplugin.model.vjob import VJobState as S
 
 REQUEST_MIB, OVERHEAD_MIB = 256, 100

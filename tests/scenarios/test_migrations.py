@@ -9,7 +9,7 @@ from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import Converge, VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 

@@ -8,7 +8,7 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 

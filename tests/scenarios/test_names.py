@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.engine.naming import named, the_one
-from rmsplugin.engine.plan_views import decision_views
-from rmsplugin.engine.requests import Requests, Several
+from rmsplugin.engine.serve.naming import named, the_one
+from rmsplugin.engine.serve.plan_views import decision_views
+from rmsplugin.engine.serve.requests import Requests, Several
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

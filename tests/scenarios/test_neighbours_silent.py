@@ -15,7 +15,7 @@ import pytest
 from scenarios.neighbours import Silence, Way
 from scenarios.world import World
 
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind

@@ -6,9 +6,9 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
-from rmsplugin.engine.capacity import host_capacities
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind, RoomReport
+from rmsplugin.engine.capacity.capacity import host_capacities
+from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

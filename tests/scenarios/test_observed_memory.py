@@ -10,7 +10,7 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import RmsPartition
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState

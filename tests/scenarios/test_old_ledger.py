@@ -10,10 +10,10 @@ import pytest
 from scenarios.test_absence import events, running, sleeping, ticks, unharmed
 from scenarios.world import World
 
-from rmsplugin.engine import ledger_care
-from rmsplugin.engine.reconcile import RmsAct
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger import ledger_care
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.reconcile.reconcile import RmsAct
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

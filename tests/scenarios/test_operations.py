@@ -13,8 +13,8 @@ from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.rows import OperationKind, PlanState, StepState
-from rmsplugin.engine.task import CancelledError
+from rmsplugin.engine.execute.task import CancelledError
+from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

@@ -29,8 +29,8 @@ from scenarios.world import KilledError, World, spread
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.gone import record_gone
-from rmsplugin.engine.rows import OperationKind, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VMRow
+from rmsplugin.engine.observe.gone import record_gone
 from rmsplugin.errors import OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

@@ -9,7 +9,7 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.priorities import priority_of
+from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.priority import Weights
 from rmsplugin.model.vjob import VJobState

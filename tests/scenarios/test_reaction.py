@@ -15,9 +15,9 @@ from scenarios.world import World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine import task
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.execute import task
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 

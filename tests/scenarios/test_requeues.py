@@ -6,9 +6,9 @@ import pytest
 from scenarios.test_absence import events, running, sleeping, ticks
 from scenarios.world import World
 
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.requeues import Requeue, RequeuedBy, record_requeue
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy, record_requeue
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind

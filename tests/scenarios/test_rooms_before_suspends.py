@@ -13,8 +13,8 @@ from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import ROOM_NAME
-from rmsplugin.engine.assess import Assessment
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.assess.assess import Assessment
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState

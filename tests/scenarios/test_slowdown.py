@@ -12,8 +12,8 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.plan_views import preview_view
-from rmsplugin.engine.rows import PlanState
+from rmsplugin.engine.ledger.rows import PlanState
+from rmsplugin.engine.serve.plan_views import preview_view
 from rmsplugin.model.priority import Weights
 from rmsplugin.model.vjob import VJobState
 

@@ -13,7 +13,7 @@ from scenarios.test_operations import events, running, sleeping
 from scenarios.world import FRONTS, World
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import NoSpaceError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

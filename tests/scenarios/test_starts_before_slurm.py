@@ -15,8 +15,8 @@ from scenarios.world import World
 from rmsplugin.accounts import Account, look_up
 from rmsplugin.adapters.hypervisor.base import VMSpec
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine import identity
-from rmsplugin.engine.identity import take_account
+from rmsplugin.engine.execute import identity
+from rmsplugin.engine.execute.identity import take_account
 from rmsplugin.errors import OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

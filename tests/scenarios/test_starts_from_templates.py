@@ -12,8 +12,8 @@ from scenarios.test_engine_killed import check_running
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMSpec
-from rmsplugin.engine.operations import guest_disks
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.execute.operations import guest_disks
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import CorruptStateError, NoSpaceError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 

@@ -10,8 +10,8 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import Aside, OperationKind, VMRow
+from rmsplugin.engine.ledger.rows import Aside, OperationKind, VMRow
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

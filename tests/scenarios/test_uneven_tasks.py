@@ -7,11 +7,11 @@ from typing import Any
 from scenarios.world import CPUS, MEMORY_MIB, World
 
 from rmsplugin.accounts import Account
-from rmsplugin.engine.capacity import host_capacities
-from rmsplugin.engine.identity import guest_config
-from rmsplugin.engine.rows import OperationKind as K
-from rmsplugin.engine.usage import view
-from rmsplugin.engine.views import vjob_views, vm_views
+from rmsplugin.engine.capacity.capacity import host_capacities
+from rmsplugin.engine.execute.identity import guest_config
+from rmsplugin.engine.execute.usage import view
+from rmsplugin.engine.ledger.rows import OperationKind as K
+from rmsplugin.engine.serve.views import vjob_views, vm_views
 from rmsplugin.model.vjob import VJobState as S
 
 #: Three tasks of 300 MiB in two VMs.

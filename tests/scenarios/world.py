@@ -20,14 +20,16 @@ from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles
 from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.simulated import SimulatedRms
-from rmsplugin.engine.context import Clock, Context
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.placing import Placing
-from rmsplugin.engine.rows import OperationKind
-from rmsplugin.engine.steady_clock import SteadyClock
-from rmsplugin.engine.switch import Switch
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.switch import Switch
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
@@ -304,9 +306,10 @@ class World:
             clock=Clock(steady.now, self.pass_time, self._wait, steady.ahead_s, steady.problem),
         )
         self.executor = self.make_executor()
-        self.placing = Placing(self.context, self.executor)
-        self.switch = Switch(self.context, self.executor, self.placing)
-        self.cycle = Cycle(self.context, self.executor, self.placing, self.switch, self)
+        self.memory_care = MemoryCare(self.context)
+        self.placing = Placing(self.context, self.executor, self.memory_care)
+        self.switch = Switch(self.context, self.executor, self.placing, self.memory_care)
+        self.cycle = Cycle(self.context, self.memory_care, self.executor, self.placing, self.switch, self)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)

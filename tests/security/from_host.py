@@ -12,7 +12,7 @@ import pytest
 from unit.munged import Munged
 from unit.served import PATIENCE_S, Served
 
-from rmsplugin.engine import sealing, service
+from rmsplugin.engine.serve import sealing, service
 
 #: Addresses of this host from which a connection to 127.0.0.1 comes like one of another host.
 ADDRESSES = {"n1": "127.0.0.11", "n2": "127.0.0.12", "front1": "127.0.0.21", "front2": "127.0.0.22"}

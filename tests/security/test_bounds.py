@@ -21,8 +21,8 @@ from rmsplugin.adapters.guests import ssh as guests
 from rmsplugin.adapters.nodes import ssh as agents
 from rmsplugin.adapters.nodes.ssh_link import Patience
 from rmsplugin.cli.pages import read_older
-from rmsplugin.engine import requests, views
-from rmsplugin.engine.rare_log import PERIOD_S, RareLog
+from rmsplugin.engine.serve import requests, views
+from rmsplugin.engine.serve.rare_log import PERIOD_S, RareLog
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from unit.served import Served, until
 
-from rmsplugin.engine import orders
+from rmsplugin.engine.serve import orders
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root reports")
 

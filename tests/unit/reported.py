@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
-from rmsplugin.engine.samples import Sample
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
+from rmsplugin.engine.ledger.samples import Sample
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
 from rmsplugin.proposing.steps import PlannedStep

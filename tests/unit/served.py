@@ -17,9 +17,9 @@ from typing import Any
 from patience import PATIENCE_S
 from scenarios.world import World
 
-from rmsplugin.engine.requests import Requests
-from rmsplugin.engine.rows import VJobRow, VMRow
-from rmsplugin.engine.service import Service
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.serve.requests import Requests
+from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 
 ME = os.getuid()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rmsplugin.engine.bounds import Bounds
+from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.errors import OperationFailedError
 
 ROOM_MIB, KEPT_MIB = 1024, 64
@@ -33,8 +32,8 @@ def agents() -> Agents:
 
 @pytest.fixture
 def bounds(agents: Agents) -> Bounds:
-    context: Any = SimpleNamespace(nodes=agents, clock=SimpleNamespace(now=lambda: 0.0))
-    made = Bounds(context)
+    nodes: Any = agents
+    made = Bounds(nodes, lambda: 0.0)
     made.set("n1", ROOM_MIB, KEPT_MIB, 0)
     return made
 

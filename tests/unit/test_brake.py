@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.engine.brake import Brake, Held
-from rmsplugin.engine.reconcile import Directive
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.reconcile.brake import Brake, Held
+from rmsplugin.engine.reconcile.reconcile import Directive
 
 
 def lost(**counts: int) -> list[Held]:

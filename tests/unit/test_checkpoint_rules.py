@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmsplugin.engine.checkpoint_rules import Covered, choose_targets, due, room_needed
+from rmsplugin.engine.execute.checkpoint_rules import Covered, choose_targets, due, room_needed
 
 VJOB = Covered(1, frozenset({"n1"}), interval_s=100, ran_s=0, saved_s=0, took_s=0, copies=2)
 

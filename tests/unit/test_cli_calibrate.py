@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.rows import OperationKind, VJobRow
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.settings.deciding import Durations

@@ -16,7 +16,7 @@ import pytest
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine.ledger_file import copy_database
+from rmsplugin.engine.ledger.ledger_file import copy_database
 
 REPLAYED = ("--nodes", "2", "--cpus-per-node", "2")
 SACCT = """#!/bin/sh

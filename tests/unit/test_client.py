@@ -22,7 +22,7 @@ from unit.munged import Munged
 
 from rmsplugin.adapters import munge
 from rmsplugin.client import SEALED_TYPE, EngineClient
-from rmsplugin.engine.sealing import CallerIdentity, seal_response, verify_request
+from rmsplugin.engine.serve.sealing import CallerIdentity, seal_response, verify_request
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,

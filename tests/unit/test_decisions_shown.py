@@ -17,9 +17,9 @@ from served import Served
 from test_cli import SETTINGS
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine.cycle_report import CycleReport
-from rmsplugin.engine.deciding import Found
-from rmsplugin.engine.rows import PlanState
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.deciding import Found
+from rmsplugin.engine.ledger.rows import PlanState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 

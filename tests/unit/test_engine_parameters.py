@@ -11,7 +11,7 @@ from scenarios.world import make_settings
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import POLICIES
-from rmsplugin.engine.parameters import proposal_parameters, proposer_limits
+from rmsplugin.engine.decide.parameters import proposal_parameters, proposer_limits
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.target.placement import Objective

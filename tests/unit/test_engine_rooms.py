@@ -17,7 +17,7 @@ from rmsplugin.adapters.rms.base import (
     RmsReservation,
     RmsSnapshot,
 )
-from rmsplugin.engine.rooms import HostUse, Room, RoomState, find_rooms, plan_rooms
+from rmsplugin.engine.observe.rooms import HostUse, Room, RoomState, find_rooms, plan_rooms
 from rmsplugin.settings import Settings
 from rmsplugin.settings.slurm import Hosts
 

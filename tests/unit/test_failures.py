@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.assessment.back_off import pause_s
-from rmsplugin.engine.failures import node_rest_s
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.rows import VJobRow
-from rmsplugin.engine.task import combined, sentence_of
+from rmsplugin.engine.execute.task import combined, sentence_of
+from rmsplugin.engine.ledger.failures import node_rest_s
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.errors import LostStateError, NoSpaceError, OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import Geometry, VJobState
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.engine.job_reader import JobReader
+from rmsplugin.engine.context.job_reader import JobReader
 from rmsplugin.errors import NotFoundError, UnavailableError
 
 

@@ -203,7 +203,7 @@ def test_what_others_wait_for_is_light(path: Path) -> None:
         ("model", "from rmsplugin.decision import ffd", 1),
         ("decision", "from rmsplugin import engine", 1),
         ("decision", "from ..engine import cycle", 1),
-        ("adapters", "from rmsplugin.engine.ledger import Ledger", 1),
+        ("adapters", "from rmsplugin.engine.ledger.ledger import Ledger", 1),
         ("decision", "from rmsplugin.model.vjob import VJobState\nimport itertools", 0),
         ("model", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import os", 0),
     ],

@@ -20,9 +20,9 @@ import pytest
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from rmsplugin.engine import migrations as schema
-from rmsplugin.engine.ledger import Ledger, Subject
-from rmsplugin.engine.rows import OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.engine.ledger import migrations as schema
+from rmsplugin.engine.ledger.ledger import Ledger, Subject
+from rmsplugin.engine.ledger.rows import OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import TRANSITIONS, Geometry, IllegalTransitionError, VJobState
 
@@ -358,8 +358,8 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from rmsplugin.engine.ledger import Ledger, Subject
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.ledger import Ledger, Subject
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
 ledger = Ledger(Path(sys.argv[1]))
 while True:
@@ -404,7 +404,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_committed(tmp_path: Path) -
 _HALF_WAY = """
 import sys, time
 from pathlib import Path
-from rmsplugin.engine.ledger import Ledger, Subject
+from rmsplugin.engine.ledger.ledger import Ledger, Subject
 from rmsplugin.model.vjob import VJobState
 def linger(*arguments, **more):
     print("half way", flush=True)

@@ -12,8 +12,8 @@ import pytest
 from unit.reported import write_settings
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine import ledger_care
-from rmsplugin.engine.ledger import Ledger
+from rmsplugin.engine.ledger import ledger_care
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.errors import LedgerError, LedgerUnavailableError, OperationFailedError
 
 

@@ -13,8 +13,9 @@ import pytest
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from rmsplugin.engine import daemon, ledger_file
-from rmsplugin.engine import migrations as schema
+from rmsplugin.engine import daemon
+from rmsplugin.engine.ledger import ledger_file
+from rmsplugin.engine.ledger import migrations as schema
 from rmsplugin.errors import LedgerError
 from rmsplugin.settings import Settings
 

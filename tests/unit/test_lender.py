@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.engine.lender import Lender
+from rmsplugin.engine.context.lender import Lender
 
 
 def test_whoever_asks_gets_at_most_half_of_what_is_left_and_the_last_none() -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.engine.meeting import Meeting
+from rmsplugin.engine.execute.meeting import Meeting
 
 NEVER_S = 10 * PATIENCE_S
 

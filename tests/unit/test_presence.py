@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.engine import ledger_care
-from rmsplugin.engine.history import reading
+from rmsplugin.engine.ledger import ledger_care
+from rmsplugin.engine.ledger.history import reading
 from rmsplugin.errors import LedgerError, OperationFailedError
 from rmsplugin.presence import is_directory, is_file, is_there
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmsplugin.engine.queue_watch import CYCLES_MOST_S, CYCLES_SHARE, QueueWatch
+from rmsplugin.engine.observe.queue_watch import CYCLES_MOST_S, CYCLES_SHARE, QueueWatch
 from rmsplugin.errors import UnavailableError
 
 VJOB = "#!/usr/bin/rmsplugin-job 1,1,96,1,1,default\n#!/bin/sh\necho up\n"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.reconcile import ENDED_GRACE_S, RmsAct, reconcile
-from rmsplugin.engine.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.reconcile.reconcile import ENDED_GRACE_S, RmsAct, reconcile
 from rmsplugin.model.vjob import Geometry, VJobState
 
 SILENT_S = 1.0
@@ -212,7 +212,7 @@ def test_a_cancelled_script_has_its_grace_and_no_more() -> None:
 @pytest.mark.parametrize("job", [JOB, PENDING, OPENED, SUSPENDED, CANCELLED, COMPLETING, None])
 def test_every_combination_has_a_legal_answer(state: VJobState, job: RmsJob | None) -> None:
     """Whatever is seen, the answer is a move that the life cycle has."""
-    from rmsplugin.engine.executor import _ACTS
+    from rmsplugin.engine.execute.executor import _ACTS
     from rmsplugin.model.vjob import check_transition
 
     directive = reconcile(replace(VJOB, state=state), [VM], job, [], SILENT_S, ORPHAN_S)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from unit.reported import NOON, UIDS, K, Told
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
-from rmsplugin.engine.history import reading
+from rmsplugin.engine.ledger.history import reading
 from rmsplugin.errors import ReportError, UnavailableError
 from rmsplugin.report import samples, sharing, writing
 from rmsplugin.report.build import Question, Report, Site, build

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from unit.test_ledger import vjob
 
-from rmsplugin.engine.ledger import Ledger
-from rmsplugin.engine.roster import Roster
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.roster import Roster
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.vjob import VJobState
 

@@ -18,13 +18,13 @@ import pytest
 from unit.served import ME, PATIENCE_S, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
-from rmsplugin.engine import connections, service
-from rmsplugin.engine.brake import Held
-from rmsplugin.engine.connections import Limits
-from rmsplugin.engine.executor import Executor
-from rmsplugin.engine.observation import observe
-from rmsplugin.engine.reconcile import Directive
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.observe.observation import observe
+from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.engine.reconcile.reconcile import Directive
+from rmsplugin.engine.serve import connections, service
+from rmsplugin.engine.serve.connections import Limits
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 

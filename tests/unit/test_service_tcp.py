@@ -20,7 +20,7 @@ from unit.served import ME, PATIENCE_S, Served, until
 
 from rmsplugin.adapters import munge
 from rmsplugin.client import EngineClient
-from rmsplugin.engine import sealing, service
+from rmsplugin.engine.serve import sealing, service
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 

@@ -10,7 +10,7 @@ import pytest
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine.history import reading
+from rmsplugin.engine.ledger.history import reading
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.workload import History, history_of

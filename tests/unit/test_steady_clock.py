@@ -10,8 +10,8 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsReservation, RmsSnapshot
+from rmsplugin.engine.context.steady_clock import SteadyClock, of_the_rms
 from rmsplugin.engine.periodic import Periodic
-from rmsplugin.engine.steady_clock import SteadyClock, of_the_rms
 
 HOURS_S = 6 * 3600.0
 

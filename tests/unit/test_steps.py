@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmsplugin.engine.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.engine.suspensions import Suspensions
+from rmsplugin.engine.context.suspensions import Suspensions
 
 JOB, OTHER = 7, 8
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.engine.rows import OperationKind, Step, StepState
-from rmsplugin.engine.tokens import Use, are_free, use_of
+from rmsplugin.engine.execute.tokens import Use, are_free, use_of
+from rmsplugin.engine.ledger.rows import OperationKind, Step, StepState
 from rmsplugin.settings.deciding import Tokens
 
 K = OperationKind

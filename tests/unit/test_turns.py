@@ -8,7 +8,7 @@ import threading
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.engine.turns import Turns
+from rmsplugin.engine.serve.turns import Turns
 
 
 @pytest.mark.parametrize("broken_off", [False, True])

@@ -14,7 +14,7 @@ from served import ME, Served
 from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.cli.using import clock, lines_of
-from rmsplugin.engine.requests import Requests
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError
 from rmsplugin.model.vjob import VJobState as S
 

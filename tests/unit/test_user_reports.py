@@ -19,8 +19,8 @@ from unit.reported import UIDS, Told, write_settings
 from unit.served import Served
 
 import rmsplugin
-from rmsplugin.engine import user_reports
-from rmsplugin.engine.user_reports import UserReport, UserReports
+from rmsplugin.engine.serve import user_reports
+from rmsplugin.engine.serve.user_reports import UserReport, UserReports
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.settings import load
 

@@ -10,9 +10,9 @@ import pytest
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import Members, VJobFacts
-from rmsplugin.engine.observation import Observation
-from rmsplugin.engine.rows import VJobRow
-from rmsplugin.engine.weights import accrues_from, beyond_age, normalised
+from rmsplugin.engine.capacity.weights import accrues_from, beyond_age, normalised
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.priority import Parts, Weights
 
 

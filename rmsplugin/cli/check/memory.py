@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.cli.check.facts import SlurmFacts
 from rmsplugin.cli.check.finding import Finding, ok, warning
-from rmsplugin.engine.site import switches
+from rmsplugin.engine.observe.site import switches
 from rmsplugin.settings import Settings
 
 

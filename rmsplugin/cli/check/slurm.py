@@ -15,7 +15,7 @@ from rmsplugin.cli.check.gate import judge_gate
 from rmsplugin.cli.check.memory import judge_partitions
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
 from rmsplugin.cli.check.submission import judge_submission
-from rmsplugin.engine.site import time_slices
+from rmsplugin.engine.observe.site import time_slices
 from rmsplugin.settings import Settings
 
 OLDEST_RELEASE = (22, 5)

@@ -23,7 +23,7 @@ def read(arguments: argparse.Namespace) -> History:
         SettingsError, UnavailableError: Slurm shall be asked, and cannot be.
     """
     # No other command waits for what these import.
-    from rmsplugin.engine.history import reading
+    from rmsplugin.engine.ledger.history import reading
     from rmsplugin.report.ledger import LedgerReader
     from rmsplugin.report.workload import history_of
 

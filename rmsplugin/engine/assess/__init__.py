@@ -1,0 +1,1 @@
+"""Who waits, and what can be decided about."""

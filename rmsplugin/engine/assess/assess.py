@@ -1,0 +1,291 @@
+"""Assess: from one look at the cluster to what can be decided: nodes, and vjobs in the order of the queue. Reads only.
+
+Vjobs on which something is under way, or planned, keep what they hold and are promised; ``rmsplugin.assessment`` sorts
+them out. What is decided of the others, and by whom, is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts
+from rmsplugin.assessment.promises import PROMISED, Promise, promises
+from rmsplugin.assessment.settled import Settled, settled
+from rmsplugin.engine.assess.newcomers import free_addresses
+from rmsplugin.engine.assess.queue import (
+    Waiting,
+    allowed_hosts,
+    objection,
+    queue_key,
+    ready_demands,
+    ready_hosts,
+    ready_vms,
+)
+from rmsplugin.engine.capacity.capacity import booked
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.capacity.observed_memory import real_capacity
+from rmsplugin.engine.capacity.priorities import priority_of
+from rmsplugin.engine.capacity.weights import accrues_from, beyond_age, normalised
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.observe import site
+from rmsplugin.engine.observe.ending import is_ending
+from rmsplugin.engine.observe.leaving import leaving_nodes
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import RoomState, vm_hosts
+from rmsplugin.engine.observe.strays import stray_nodes
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
+from rmsplugin.model.vjob import VJobState
+
+#: States in which a vjob gives back what its VMs hold.
+_GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
+
+#: States in which its VMs, on their hosts, compute nothing. Nor do they once its script has ended.
+_HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What can be decided about, and why the other waiting vjobs are not part of it.
+
+    Attributes:
+        settled: the configuration, and what it leaves out.
+        refused: by display id, why a waiting vjob can use no VM host, in a sentence for its owner.
+    """
+
+    settled: Settled
+    refused: Mapping[str, str]
+
+    @property
+    def configuration(self) -> Configuration:
+        """Nodes, settled vjobs, and where their VMs are."""
+        return self.settled.configuration
+
+    def why_not(self, display_id: str) -> str:
+        """Why nothing is decided about a vjob; empty if something is."""
+        left_out = self.settled.left_out.get(display_id)
+        return self.refused.get(display_id) or (str(left_out) if left_out else "")
+
+
+def assess(
+    context: Context,
+    memory_care: MemoryCare,
+    seen: Observation,
+    queue: Sequence[Waiting],
+    busy: Collection[int],
+    closed: Collection[str] = (),
+) -> Assessment:
+    """Assess what was seen, with the ledger as it is now.
+
+    Args:
+        context: settings and ledger.
+        memory_care: up to what VMs may be planned on nodes that are short of memory.
+        seen: one look at the cluster.
+        queue: the vjobs that may start or be resumed, as far as the RMS and they themselves are concerned.
+        busy: job ids of the vjobs that an operation is under way on.
+        closed: nodes whose rooms have just been given back.
+    """
+    return _Assessor(context, memory_care, seen, busy, closed).assess(queue)
+
+
+class _Assessor:
+    """One assessment."""
+
+    def __init__(
+        self,
+        context: Context,
+        memory_care: MemoryCare,
+        seen: Observation,
+        busy: Collection[int],
+        closed: Collection[str],
+    ) -> None:
+        self._context = context
+        self._memory_care = memory_care
+        self._seen = seen
+        self._busy = busy
+        self._closed = closed
+        self._leaving = leaving_nodes(context, seen)
+        self._unclean = {node for node, _ in context.ledger.nodes.left_behind()} | stray_nodes(context, seen)
+        self._resting = context.ledger.failures.resting()
+        self._failures = context.ledger.failures.of_vjobs()
+        self._jobs = seen.jobs
+        self._promises = promises(context.ledger.plans.open_steps())
+        self._vms: dict[int, list[VMRow]] = {}
+        for vm in context.ledger.live_vms():
+            self._vms.setdefault(vm.job_id, []).append(vm)
+
+    def assess(self, queue: Sequence[Waiting]) -> Assessment:
+        seen, refused = self._seen, {}
+        free = free_addresses(self._context)
+        found = []
+        for waiting in queue:
+            name = waiting.job.display_id
+            if why := objection(self._context, seen, waiting):
+                refused[name] = why
+            elif waiting.sleeping is None and waiting.geometry.vms > free:
+                refused[name] = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
+            else:
+                row, key = waiting.sleeping, queue_key(seen, waiting.job, waiting.priority, waiting.submitted)
+                if row is not None and row.state is VJobState.PAUSED:
+                    found.append((key, self._hosted(row, waiting.job, goes_on=True)))
+                else:
+                    found.append((key, self._ready(waiting)))
+        known = {facts.name for _, facts in found}
+        for vjob in self._context.ledger.vjobs():
+            if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
+                job = self._jobs.get(vjob.job_id)
+                priority = priority_of(seen, vjob, job)
+                found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
+        found.sort(key=lambda each: each[0])
+        return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> Iterable[NodeFacts]:
+        for name in vm_hosts(self._context.settings, self._seen.rms):
+            planned = self._memory_care.planned(name, real_capacity(self._context, self._seen, name))
+            yield NodeFacts(name, planned, self._room(name), out_of_reach=self._out_of_reach(name))
+
+    def _out_of_reach(self, name: str) -> str:
+        node = self._seen.rms.nodes[name]
+        if name in self._seen.unreachable:
+            return self._seen.unreachable[name]
+        return "" if node.up else f"Slurm says that it is {node.state}"
+
+    def _room(self, name: str) -> RoomUse:
+        room = self._seen.rooms.by_node.get(name)
+        if name in self._leaving or self._seen.rms.nodes[name].draining:
+            return RoomUse.LEAVING
+        shut = name in self._closed or name in self._seen.faults or name in self._unclean
+        return RoomUse.NONE if room is None or room.state is not RoomState.HELD or shut else RoomUse.HELD
+
+    # -- vjobs ---------------------------------------------------------------------------------------------------
+
+    def _ready(self, waiting: Waiting) -> VJobFacts:
+        """A vjob that may start, or be resumed."""
+        context, job, row = self._context, waiting.job, waiting.sleeping
+        vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
+        places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
+        demands = ready_demands(context, self._seen, waiting, vms)
+        promise = self._promises.get(job.display_id)
+        busy = row is not None and row.job_id in self._busy
+        return VJobFacts(
+            name=job.display_id,
+            vms=Members(
+                VMFacts(
+                    VM(name, demands[name]), at, frozenset(), promise.will_hold(name, "") if promise else frozenset()
+                )
+                for name, at in places.items()
+            ),
+            nodes=ready_hosts(context, self._seen, waiting, vms.values(), self._resting),
+            unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
+            preemptible=site.may_suspend(self._seen.rms, job.partition),
+            priority=self._tier(job.partition),
+            time_limit_s=_finite(job.time_limit_s),
+            ran_s=row.ran_s if row is not None else 0.0,
+            state_s=max(0.0, self._seen.taken - waiting.since),
+            waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
+            weight=self._weight(waiting.priority, job, row),
+            user=job.user,
+        )
+
+    def _hosted(self, vjob: VJobRow, job: RmsJob | None, *, goes_on: bool = False) -> VJobFacts:
+        """A vjob that has VMs, or saved states that nobody resumes now; ``goes_on``: it is paused, and may go on."""
+        vms = self._vms[vjob.job_id]
+        promise = self._promises.get(vjob.display_id)
+        preemptible = site.may_suspend(self._seen.rms, vjob.partition)
+        # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
+        ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
+        ran_s = self._ran_s(vjob, job)
+        return VJobFacts(
+            name=vjob.display_id,
+            vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
+            nodes=self._nodes_of(vjob, vms, preemptible),
+            unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
+            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
+            priority=self._tier(vjob.partition),
+            time_limit_s=_finite(job.time_limit_s) if job else None,
+            ran_s=ran_s,
+            state_s=max(0.0, self._seen.taken - vjob.state_since),
+            waited_s=self._waited_s(job, vjob, ran_s),
+            weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
+            user=vjob.user,
+        )
+
+    def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
+        holds = frozenset({vm.host, vm.destination} - {""})
+        still = vjob.state in _HOLDS_STILL or is_ending(vjob, self._seen.taken)
+        here = paused_on if still else running_on
+        location = here(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
+        ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
+        will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
+        will_hold = frozenset() if ended else will_hold
+        computes = vjob.state is VJobState.UNPAUSING
+        computes = computes or (promise is not None and promise.kind is OperationKind.UNPAUSE)
+        return VMFacts(VM(vm.name, booked(self._context, self._seen, vjob, vm)), location, holds, will_hold, computes)
+
+    def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
+        here = frozenset(vm.host for vm in vms if vm.host)
+        # Where the admin has not switched context switches on, nothing that runs is moved to make room.
+        if not preemptible or self._context.pinned(vjob) or self._rests(vjob, OperationKind.MIGRATE):
+            return here
+        allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
+        rest = self._resting.get("migrate")
+        nodes = allowed - rest if rest else allowed
+        return nodes if here <= nodes else nodes | here  # mostly all share one set, which may be of a thousand nodes
+
+    def _unsettled(
+        self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None, *, goes_on: bool
+    ) -> str:
+        seen = self._seen
+        if vjob.job_id in self._busy or vjob.state.is_transitional:
+            return f"is {vjob.state}" if vjob.state.is_transitional else "an operation on it is under way"
+        if promise is not None:
+            return PROMISED
+        if vjob.state is not VJobState.RUNNING and not goes_on:
+            return f"is {vjob.state}, and nobody resumes it now"
+        if vjob.state_since >= seen.taken:
+            return "has just begun to run"
+        if is_ending(vjob, seen.taken):
+            return "its script has ended"
+        if not goes_on and (job is None or job.state is not JobState.RUNNING or job.completing):
+            return f"its job is {job.detail if job else 'not in the list'} in Slurm"
+        if goes_on and self._rests(vjob, OperationKind.SUSPEND):
+            return "a save of it has failed, and is tried again later"
+        if vjob.job_id in seen.changed:
+            return "its job was requeued a moment ago"
+        if any(vm.destination for vm in vms):
+            return "a migration of it has not ended"
+        if leaves := sorted({vm.host for vm in vms} & self._leaving.keys()):
+            return f"leaves {', '.join(leaves)}"
+        missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
+        return f"{missing[0]} is not seen on its node" if missing else ""
+
+    def _waited_s(self, job: RmsJob | None, row: VJobRow | None, ran_s: float) -> float:
+        return max(0.0, self._seen.taken - accrues_from(job, row, self._seen.taken) - ran_s)
+
+    def _weight(self, priority: int, job: RmsJob | None, row: VJobRow | None) -> float:
+        return beyond_age(self._seen, priority, accrues_from(job, row, self._seen.taken), job, row)
+
+    def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
+        """Whether one of these failed too short a time ago."""
+        failed = [self._failures.get((vjob.job_id, kind)) for kind in kinds]
+        return any(each is not None and each.rests(self._seen.taken) for each in failed)
+
+    def _tier(self, partition: str) -> int:
+        found = self._seen.rms.partitions.get(partition)
+        return found.priority_tier if found else 0
+
+    def _ran_s(self, vjob: VJobRow, job: RmsJob | None) -> float:
+        if job is not None and job.state is JobState.RUNNING and job.end_time and math.isfinite(job.time_limit_s):
+            return max(0.0, job.time_limit_s - (job.end_time - self._seen.taken))
+        runs = vjob.state is VJobState.RUNNING
+        return vjob.ran_s + (max(0.0, self._seen.taken - vjob.state_since) if runs else 0.0)
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

@@ -1,0 +1,125 @@
+"""Newcomers: the row of a vjob at first sight, and the VMs that are made for it when it starts."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Callable
+
+from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.engine.assess.job_identity import script_digest
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_names import vm_name
+
+_WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
+
+
+def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
+    """The geometry that was kept with the job at its submission, and the digest of its script.
+
+    Raises:
+        RefusedError: the job was not wrapped, e.g. moved into the partition by an administrator.
+        NotFoundError: the job has gone.
+    """
+    script = context.rms.batch_script(job.job_id)
+    match = _WRAPPER_LINE.match(script)
+    if match is None:
+        raise RefusedError("it was not wrapped at submission; it has to be submitted again to this partition")
+    try:
+        geometry = Geometry.parse(match[1])
+    except ValueError as error:
+        raise RefusedError(f"its first line cannot be read: {error}") from None
+    if geometry.image not in context.settings.image:
+        raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(context.settings.image))}")
+    return geometry, script_digest(script)
+
+
+def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
+    """The row of a vjob at first sight; ``script``: the digest of its job's."""
+    return VJobRow(
+        job_id=job.job_id,
+        display_id=job.display_id,
+        user=job.user,
+        uid=job.uid,
+        partition=job.partition,
+        geometry=geometry,
+        state=VJobState.WAITING,
+        reason="waits for the next cycle",
+        submitted=job.submit_time,
+        state_since=context.clock.now(),
+        restarts=job.restarts,
+        priority=job.priority,
+        job_name=job.name,
+        script_digest=script,
+        seen_restarts=job.restarts,
+        seen_submitted=job.submit_time,
+    )
+
+
+def free_addresses(context: Context) -> int:
+    """How many VMs could get an address now."""
+    first, last = context.settings.network.pool_bounds
+    taken = {ipaddress.IPv4Address(vm.address) for vm in context.ledger.vms()}
+    return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
+
+
+def make_vms(
+    context: Context, vjob: VJobRow, hosts: list[str], expected_mib: Callable[[int], int | None] = lambda index: None
+) -> list[VMRow]:
+    """New VMs for a vjob: names, addresses, MAC addresses and host keys of their own.
+
+    Args:
+        context: with the addresses that are taken.
+        vjob: whose VMs they are.
+        hosts: a node for each.
+        expected_mib: what each, by its number, is expected to need of its memory, where that is observed; None: where
+            it is not.
+
+    Raises:
+        RefusedError: the address pool is used up.
+    """
+    taken = {vm.address for vm in context.ledger.vms()}
+    rows = []
+    for index, (host, address) in enumerate(zip(hosts, _free_addresses(context, taken, len(hosts)), strict=True)):
+        keys, demand_mib = generate_keypair(), expected_mib(index)
+        rows.append(
+            VMRow(
+                name=vm_name(vjob.job_id, index),
+                job_id=vjob.job_id,
+                idx=index,
+                uuid=str(uuid.uuid4()),
+                mac=_mac(context, address),
+                address=str(address),
+                host=host,
+                host_key=keys.private_openssh,
+                host_key_public=keys.public,
+                memory_demand_mib=demand_mib,
+                observed=demand_mib is not None,
+                memory_mib=context.new_vm_mib(vjob.geometry, index),
+            )
+        )
+    return rows
+
+
+def _free_addresses(context: Context, taken: set[str], count: int) -> list[ipaddress.IPv4Address]:
+    first, last = context.settings.network.pool_bounds
+    free: list[ipaddress.IPv4Address] = []
+    address = first
+    while len(free) < count:
+        if address > last:
+            raise RefusedError(f"needs {count} addresses, {len(free)} free in network.pool {first}-{last}")
+        if str(address) not in taken:
+            free.append(address)
+        address += 1
+    return free
+
+
+def _mac(context: Context, address: ipaddress.IPv4Address) -> str:
+    """One for each address, so that neighbours' caches stay true when an address is used again."""
+    low = int(address) & 0xFFFFFF
+    return f"{context.settings.network.mac_prefix}:{low >> 16:02x}:{low >> 8 & 0xFF:02x}:{low & 0xFF:02x}"

@@ -1,0 +1,130 @@
+"""Queue: the waiting vjobs in the order in which they may start, and where each may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.decision.wanted import Candidate
+from rmsplugin.engine.capacity.capacity import booked, demand_of_new
+from rmsplugin.engine.capacity.observed_memory import expected_booked_mib
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.failures import Resting
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.observe.observation import Allowed, Observation
+from rmsplugin.engine.observe.rooms import hosts_of
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import Geometry
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A vjob that may run now: its job in the RMS, and what the ledger knows of it.
+
+    Elements of a job array that the RMS has not split off yet have no row of their own: they are all the same but
+    for their number.
+    """
+
+    job: RmsJob
+    geometry: Geometry
+    submitted: float
+    priority: int
+    sleeping: VJobRow | None = None  # it is resumed, or goes on after a pause, and is not started
+    since: float = 0.0  # when it came into its state
+    script: str = ""  # digest of the script, of a job without a row
+
+
+class _Named(Protocol):
+    """A job, or the row of a vjob."""
+
+    @property
+    def job_id(self) -> int: ...
+
+    @property
+    def display_id(self) -> str: ...
+
+    @property
+    def partition(self) -> str: ...
+
+
+def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> tuple[int, int, float, int, int]:
+    """What the queue is sorted by: PriorityTier, Slurm's priority, first submission, job id and array element."""
+    _, _, element = of.display_id.partition("_")
+    partition = seen.rms.partitions.get(of.partition)  # an admin may take one away while jobs wait there
+    tier = partition.priority_tier if partition else 0
+    return (-tier, -priority, submitted, of.job_id, int(element or 0))
+
+
+def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
+    """Head first."""
+    return sorted(waiting, key=lambda each: queue_key(seen, each.job, each.priority, each.submitted))
+
+
+def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
+    """The VM hosts of the partition that the job's -C, -w and -x leave."""
+    return _allowed(context, seen, partition, geometry).nodes
+
+
+def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
+    """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
+    return _allowed(context, seen, waiting.job.partition, waiting.geometry).objection
+
+
+def _allowed(context: Context, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
+    constraints = geometry.constraints
+    found = seen.allowed.get((partition, constraints))
+    if found is None:
+        hosts = hosts_of(context.settings, seen.rms, partition)
+        known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
+        nodes = constraints.allowed(known)
+        found = seen.allowed[partition, constraints] = Allowed(nodes, "" if nodes else constraints.objection(known))
+    return found
+
+
+def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None]:
+    """The VMs of who waits, by name: those of its ``rows``, or, without a row and a final name, those to be made."""
+    if waiting.sleeping is None:
+        return {f"{waiting.job.display_id}-{index}": None for index in range(waiting.geometry.vms)}
+    return {vm.name: vm for vm in rows}
+
+
+def ready_demands(
+    context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
+) -> dict[str, Resources]:
+    """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
+    row, geometry = waiting.sleeping, waiting.geometry
+    if row is not None:
+        return {name: booked(context, seen, row, vm) for name, vm in vms.items() if vm is not None}
+    large, small = (_asked_for(context, seen, waiting, index) for index in (0, geometry.vms - 1))
+    return {name: large if index < geometry.large else small for index, name in enumerate(vms)}
+
+
+def _asked_for(context: Context, seen: Observation, waiting: Waiting, index: int) -> Resources:
+    """What a VM of who waits will demand that is to be made."""
+    job, geometry = waiting.job, waiting.geometry
+    expected = expected_booked_mib(context, seen, job, job.name, geometry, index)
+    return demand_of_new(context, geometry, index, expected)
+
+
+def ready_hosts(
+    context: Context, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
+) -> frozenset[str]:
+    """Where the VMs of who waits may go: where its user and its disks let it, and no node rests from it."""
+    nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
+    if rest := resting.get("run" if waiting.sleeping is None else "resume"):
+        nodes -= rest  # else all share one set, which may be of a thousand nodes
+    if waiting.sleeping is not None and context.pinned(waiting.sleeping):
+        nodes &= {vm.touched[0] for vm in vms if vm is not None}
+    return nodes
+
+
+def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
+    """The vjob as the search for nodes to borrow sees it."""
+    vms = ready_vms(waiting, context.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
+    needs = ready_demands(context, seen, waiting, vms)
+    nodes = ready_hosts(context, seen, waiting, vms.values(), resting)
+    prefer = {name: vm.image_node or vm.host for name, vm in vms.items() if vm is not None}
+    return Candidate(waiting.job.display_id, tuple(VM(name, need) for name, need in needs.items()), nodes, prefer)

@@ -1,0 +1,101 @@
+"""Rooms wanted: of which nodes rooms are to be asked for, or kept, because of those whom a decision left waiting.
+
+And for whom nobody makes way meanwhile: a node that is idle costs nobody anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rmsplugin.assessment.promises import promises
+from rmsplugin.decision.policies import NEVER_SUSPENDS
+from rmsplugin.decision.wanted import nodes_wanted, places_beyond
+from rmsplugin.engine.assess.queue import Waiting, candidate
+from rmsplugin.engine.capacity.capacity import host_capacities
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+
+
+def rooms_wanted(context: Context, seen: Observation, left: Sequence[Waiting], after: Configuration) -> frozenset[str]:
+    """The nodes whose rooms those left waiting need, besides what is coming, and what is free after a decision."""
+    hosts = host_capacities(context, seen)
+    rooms = seen.rooms.by_node
+    reserved = context.ledger.reservations.read().nodes
+    soon = {
+        name: host.free if is_coming(rooms.get(name)) else after.free(name)
+        for name, host in hosts.items()
+        if name not in reserved and (not host.why_not or is_coming(rooms.get(name)))
+    }
+    others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
+    resting = context.ledger.failures.resting()
+    candidates = [candidate(context, seen, waiting, resting) for waiting in left]
+    return nodes_wanted(candidates, soon, others)
+
+
+def _idle(seen: Observation, name: str) -> bool:
+    return is_idle(seen.rms.nodes[name]) and name in seen.vms
+
+
+def _has_memory(waiting: Waiting) -> bool:
+    """Whether it is paused: it goes on where it is, in a moment, and takes no memory for that."""
+    return waiting.sleeping is not None and waiting.sleeping.state is VJobState.PAUSED
+
+
+class RoomAhead:
+    """Finds vjobs that are left out of decisions, for they have a room on an idle node in a moment.
+
+    What is remembered may be forgotten: then somebody waits for a room once more.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._since: dict[str, float] = {}
+
+    def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> dict[str, str]:
+        """Who is to be left out, by display id, and why in a sentence. Changes nothing.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed, head first.
+            lendable: nodes of elastic partitions for which a room would be requested now.
+        """
+        coming = {name for name, room in seen.rooms.by_node.items() if self._comes_soon(seen, room)}
+        idle = {name for name in lendable if _idle(seen, name)}
+        if self._context.settings.decision.policy in NEVER_SUSPENDS or not coming | idle:
+            return {}
+        hosts = host_capacities(self._context, seen)
+        reserved = self._context.ledger.reservations.read().nodes
+        free = {name: host.free for name, host in hosts.items() if not host.why_not and name not in reserved}
+        ahead = {name: host.free for name, host in hosts.items() if name in coming | idle}
+        resting = self._context.ledger.failures.resting()
+        # What a context switch that is under way has promised is not taken back.
+        promised = promises(self._context.ledger.plans.open_steps())
+        asking = [
+            each
+            for each in queue
+            if each.job.display_id not in promised and not _has_memory(each) and self._may_wait(seen, each)
+        ]
+        candidates = [candidate(self._context, seen, waiting, resting) for waiting in asking]
+        return {
+            name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: nobody makes way for it meanwhile"
+            for name, nodes in places_beyond(candidates, free, ahead).items()
+        }
+
+    def remember(self, seen: Observation, queue: Sequence[Waiting], left_out: Collection[str]) -> None:
+        """Take note of whom a cycle leaves out: nobody is for longer than ``room_wait_s``."""
+        known = {waiting.job.display_id for waiting in queue}
+        self._since = {name: since for name, since in self._since.items() if name in known}
+        for name in left_out:
+            self._since.setdefault(name, seen.taken)
+
+    def _comes_soon(self, seen: Observation, room: Room) -> bool:
+        hosts = self._context.settings.hosts_of(room.partition)
+        return hosts.rooms == "elastic" and is_coming(room) and seen.taken - room.requested < hosts.room_wait_s
+
+    def _may_wait(self, seen: Observation, waiting: Waiting) -> bool:
+        settings, job = self._context.settings, waiting.job
+        most_s = settings.hosts_of(settings.partition[job.partition].hosts).room_wait_s
+        return seen.taken - self._since.get(job.display_id, seen.taken) < most_s

@@ -1,0 +1,1 @@
+"""What VMs take, and what their hosts have."""

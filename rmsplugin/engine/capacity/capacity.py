@@ -1,0 +1,113 @@
+"""Capacity: what VMs may take of each VM host now, and what of it they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmsplugin.assessment.facts import vm_demand
+from rmsplugin.engine.capacity.observed_memory import booked_mib, real_capacity
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.observe import site
+from rmsplugin.engine.observe.ending import is_ending
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import RoomState, vm_hosts
+from rmsplugin.engine.observe.strays import stray_nodes
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import Geometry, VJobState
+
+#: States in which a VM goes on, if it does, where it was saved or paused.
+_SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
+
+
+@dataclass(slots=True)
+class HostCapacity:
+    """One VM host."""
+
+    capacity: Resources
+    why_not: str  # why no VM may come now; empty if VMs may
+    used: Resources = NOTHING
+    vms: int = 0
+
+    @property
+    def free(self) -> Resources:
+        """What is left; below nothing where more is used than should be."""
+        return self.capacity - self.used
+
+
+def demand_of_new(context: Context, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
+    """What this VM takes of its node if it is booted now: as observed, or all of it; with the hypervisor's part."""
+    size = Resources(geometry.cpus_of(index), context.new_vm_mib(geometry, index))
+    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
+
+
+def demand(
+    context: Context, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
+) -> Resources:
+    """What a VM takes of its node: as observed, or else all that it was booted with; with the hypervisor's overhead."""
+    size = Resources(vjob.geometry.cpus_of(vm.idx), vm.memory_mib)
+    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
+
+
+def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
+    """The CPUs that a VM was seen to demand; None where nothing is known: then those asked for count.
+
+    One that sleeps or is paused, or is about to go on, goes on where it was: it demands what it did then.
+    """
+    if vjob.state is VJobState.RUNNING:
+        return context.demanded_cpus.cpus(vm.name)
+    if vjob.state in _SAVED and vm.centi_cpus is not None:
+        return min(vm.centi_cpus / 100, float(vjob.geometry.cpus_of(vm.idx)))
+    return None
+
+
+def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
+    """What is booked for a VM that runs, or would be if it were resumed: what is decided with.
+
+    Where nothing may be suspended, the CPUs that were asked for.
+    """
+    cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
+    return demand(context, vjob, vm, cpus, booked_mib(context, seen, vjob, vm))
+
+
+def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
+    """The capacity of each VM host, by name, in the RMS's order.
+
+    A VM takes its part from the moment its start is intended until it is known to be gone, and while it migrates on
+    both nodes (I3).
+    """
+    found = {}
+    unclean = {node for node, _ in context.ledger.nodes.left_behind()}
+    strange = stray_nodes(context, seen)
+    for name in vm_hosts(context.settings, seen.rms):
+        why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+        why_not = why_not or ("VMs run there that nobody has booked; see `rmsplugin confirm`" * (name in strange))
+        found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
+    vjobs, now = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}, context.clock.now()
+    for row in context.ledger.live_vms():
+        for place in {row.host, row.destination} & found.keys():
+            vjob = vjobs[row.job_id]
+            found[place].used += held(vjob, booked(context, seen, vjob, row), now)
+            found[place].vms += 1
+    return found
+
+
+def held(vjob: VJobRow, booked: Resources, now: float) -> Resources:
+    """What a VM has now of what is booked for it: one that is paused, or whose script has ended, needs no CPUs."""
+    needs_none = vjob.state is VJobState.PAUSED or is_ending(vjob, now)
+    return Resources(0, booked.memory_mib) if needs_none else booked
+
+
+def _why_not(seen: Observation, name: str) -> str:
+    node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+    if name in seen.unreachable:
+        return seen.unreachable[name]
+    if not node.up:
+        return f"Slurm says that it is {node.state}{': ' + node.reason if node.reason else ''}"
+    if node.draining:
+        return f"it is being drained: {node.reason or 'no reason given'}"
+    if room is None:
+        return "the engine has no room there"
+    if room.state in (RoomState.REQUESTED, RoomState.STARTING):
+        return f"its room is {room.state}: {room.reason}"
+    return room.reason or seen.faults.get(name, "")

@@ -1,0 +1,189 @@
+"""Demands: what running VMs demand of CPUs and memory, from what each cycle has read; kept over restarts.
+
+The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is what counts as a sample of which run:
+
+- a run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it;
+- a VM that is booted demands what it requested, one that is resumed what it demanded when it was suspended, until its
+  samples say otherwise: it goes on where it was saved (docs/decisions/0035);
+- counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
+- a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
+  of that;
+- what a guest says is some seconds old, the size of its balloon is not: who was just given memory back does not need
+  it for that. Each word of a guest counts once, with the smaller of the sizes before and after it;
+- a VM that waits for memory of its node needs all that was requested for it, for it cannot be asked;
+- a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
+- a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
+- nor does one that is seen on two nodes, of which nobody knows where it computes.
+
+The ledger has the demand that each VM has now; only what the next sample needs besides is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.decision.cpu_demand import CpuDemand, CpuSample
+from rmsplugin.decision.memory_demand import MemoryDemand, MemorySample
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.ledger.samples import Sample
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.vjob import VJobState
+
+#: Events start cycles early. What a VM used in a shorter time is mostly chance, so such a sample is left out.
+_LEAST_APART_S = 5.0
+#: Linux counts what it swaps in pages of this size.
+_PAGE_KIB = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a VM, and what is known of its demand."""
+
+    began: tuple[str, float]  # which VM, and since when its vjob has been running
+    cpu: CpuDemand
+    memory: MemoryDemand
+    recorded: tuple[int | None, int | None]  # both in the ledger, hundredths of a CPU and MiB; None: what was requested
+    node: str = ""  # of the last sample
+    said: tuple[int | None, int | None] = (None, None)  # when the guest spoke last, and the KiB it had at the last look
+    reads: tuple[float, float] | None = None  # when, and how many pages the guest had read back from storage by then
+
+    @property
+    def demands(self) -> tuple[int, int]:
+        """Hundredths of a CPU, and MiB."""
+        return self.cpu.centi_cpus, self.memory.mib
+
+    def anew(self) -> _Run:
+        """The same after a time in which nothing could be seen."""
+        return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew(), said=(None, None), reads=None)
+
+
+class Demands:
+    """What each running VM demands."""
+
+    def __init__(self, context: Context) -> None:
+        """Nothing is known but what the ledger has."""
+        self._context = context
+        self._runs: dict[str, _Run] = {}  # by VM
+
+    def look(self, seen: Observation) -> None:
+        """Take in the samples of one observation, and record what changed by them. Once for each observation."""
+        ledger = self._context.ledger
+        vms = ledger.live_vms()
+        vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
+        nodes = _nodes_of_vms(seen)
+        waiting = self._context.bounds.waiting
+        runs, changes = {}, []
+        for vm in vms:
+            vjob = vjobs[vm.job_id]
+            if vjob.state not in (VJobState.RUNNING, VJobState.SUSPENDING):
+                continue
+            before = run = self._run(vjob, vm)
+            if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
+                run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
+                if vm.name in waiting:
+                    run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
+            if run.demands != before.demands:
+                run = replace(run, recorded=run.demands)
+                changes.append((vjob, vm, _sample(run, seen, vm.name)))
+            runs[vm.name] = run
+        if changes:
+            ledger.samples.record(changes)
+        self._runs = runs
+        # A VM that is neither running nor being suspended has none.
+        observed = {name: run.cpu.cpus for name, run in runs.items() if run.recorded[0] is not None}
+        self._context.demanded_cpus.set(observed)
+
+    def _run(self, vjob: VJobRow, vm: VMRow) -> _Run:
+        """The run that the VM is in, as far as it is known."""
+        began = (vm.uuid, vjob.state_since)
+        run = self._runs.get(vm.name)
+        recorded = (vm.centi_cpus, vm.memory_demand_mib)
+        if run is not None and (run.began, run.recorded) == (began, recorded):
+            return run
+        cpu, memory = CpuDemand.requested(vjob.geometry.cpus_of(vm.idx)), MemoryDemand.requested(vm.memory_mib)
+        if vm.centi_cpus is not None:
+            cpu = replace(cpu, centi_cpus=min(vm.centi_cpus, cpu.centi_cpus))
+        if vm.memory_demand_mib is not None:
+            memory = replace(memory, mib=min(vm.memory_demand_mib, memory.mib))
+        return _Run(began, cpu, memory, recorded)
+
+    def _after(self, run: _Run, seen: Observation, name: str, nodes: set[str]) -> _Run:
+        """The run after what was seen of the VM on these nodes."""
+        if len(nodes) != 1:
+            return run
+        (node,) = nodes
+        statistics = seen.statistics.get(node, {}).get(name)
+        if seen.vms[node][name].power is not VMPower.RUNNING:
+            return run.anew()  # the time in which it stood still counts for nothing
+        if statistics is None:
+            return run
+        if node != run.node:
+            run = replace(run.anew(), node=node)
+        time_s, window_s = seen.sampled[node], self._context.settings.decision.demand_window_s
+        cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
+        reads = _reads(time_s, statistics)
+        suffers = _per_s(run.reads, reads) >= self._context.settings.memory.faults_per_s
+        working_set_mib = _working_set_mib(run.said, statistics, suffers=suffers)
+        memory = run.memory
+        if working_set_mib is not None:
+            memory = memory.after(MemorySample(time_s, working_set_mib), window_s)
+        said = (statistics.guest_said_s, statistics.memory_current_kib)
+        return replace(run, cpu=cpu, memory=memory, said=said, reads=reads or run.reads)
+
+
+def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
+    """The nodes on which each VM was seen."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for node, vms in seen.vms.items():
+        for name in vms:
+            found[name].add(node)
+    return found
+
+
+def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, window_s: float) -> CpuDemand:
+    """The demand of CPUs after what was read at a time."""
+    if statistics.cpu_time_ns is None:
+        return demand
+    if demand.last is not None and 0 <= time_s - demand.last.time_s < _LEAST_APART_S:
+        return demand
+    return demand.after(CpuSample(time_s, statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0), window_s)
+
+
+def _reads(time_s: float, statistics: VMStatistics) -> tuple[float, float] | None:
+    """How many pages a guest has read back from storage by a time (major faults, swap-ins); None: it does not say."""
+    if statistics.major_faults is None:
+        return None
+    return time_s, statistics.major_faults + (statistics.swap_in_kib or 0) / _PAGE_KIB
+
+
+def _per_s(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float:
+    if before is None or now is None or now[0] - before[0] < _LEAST_APART_S:
+        return 0.0
+    return (now[1] - before[1]) / (now[0] - before[0])
+
+
+def _working_set_mib(before: tuple[int | None, int | None], statistics: VMStatistics, *, suffers: bool) -> int | None:
+    """The memory that a guest could not do without; None: it has not said so since ``before``.
+
+    Who ``suffers`` needs all that its balloon leaves it.
+    """
+    current_kib, usable_kib = statistics.memory_current_kib, statistics.memory_usable_kib
+    if current_kib is None or usable_kib is None:
+        return None
+    if statistics.guest_said_s is not None:
+        said_s, had_kib = before
+        if said_s is None or had_kib is None or statistics.guest_said_s == said_s:
+            return None
+        current_kib = min(current_kib, had_kib)
+    return -(-max(0, current_kib - (0 if suffers else usable_kib)) // 1024)
+
+
+def _sample(run: _Run, seen: Observation, name: str) -> Sample:
+    """What is recorded of a change; a VM that waits for memory was asked nothing."""
+    statistics = seen.statistics.get(run.node, {}).get(name)
+    rss_kib = None if statistics is None else statistics.memory_rss_kib
+    return Sample(name, seen.sampled.get(run.node, seen.taken), run.cpu.centi_cpus, rss_kib, run.memory.mib)

@@ -1,0 +1,205 @@
+"""Memory care: bounds of what observed VMs may take of each node, their balloons, and which nodes are short anyhow.
+
+Once a cycle, after everything was looked at and before anything is decided:
+
+- the VMs of a node whose memory is observed may take together what is promised to no other VM. What of it is kept back
+  (``memory.relief_mib``) they get while one of them leaves, for a VM that waits for memory cannot be saved;
+- balloons take back what guests cache, where the sizes of a node's VMs are more than that;
+- a node on which somebody waits for memory all the same has to lose a VM: it is *pressed*.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from rmsplugin.engine.capacity import observed_memory
+from rmsplugin.engine.capacity.balloons import Balloons
+from rmsplugin.engine.capacity.capacity import booked
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+
+log = logging.getLogger(__name__)
+
+_PARALLEL = 32
+#: For so long balloons make room for a VM that was refused, so that there is some when it is tried again.
+_WISH_S = 600.0
+#: No start waits longer for what guests cache: what is booked has room for it, and each VM its share of the bound.
+_CACHES_S = 60.0
+
+
+@dataclass
+class _Node:
+    """What is known of one node."""
+
+    vms: list[tuple[VJobRow, VMRow]] = field(default_factory=list)  # observed, that hold memory of it
+    promised_mib: int = 0  # to VMs that are not observed
+    leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
+
+
+class MemoryCare:
+    """Looks after the memory of nodes with observed VMs. Several threads may call."""
+
+    def __init__(self, context: Context) -> None:
+        """Nothing has been bounded yet."""
+        self._context = context
+        self._balloons = Balloons(context)
+        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
+        self._asked: dict[str, float] = {}  # since when somebody waits for caches of a node
+        self._promised_mib: Mapping[str, int] = {}
+        #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
+        self.pressed: Mapping[str, tuple[int, str]] = {}
+
+    def watch(self) -> bool:
+        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before.
+
+        Also whether somebody waits for balloons, to come.
+        """
+        now, vms = self._context.clock.now(), [vm for vm in self._context.ledger.live_vms() if vm.observed]
+        self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}
+        nodes = {node for vm in vms for node in (vm.host, vm.destination) if node}
+        new = self._context.bounds.watch({*self._wished, *nodes})
+        return new or bool(self._wished)
+
+    def look(self, seen: Observation) -> None:
+        """Bound, balloon, and find out who is pressed."""
+        with self._context.giving:  # else a VM that is just let come would be in none of the two
+            nodes = self._nodes(seen)
+            lowered = {name: self._context.bounds.lowered(name) for name in nodes}
+        self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
+        wanted = [
+            name
+            for name in nodes
+            if name not in seen.unreachable and (nodes[name].vms or not self._context.bounds.is_idle(name))
+        ]
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
+            rooms = [
+                (name, self._room_mib(seen, name, nodes[name]), self._kept_mib(nodes[name]), lowered[name])
+                for name in wanted
+            ]
+            list(pool.map(lambda room: self._context.bounds.set(*room), rooms))
+        told = self._balloon(seen, nodes)
+        before = self.pressed.keys()
+        found = {name: self._pressed(seen, name, nodes[name]) for name in wanted if name not in told}
+        self.pressed = {name: pressed for name, pressed in found.items() if pressed is not None}
+        for name in self.pressed.keys() - before:
+            log.warning("%s is pressed: %s", name, self.pressed[name][1])
+
+    def planned(self, node: str, capacity: Resources) -> Resources:
+        """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
+        pressed = self.pressed.get(node)
+        return capacity if pressed is None else replace(capacity, memory_mib=min(capacity.memory_mib, pressed[0]))
+
+    def bearable_mib(self, seen: Observation, node: str) -> int:
+        """Up to what a short node may wait for relief: with this booked, its VMs need all of its real memory."""
+        real_mib = observed_memory.real_capacity(self._context, seen, node).memory_mib
+        if node in self.pressed:
+            return self.pressed[node][0]
+        promised_mib = self._promised_mib.get(node, 0)
+        return promised_mib + math.floor((real_mib - promised_mib) / self._context.settings.memory.threshold)
+
+    def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
+        """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
+
+        The caller holds ``Context.giving`` until the ledger has that VM.
+
+        Raises:
+            RefusedError: they cannot now.
+        """
+        if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
+            return
+        there = self._nodes(seen)[node]
+        try:
+            self._context.bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
+        except RefusedError:
+            self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+            raise
+
+    def has_room(self, node: str, memory_mib: int) -> bool:
+        """Whether observed VMs leave so much of the bound of a node unused now; else balloons make room for it.
+
+        What is booked is what guests need; what they cache besides is not, and takes memory all the same.
+        """
+        report = self._context.bounds.report(node)
+        if report is None or report.limit_mib is None or report.used_mib is None:
+            return True  # nothing is bounded there, or nobody knows
+        since = self._asked.setdefault(node, self._context.clock.now())
+        waited_s = self._context.clock.now() - since
+        if not report.used_mib or report.limit_mib - report.used_mib >= memory_mib or waited_s > _CACHES_S:
+            self._wished.pop(node, None)
+            self._asked.pop(node, None)
+            return True
+        self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+        return False
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def _nodes(self, seen: Observation) -> dict[str, _Node]:
+        """All nodes where observed VMs may be, with what the ledger says of them."""
+        context, ledger = self._context, self._context.ledger
+        observing = observed_memory.observing_hosts(context, seen)
+        nodes = {name: _Node() for name in seen.rms.nodes if name in observing}
+        vjobs = {vjob.job_id: vjob for vjob in ledger.vjobs()}
+        for vm in ledger.live_vms():
+            vjob = vjobs[vm.job_id]
+            for place in {vm.host, vm.destination} - {""}:
+                node = nodes.get(place)
+                if node is None and vm.observed and place in seen.rms.nodes:
+                    node = nodes[place] = _Node()  # of a partition that is observed no more
+                if node is None:
+                    continue
+                if vm.observed:
+                    node.vms.append((vjob, vm))
+                    node.leaves |= vjob.state is VJobState.SUSPENDING or (bool(vm.destination) and place == vm.host)
+                else:
+                    node.promised_mib += vm.memory_mib + context.settings.nodes.memory_overhead_mib
+        return nodes
+
+    def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
+        """What observed VMs of a node may take together, with their hypervisor processes."""
+        return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
+
+    def _kept_mib(self, node: _Node) -> int:
+        """What of that is kept back: nothing while one of them leaves, which may need it for that."""
+        return 0 if node.leaves else self._context.settings.memory.relief_mib
+
+    # -- who is pressed, and balloons ------------------------------------------------------------------------------
+
+    def _pressed(self, seen: Observation, name: str, node: _Node) -> tuple[int, str] | None:
+        """Up to how much memory VMs may be planned on a node where somebody waits for memory; None: nobody does.
+
+        A VM that is alone has all that its node can give, and one that leaves makes room already.
+        """
+        report = self._context.bounds.report(name)
+        if report is None:
+            return None
+        presses = report.pressure is not None and report.pressure >= self._context.settings.memory.pressure
+        if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
+            return None
+        booked_mib = sum(booked(self._context, seen, vjob, vm).memory_mib for vjob, vm in node.vms)
+        why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
+        return node.promised_mib + booked_mib - 1, why
+
+    def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
+        """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="balloons") as pool:
+            told = list(pool.map(lambda name: self._tell(seen, name, nodes[name]), nodes))
+        self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)
+        return {name for name, new in zip(nodes, told, strict=True) if new}
+
+    def _tell(self, seen: Observation, name: str, node: _Node) -> bool:
+        """Tell the balloons of one node; whether one was told something new."""
+        vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
+        if not vms or name not in seen.statistics or self._context.bounds.waits_on(name):
+            return False
+        _, wished_mib = self._wished.get(name, (0.0, 0))
+        overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
+        room_mib = (self._context.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+        return self._balloons.tell(seen, name, room_mib, vms)

@@ -1,0 +1,108 @@
+"""Priorities: what Slurm's priority of a vjob would be now, also while it runs or sleeps, when Slurm computes none."""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.records import standing_text
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.priority import Standing, priority_now, standing
+from rmsplugin.model.vjob import VJobState
+
+#: Less than that is no change by hand: fractions are cut off, and the looks at priorities and at shares differ in time.
+_NO_CHANGE = 3
+_LOOKS_DIFFER_S = 60.0
+
+
+def standing_of(seen: Observation, job: RmsJob) -> Standing:
+    """What to remember of the priority that Slurm shows of the job."""
+    priorities = seen.rms.priorities
+    pending = job.state is JobState.PENDING
+    return standing(
+        priorities.weights,
+        job.priority,
+        priorities.parts.get(job.job_id) if pending else None,
+        computed=seen.taken if pending or not job.start_time else job.start_time,
+        # As weights.accrues_from has it.
+        accrues_from=job.accrue_time or (seen.taken if pending else job.submit_time),
+        nice=job.nice,
+        account=job.account,
+        share=priorities.share(job.account, job.user, job.partition),
+    )
+
+
+def priority_of(seen: Observation, vjob: VJobRow, job: RmsJob | None) -> int:
+    """The priority by which a vjob that runs or sleeps stands in the queue."""
+    priorities, known = seen.rms.priorities, vjob.standing
+    share = priorities.share(known.account, vjob.user, vjob.partition) if known else None
+    if known is None:  # of an older release, which remembered the priority alone
+        known = Standing(vjob.priority, vjob.priority, 0.0, vjob.submitted, 0, "")
+    if job is not None and job.state is JobState.PENDING and job.priority:
+        parts = priorities.parts.get(job.job_id)
+        if parts is not None and parts.fixed:
+            return job.priority  # set by hand while it waits to be resumed
+    return priority_now(
+        known,
+        priorities.weights,
+        seen.taken,
+        nice=known.nice if job is None else job.nice,
+        share=share,
+    )
+
+
+class Priorities:
+    """Sees that somebody has set the priority of a job that runs or is suspended, and has that count.
+
+    Slurm shows the priority of a running job as it was at its start or its last resume, and 0 while it is suspended;
+    what an operator sets it forgets at the next suspend. So a change between two looks is remembered by the engine.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._shown: dict[int, tuple[JobState, int]] = {}
+
+    def look(self, seen: Observation) -> None:
+        """Compare what is shown with the last look."""
+        shown: dict[int, tuple[JobState, int]] = {}
+        for vjob in self._context.ledger.vjobs():
+            job = seen.jobs.get(vjob.job_id)
+            if job is None or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+                continue
+            before = self._shown.get(vjob.job_id)
+            shown[vjob.job_id] = (job.state, job.priority)
+            changed = before is not None and before[0] is job.state and before[1] != job.priority > 0
+            if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):
+                continue
+            if vjob.standing is None and job.priority > 0:
+                # It started before the engine had met it, or under an older release.
+                self._remember(vjob, standing_of(seen, job))
+            elif changed:
+                self._compare(seen, vjob, job)
+        self._shown = shown
+
+    def _compare(self, seen: Observation, vjob: VJobRow, job: RmsJob) -> None:
+        """Slurm computes the priority anew whenever anything of the job is changed: then it is what was expected."""
+        weights = seen.rms.priorities.weights
+        slack = float(_NO_CHANGE)
+        if weights is not None:
+            slack += weights.share * 2e-6 + weights.age * _LOOKS_DIFFER_S / max(weights.max_age_s, _LOOKS_DIFFER_S)
+        if abs(job.priority - priority_of(seen, vjob, job)) <= slack:
+            return
+        now = standing(
+            weights,
+            job.priority,
+            None,
+            computed=seen.taken,
+            accrues_from=vjob.standing.accrues_from if vjob.standing else vjob.submitted,
+            nice=job.nice,
+            account=job.account,
+            share=seen.rms.priorities.share(job.account, vjob.user, vjob.partition),
+        )
+        with self._context.ledger.transaction():
+            self._remember(vjob, now)
+            said = f"its priority in Slurm was changed: it is {now.value} now"
+            self._context.ledger.event("priority-changed", said, vjob=vjob.display_id)
+
+    def _remember(self, vjob: VJobRow, known: Standing) -> None:
+        self._context.ledger.update_vjob(vjob.job_id, priority=known.value, standing=standing_text(known))

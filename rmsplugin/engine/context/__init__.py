@@ -1,0 +1,1 @@
+"""What all parts of the engine share: settings, ledger, the neighbours, and the clock."""

@@ -1,0 +1,149 @@
+"""Bounds: what observed VMs may take of each node together, as the node agents keep it, and who waits because of it.
+
+A VM that waits for memory must not be asked anything: with control groups of version 1 its hypervisor process may not
+survive that (docs/decisions/0040). So node agents are asked first, and often: each time they share out what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.nodes.base import MemoryReport, Nodes
+from rmsplugin.assessment.back_off import pause_s
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+_PARALLEL = 32
+
+
+@dataclass
+class _Agent:
+    """One node agent, and what it was told."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)  # held while it is asked
+    bound_mib: int | None = None
+    kept_mib: int = 0  # what of the node's memory is kept back from them besides
+    lowered: int = 0  # how often for a VM that came
+    failures: int = 0  # in a row
+    rests_until: float = 0.0
+    report: MemoryReport | None = None
+
+
+class Bounds:
+    """The bounds of all nodes. Several threads may call."""
+
+    def __init__(self, nodes: Nodes, now: Callable[[], float]) -> None:
+        """Nothing has been bounded yet; ``now`` tells the time."""
+        self._nodes = nodes
+        self._now = now
+        self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
+
+    def of(self, node: str) -> int | None:
+        """The bound, in MiB; None if there is none yet."""
+        return self._agents[node].bound_mib
+
+    def lowered(self, node: str) -> int:
+        """A number that changes whenever the bound is lowered for a VM that comes."""
+        return self._agents[node].lowered
+
+    def report(self, node: str) -> MemoryReport | None:
+        """What the node said last; None where it did not answer."""
+        return self._agents[node].report
+
+    def is_idle(self, node: str) -> bool:
+        """Whether the node has its bound, and said last that nothing of it is used: there is nothing new to ask."""
+        agent = self._agents[node]
+        return agent.bound_mib is not None and agent.report is not None and not agent.report.used_mib
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The VMs that wait for memory, by what was said last."""
+        reports = [agent.report for agent in list(self._agents.values())]
+        return frozenset(vm for report in reports if report is not None for vm in report.waiting)
+
+    def waits_on(self, node: str) -> bool:
+        """Whether a VM there waits for memory: then no VM there is asked anything that can be left."""
+        report = self._agents[node].report
+        return report is not None and bool(report.waiting)
+
+    def set(self, node: str, room_mib: int, kept_mib: int, lowered: int) -> None:
+        """Set a bound, unless it was ``lowered`` since it was worked out; a silent agent is asked again later.
+
+        Args:
+            node: where.
+            room_mib: what observed VMs may have.
+            kept_mib: what of it is kept back, for a VM that waits and is asked something.
+            lowered: see ``lowered``.
+        """
+        agent = self._agents[node]
+        with agent.lock:
+            # Where the old bound stays, what is kept back of it does, too: both together are never more than there is.
+            if agent.lowered == lowered and self._quietly(node, room_mib - kept_mib):
+                agent.kept_mib = kept_mib
+
+    def lower(self, node: str, mib: int) -> None:
+        """Lower a bound before a VM comes that is not observed.
+
+        Raises:
+            RefusedError: more is used, or the node agent does not answer.
+        """
+        agent = self._agents[node]
+        with agent.lock:
+            agent.lowered += 1
+            try:
+                self._ask(node, mib)
+            except RmspluginError as error:
+                raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
+
+    def keep(self, node: str) -> None:
+        """Set the bound again before an observed VM starts there: a node that has restarted has lost it."""
+        agent = self._agents[node]
+        with agent.lock:
+            if agent.bound_mib is not None:
+                self._quietly(node, agent.bound_mib)
+
+    def relieve(self, node: str) -> None:
+        """Give observed VMs what was kept back, until the next cycle: one that may wait is asked something now."""
+        agent = self._agents[node]
+        with agent.lock:
+            if agent.bound_mib is not None and self._quietly(node, agent.bound_mib + agent.kept_mib):
+                agent.kept_mib = 0
+
+    def watch(self, nodes: Collection[str]) -> bool:
+        """Have the agents of these nodes share out what is left; whether a VM waits that did not before."""
+        before = self.waiting
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="bounds") as pool:
+            list(pool.map(self.keep, nodes))
+        return not self.waiting <= before
+
+    def _quietly(self, node: str, mib: int) -> bool:
+        """Ask for a bound; returns whether it is set."""
+        try:
+            self._ask(node, mib)
+        except RmspluginError as error:  # the old bound holds; where more is used than that, balloons come first
+            log.info("the bound of observed VMs on %s: %s", node, error)
+            return False
+        return True
+
+    def _ask(self, node: str, mib: int) -> None:
+        """Ask a node agent, unless it rests from failures; its lock is held."""
+        agent, now = self._agents[node], self._now()
+        if now < agent.rests_until:
+            raise UnavailableError(f"the node agent of {node} did not answer, and is asked again soon")
+        try:
+            agent.report = self._nodes.bound_memory(node, max(1, mib))
+        except OperationFailedError:
+            raise
+        except RmspluginError:
+            agent.report = None
+            agent.failures += 1
+            agent.rests_until = now + pause_s(agent.failures)
+            raise
+        agent.failures = 0
+        agent.bound_mib = mib

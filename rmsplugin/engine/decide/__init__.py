@@ -1,0 +1,1 @@
+"""One proposal a cycle, applied."""

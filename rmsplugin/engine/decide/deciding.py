@@ -1,0 +1,240 @@
+"""Deciding: assess, propose, check, apply: from one look at the cluster to a context switch, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rmsplugin.decision.outgrown import bearable
+from rmsplugin.decision.result import Decision
+from rmsplugin.engine.assess.assess import Assessment
+from rmsplugin.engine.assess.queue import Waiting
+from rmsplugin.engine.assess.rooms_wanted import RoomAhead
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.parameters import proposal_parameters
+from rmsplugin.engine.decide.relief import Relief
+from rmsplugin.engine.execute.switch import StaleError, Switch
+from rmsplugin.engine.ledger.rows import Plan, PlanState
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposer.proposer import Proposed
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import Prepared, prepare
+from rmsplugin.proposing.proposal import NoProposal, Proposal
+
+#: Who waits is told how its wait has grown when it has by a tenth, and by so many seconds: thousands may wait.
+_TOLD_PART, _TOLD_S = 0.1, 10.0
+_TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
+
+
+class Proposes(Protocol):
+    """Makes proposals; within a bound."""
+
+    def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+        """Propose one context switch; nobody has checked it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cycle would do.
+
+    Attributes:
+        assessment: what it was made for.
+        prepared: a proposal that the checker accepts, with its steps; or why there is none.
+        left_out: of whom nothing is decided now, for they have a room soon: by display id, and why in a sentence.
+        seconds: how long it took.
+    """
+
+    assessment: Assessment
+    prepared: Prepared
+    left_out: Mapping[str, str]
+    seconds: float = 0.0
+
+
+class Deciding:
+    """Decides, once a cycle."""
+
+    def __init__(self, context: Context, memory_care: MemoryCare, switch: Switch, proposes: Proposes) -> None:
+        self._context = context
+        self._switch = switch
+        self._proposes = proposes
+        self._relief = Relief(context, memory_care)
+        self._room_ahead = RoomAhead(context)
+        self._previous: dict[str, str] = {}
+        self._fault = ""
+        self._told: dict[int, float] = {}  # when somebody who waits was told its reason
+
+    def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> Found:
+        """Assess, propose and check. Changes nothing.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed, head first.
+            lendable: nodes of elastic partitions for which a room would be requested now.
+        """
+        assessment, left_out = self._assess(seen, queue, lendable)
+        parameters = proposal_parameters(self._context.settings, seen.rms)
+        parameters = replace(parameters, previous=self._previous or None, shortage=self._relief.asked(seen))
+        seconds = 0.0
+
+        def ask(source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
+            nonlocal seconds
+            proposed = self._proposes.propose(source, parameters)
+            seconds += sum(proposed.seconds.values())
+            return proposed.found
+
+        prepared = prepare(bearable(assessment.configuration), parameters, ask)
+        return Found(assessment, prepared, left_out, seconds)
+
+    def _assess(
+        self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
+    ) -> tuple[Assessment, dict[str, str]]:
+        """What can be decided about, and who is left out of it.
+
+        A node that is freed between the two goes to nobody past one who was left out for want of it: both are found
+        anew then.
+        """
+        left_out = self._room_ahead.find(seen, queue, lendable)
+        while True:
+            assessment = self._switch.assess(seen, _without(queue, left_out))
+            before = left_out
+            left_out = self._room_ahead.find(seen, queue, lendable) if before else before
+            if left_out == before:
+                return assessment, left_out
+
+    def run(
+        self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str], report: CycleReport
+    ) -> Configuration:
+        """Decide, and begin what was decided.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed, head first.
+            lendable: as for ``find``.
+            report: what was begun goes into it.
+
+        Returns:
+            The configuration as it will be then.
+        """
+        self._switch.look(seen, queue)
+        report.begun += self._switch.advance(judge=True)
+        pause = self._context.ledger.plans.pause
+        if pause is not None:
+            self._switch.skip_planned(f"paused by {pause.by}")
+            paused = f"context switches, starts and resumes are paused by {pause.by}"
+            self._tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
+            return self._switch.assess(seen, queue).configuration
+        found = self.find(seen, queue, lendable)
+        self._room_ahead.remember(seen, queue, found.left_out)
+        self._note(found, report)
+        proposal = found.prepared.proposal
+        self._tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
+        if proposal is None:
+            return found.assessment.configuration
+        self._relief.remember(proposal.remedy)
+        self._previous = {name: at.node for name, at in proposal.target.items() if at.state.holds_memory and at.node}
+        if not found.prepared.steps:
+            self._context.ledger.plans.decided(proposal.decision, 0)
+        else:
+            self._apply(seen, _without(queue, found.left_out), found, proposal, report)
+        return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
+
+    def _apply(
+        self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
+    ) -> None:
+        plan = self._plan(found, PlanState.RUNNING, "")
+        try:
+            self._switch.apply(seen, queue, proposal, found.prepared.steps, plan)
+        except StaleError as error:
+            self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
+            report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
+            return
+        report.begun += self._switch.advance()
+
+    def _note(self, found: Found, report: CycleReport) -> None:
+        """Remember that something was wrong with a proposal: once, and not in each cycle."""
+        if found.prepared.fault:
+            report.problems.append(found.prepared.fault)
+        if found.prepared.fault and found.prepared.fault != self._fault:
+            state = PlanState.NONE if found.prepared.proposal is None else PlanState.REJECTED
+            plan = self._plan(found, state, found.prepared.fault)
+            with self._context.ledger.transaction():
+                self._context.ledger.plans.add(replace(plan, ended=plan.time))
+                self._context.ledger.event("no-context-switch", found.prepared.fault)
+        self._fault = found.prepared.fault
+
+    def _plan(self, found: Found, state: PlanState, error: str) -> Plan:
+        proposal = found.prepared.proposal
+        return Plan(
+            id=0,
+            time=self._context.clock.now(),
+            policy=found.prepared.parameters.policy,
+            sentence=_sentence(proposal) if proposal else "",
+            fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
+            cost_mib=proposal.plan.cost if proposal else 0,
+            lower_bound_mib=proposal.lower_bound if proposal else 0,
+            estimate_s=proposal.estimate.by_dependencies_s if proposal else 0.0,
+            decided_s=found.seconds,
+            state=state,
+            error=error,
+            ended=0.0,
+        )
+
+    def _tell(
+        self,
+        queue: Sequence[Waiting],
+        left_out: Mapping[str, str],
+        assessment: Assessment | None,
+        decision: Decision | None,
+        report: CycleReport,
+    ) -> None:
+        """Give every vjob that goes on waiting its reason."""
+        ledger = self._context.ledger
+        rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
+        now, told = self._context.clock.now(), self._told
+        self._told = {}
+        reasons: dict[int, str] = {}
+        for waiting in queue:
+            name = waiting.job.display_id
+            reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
+            if decision is not None and name in decision.states and not reason:
+                if decision.states[name] is VJobState.RUNNING:
+                    continue
+                reason = decision.reasons[name].sentence
+            report.waiting += 1
+            row = rows.get(name)  # elements of an array that were not split off have none
+            if row is None or not reason:
+                continue
+            told_at = told.get(row.job_id, 0.0)
+            fresh = now - told_at < max(_TOLD_S, _TOLD_PART * (now - row.submitted))
+            if row.reason == reason or (fresh and _alike(row.reason, reason)):
+                self._told[row.job_id] = told_at
+            else:
+                self._told[row.job_id] = now
+                reasons[row.job_id] = reason
+        if reasons:
+            with ledger.transaction():  # one for all: thousands may change at once
+                for job_id, reason in reasons.items():
+                    ledger.update_vjob(job_id, reason=reason)
+
+
+def _alike(reason: str, other: str) -> bool:
+    """Whether two reasons differ in no more than for how long somebody has waited."""
+    return _TIMES.sub("", reason) == _TIMES.sub("", other)
+
+
+def _without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
+    """The queue without those of whom nothing is decided."""
+    return [waiting for waiting in queue if waiting.job.display_id not in left_out]
+
+
+def _sentence(proposal: Proposal) -> str:
+    """What is done, and what was done about nodes that are short of memory first."""
+    notes = () if proposal.remedy is None else proposal.remedy.notes
+    return "; ".join([proposal.sentence, *(note.sentence for note in notes)])

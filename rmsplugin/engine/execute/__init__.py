@@ -1,0 +1,1 @@
+"""Steps of a context switch, and the operations that carry them out."""

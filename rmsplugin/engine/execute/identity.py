@@ -1,0 +1,113 @@
+"""Identity: as whom a vjob's script runs, and what makes its VMs have that account.
+
+The engine asks its own host's name service. The front, where Slurm runs the job, may know more or other groups: its
+prolog, which is root, tells before the script starts (decision 0041).
+"""
+
+from __future__ import annotations
+
+import json
+
+from rmsplugin.accounts import Account, look_up
+from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
+from rmsplugin.adapters.guests.keys import KeyPair
+from rmsplugin.adapters.guests.site_files import read_site_files
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings.guests import Mount
+
+_CONFIGURE_S = 30.0
+#: Of a vjob in these states the VMs are about to be configured.
+_BEFORE = frozenset({VJobState.WAITING, VJobState.STARTING})
+
+
+def account_of(vjob: VJobRow, gid: int | None) -> Account:
+    """The account of a vjob's user: as the front told, or as this host's name service says.
+
+    Args:
+        vjob: whose it is.
+        gid: the group that its job runs in; None: the user's.
+
+    Raises:
+        RefusedError: the user is known neither here nor there.
+    """
+    if vjob.account:
+        account = Account.parse(json.loads(vjob.account))
+    else:
+        try:
+            account = look_up(vjob.uid)
+        except RefusedError as error:
+            raise RefusedError(f"{error}, the controller; users must be known there") from None
+    return account if gid is None else account.in_group(gid)
+
+
+def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, front: str) -> GuestConfig:
+    """What makes a booted image this VM of the vjob, whose job Slurm runs on that front."""
+    geometry, guest = vjob.geometry, context.settings.guest
+    return GuestConfig(
+        job_id=vjob.job_id,
+        index=vm.idx,
+        cpus=geometry.cpus_of(vm.idx),
+        all_cpus=tuple(map(geometry.cpus_of, range(geometry.vms))),
+        memory_mib=geometry.memory_mib_of(vm.idx),
+        ntasks=geometry.ntasks,
+        cpus_per_task=geometry.cpus_per_task,
+        account=account,
+        key=KeyPair(vjob.private_key, vjob.public_key),
+        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in context.ledger.vms(vjob.job_id)),
+        mounts=tuple(_mount(each, account) for each in guest.mounts),
+        site=read_site_files(guest),
+        commands=guest.commands,
+        slurm=context.slurm.facts,
+        front=front,
+    )
+
+
+def _mount(mount: Mount, account: Account) -> GuestMount:
+    def of_user(path: str) -> str:
+        return path.replace("{user}", account.name).replace("{home}", account.home)
+
+    return GuestMount(of_user(mount.source), of_user(mount.target), mount.type, mount.safe_options())
+
+
+def take_account(context: Context, job_id: int, told: Account) -> bool:
+    """The front says who the user is there; returns whether that differs from what was known, and is so now.
+
+    VMs that run are configured anew; it is kept after that, so that a prolog that asks again after a crash has it done.
+
+    Raises:
+        NotFoundError: there is no such vjob.
+        RefusedError: it is another user's.
+        RmspluginError: a VM could not be configured.
+    """
+    job = context.jobs.read(job_id)
+    gid = job.gid
+    vjob = context.ledger.vjob(job_id)
+    if told.uid != vjob.uid:
+        raise RefusedError(f"vjob {vjob.display_id} belongs to uid {vjob.uid}")
+    account = told if gid is None else told.in_group(gid)
+    if _known(vjob, gid) == account.rights():
+        return False
+    text = json.dumps(told.facts())
+    with context.ledger.transaction():
+        if context.ledger.vjob(job_id).state in _BEFORE:
+            context.ledger.update_vjob(job_id, account=text)
+            return True
+    if vjob.state is not VJobState.RUNNING:
+        return False
+    for vm in context.ledger.vms(job_id):
+        config = guest_config(context, vjob, vm, account, job.batch_host)
+        context.guests.configure(vm.address, vm.host_key_public, config, timeout_s=_CONFIGURE_S)
+    with context.ledger.transaction():
+        context.ledger.update_vjob(job_id, account=text)
+        context.ledger.event("account", f"its user is as on its front: {account.described()}", vjob=vjob.display_id)
+    return True
+
+
+def _known(vjob: VJobRow, gid: int | None) -> tuple[object, ...] | None:
+    try:
+        return account_of(vjob, gid).rights()
+    except RefusedError:
+        return None

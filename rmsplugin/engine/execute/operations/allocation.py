@@ -1,0 +1,248 @@
+"""Allocation: getting the RMS to run a gated (or requeued) job, so that its wrapper has a front."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+
+from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute.task import CancelledError, Task
+from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
+
+#: Slurm mostly starts a job within half a second of the opening; one that it does not is asked for less and less often.
+_FIRST_POLL_S, _POLL_GROWTH, _POLL_S = 0.1, 1.3, 0.5
+#: An opening that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
+_REPEAT_S = 5.0
+#: A requeue revokes the job's credentials on its old front up to that second of the controller's clock: a job that
+#: starts there again within it fails, "Job credential revoked" (22.05, measured).
+_REVOKED_S = 2.0
+#: Slurm looks at a job whose gate was opened within this time, so that the reason which it gives then is a new one.
+_JUDGED_S = 3.0
+#: Slurm enters a job into the accounting within this time, if it ever does.
+_ENTERED_S = 10.0
+#: How often a job whose VMs boot is looked at: whoever cancels it does not wait for the engine's next cycle.
+_LOOK_S = 1.0
+#: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
+_LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
+#: What the reason of a vjob that Slurm did not start begins with.
+NOT_STARTED = "Slurm does not start it"
+
+
+class NotStartedError(OperationFailedError):
+    """The RMS did not start a job whose gate was opened; the message has its reason."""
+
+    #: An attempt has cost nothing but two requests; a limit may be raised, or others make room, any time.
+    most_s = 60.0
+
+
+class Opening:
+    """Opens the gate of a job as soon as its VMs are nearly there: the last of them comes up while Slurm starts it.
+
+    Slurm is asked beside what brings the VMs up. A context manager: after it Slurm has answered.
+    """
+
+    def __init__(self, task: Task, vms: Iterable[str]) -> None:
+        self._task = task
+        self._lock = threading.Lock()
+        self._vms = frozenset(vms)
+        self._far = set(self._vms)
+        self._opened = False
+        self._beside = ExitStack()
+        self._asked: Future[None] | None = None
+        #: When that was; infinitely long ago as long as it was not, or once the job was sent back.
+        self.at = -math.inf
+
+    def __enter__(self) -> Opening:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._beside:
+            self._settle()
+
+    def near(self, vm: str) -> None:
+        """The VM needs no more than a moment, but for an accident. Any thread may call, and more than once."""
+        with self._lock:
+            if vm not in self._far:
+                return
+            self._far.discard(vm)
+            if not self._far:
+                self._let_go()
+
+    def far(self, vm: str) -> None:
+        """The VM had its accident, and boots after all; a job that was let go for it does not run meanwhile.
+
+        Else its time would be up before its script has begun. Any thread may call.
+
+        Raises:
+            CancelledError: the job has ended.
+        """
+        with self._lock:
+            self._far |= self._vms & {vm}
+            self._settle()
+            if self._far and self._opened:
+                self._task.nearly_up = False
+                self._send_back()
+
+    def _let_go(self) -> None:
+        self._task.check_cancelled()
+        self._task.nearly_up = True
+        if self._opened:
+            return  # and sent back since: who awaits the allocation opens it again, when Slurm has cleaned up
+        self._opened = True
+        if self._beside.enter_context(self._task.context.threads.lend(1)):
+            pool = self._beside.enter_context(ThreadPoolExecutor(1, thread_name_prefix=f"gate{self._task.job_id}"))
+            self._asked = pool.submit(self._open)
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
+            self._task.context.rms.open_gate(self._task.job_id)
+            self.at = self._task.context.clock.now()
+
+    def _settle(self) -> None:
+        """Wait until Slurm has answered, if it was asked."""
+        if self._asked is not None:
+            self._asked.result()
+
+    def _send_back(self) -> None:
+        """Have the job behind the gate, unless PrologSlurmctld keeps it: what that takes is added to its time limit."""
+        try:
+            if current_job(self._task).state is not JobState.CONFIGURING:
+                self._task.context.rms.requeue(self._task.job_id)
+                self.at = -math.inf
+        except CancelledError:
+            raise
+        except RmspluginError as error:  # then it runs, and its wrapper waits
+            self._task.event("requeue-failed", str(error))
+
+
+def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf, slept: bool = False) -> RmsJob:
+    """Open the gate, unless that was done, and wait until the job has its allocation. A failure leaves the gate open.
+
+    A hold is left to whoever has set it; only Slurm's own are lifted.
+
+    Args:
+        task: the start (or resume) of the job.
+        timeout_s: how long.
+        opened: when the gate was opened.
+        slept: the job may have been requeued while it was suspended: Slurm itself holds it then.
+
+    Raises:
+        NotStartedError: the RMS keeps it pending, or it is held.
+        CancelledError: the job has ended.
+    """
+    context = task.context
+    deadline = context.clock.now() + timeout_s
+    first_opened = math.inf if opened == -math.inf else opened
+    clean_since = math.inf
+    poll_s = _FIRST_POLL_S
+    while True:
+        task.check_cancelled()
+        job = current_job(task)
+        if job.state is not JobState.PENDING:
+            return job
+        now = context.clock.now()
+        if now >= deadline or (now - first_opened >= _JUDGED_S and not job.gated and job.reason.startswith(_LIMITS)):
+            raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
+        clean_since = math.inf if job.completing else min(clean_since, now)
+        may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
+        if may_start and (job.gated or now - opened >= _REPEAT_S):
+            try:
+                if job.held and not _is_slurms_own_hold(job, slept=slept):
+                    raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
+                if job.held:
+                    context.rms.requeue(task.job_id)
+                context.rms.open_gate(task.job_id)
+                opened, first_opened = now, min(first_opened, now)
+            except RefusedError as error:
+                task.event("opening-refused", str(error))
+            except UnavailableError as error:
+                if BEING_ENTERED not in str(error):
+                    raise
+                first_opened = min(first_opened, now)
+                if context.clock.now() - first_opened >= _ENTERED_S:
+                    raise NotStartedError(f"{NOT_STARTED}: {error}") from None
+        task.pause(poll_s)
+        poll_s = min(poll_s * _POLL_GROWTH, _POLL_S)
+
+
+def _is_slurms_own_hold(job: RmsJob, *, slept: bool) -> bool:
+    """Whether nobody has held it: it was requeued while it was suspended, or a front could not launch it."""
+    if job.gated or not job.restarts:
+        return False
+    return job.held_for_launch or (slept and not job.held_by_user)
+
+
+def back_behind_gate(task: Task) -> None:
+    """Have the job wait behind the gate again; a hold of a job that is pending stays."""
+    if current_job(task).state is JobState.PENDING:
+        task.context.rms.close_gate(task.job_id)
+    else:
+        task.context.rms.requeue(task.job_id)
+
+
+def current_job(task: Task) -> RmsJob:
+    """The job as the RMS has it now. Raises CancelledError if it has ended."""
+    try:
+        job = task.context.jobs.read(task.job_id)
+    except NotFoundError:
+        raise CancelledError("Slurm does not know the job any more") from None
+    if job.state is JobState.ENDED:
+        raise CancelledError(f"its job has ended: {job.detail}")
+    return job
+
+
+def suspend_job(context: Context, job_id: int) -> None:
+    """Have the RMS suspend a running job, so that its wrapper stands still."""
+    try:
+        context.rms.suspend(job_id)
+    finally:  # it may have heard it, whatever it answers
+        context.suspensions.suspended(job_id, context.clock.now())
+
+
+def resume_job(task: Task, *, again: bool = False) -> RmsJob:
+    """Have the RMS let the job go on, whose VMs do; returns it as it was before.
+
+    Also where it is said to run: were that wrong, a user would seem to have suspended it, and nobody would resume it.
+    Not right behind its suspension: the node would do both in any order.
+
+    Args:
+        task: what is done to the job.
+        again: the RMS was told so before, in vain.
+    """
+    context, suspensions = task.context, task.context.suspensions
+    while (left_s := suspensions.left_s(task.job_id, context.clock.now())) > 0:
+        task.pause(left_s)
+    job = current_job(task)
+    if job.state is JobState.SUSPENDED:
+        suspensions.goes_on(task.job_id, context.clock.now(), again=again)
+    if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+        context.rms.resume(task.job_id)
+    return job
+
+
+def end_with_job(task: Task) -> Callable[[], None]:
+    """Make a check that cancels the start once its job has ended; one that Slurm does not tell of goes on."""
+    clock = task.context.clock
+    looked = clock.now()
+
+    def check() -> None:
+        nonlocal looked
+        task.check_cancelled()
+        if clock.now() - looked < _LOOK_S:
+            return
+        looked = clock.now()
+        try:
+            current_job(task)
+        except UnavailableError:
+            return
+        except CancelledError as ended:
+            task.cancel(str(ended))
+            raise
+
+    return check

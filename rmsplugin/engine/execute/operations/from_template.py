@@ -1,0 +1,150 @@
+"""From template: a VM starts from the state of one that was saved before it knew who it is, instead of booting.
+
+The first VM of its kind on a node makes the template: it boots, waits for its configuration, is saved, and then starts
+from what was saved as all later ones do. All of it happens to a VM of the vjob, under its own name and in its own room,
+and to files that go when the VM goes: an engine that is killed on the way leaves nothing that is not cleaned up anyway.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.engine.context.restored import Restored
+from rmsplugin.engine.execute.operations.allocation import Opening, end_with_job
+from rmsplugin.engine.execute.operations.guest_disks import has_disks, put_waiting_disks, seed_of_template, told_by_seed
+from rmsplugin.engine.execute.operations.guest_file import (
+    config_of,
+    guard_of,
+    keep_bound,
+    put_config,
+    put_waiting,
+    waits,
+)
+from rmsplugin.engine.execute.stages import Stages
+from rmsplugin.engine.execute.task import CancelledError, Task
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.errors import OperationFailedError, RmspluginError
+
+#: A guest is waited for so long at a time; then the engine looks whether it is still wanted.
+_LOOK_S = 2.0
+#: From the opening of its gate to its wrapper a job takes some tenths of a second of Slurm's: a restore that takes no
+#: longer than this, the last time, goes on beside that. Of one that takes longer what comes once its state is loaded
+#: does, if that is no longer than this. What takes longer is not to be in the job's Elapsed.
+_MOMENT_S = 2.0
+_NEVER = Restored(math.inf, math.inf)
+
+
+def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> Template | None:
+    """Try it, and have the guest answer; the gate is opened when it does, or when that is a matter of a moment.
+
+    Returns:
+        What it came from; None if the VM is to be booted: then there is nothing of it on its node.
+
+    Raises:
+        UnavailableError: the node does not answer.
+    """
+    context = task.context
+    if not context.settings.start.template or not waits(task):
+        return None
+    if vm.name in context.hypervisor.list_vms(vm.host):
+        _end(task, vm)  # an engine was killed, and nobody knows how far the VM had come
+    hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
+    template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
+    context.ledger.touch(vm.name, vm.host)
+    stages.ended("asked")
+    try:
+        use = _use_template(task, vm, template)
+        stages.ended("files")
+        if use is TemplateUse.BOOT:
+            return None
+        if use is TemplateUse.MAKE:
+            _save_waiting(task, vm, template)
+            put_config(task, vm, vm.host)
+            stages.ended("template")
+        _restore(task, vm, opening, stages)
+    except CancelledError:
+        raise
+    except RmspluginError as error:
+        _give_up(task, vm, template, error)
+        opening.far(vm.name)
+        return None
+    return template
+
+
+def settle(task: Task, vm: VMRow, template: Template) -> None:
+    """The VM runs: what it started from becomes the template, or is not needed any more."""
+    try:
+        if task.context.nodes.settle_template(vm.host, vm.name, template):
+            task.event("template-made", f"VMs like {vm.name} start from it on {vm.host}", vm=vm.name, node=vm.host)
+    except RmspluginError:
+        return  # it goes with the VM's other files
+
+
+def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
+    """Have a copy of it, if there is one, and with that the files that the VM needs besides to start from it."""
+    keep_bound(task, vm, vm.host)
+    nodes, files = task.context.nodes, (config_of(task, vm), seed_of_template(task))
+    return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files, guard=guard_of(task, vm))
+
+
+def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
+    context = task.context
+    hypervisor, bounds = context.hypervisor, context.settings.hypervisor
+    put_waiting(task, vm, vm.host)
+    put_waiting_disks(task, vm)
+    hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bounds.boot_timeout_s)
+    _await_waiting(task, vm, template, bounds.boot_timeout_s)
+    if vm.observed:
+        context.bounds.relieve(vm.host)
+    hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
+    if has_disks(task):
+        context.nodes.keep_disk(vm.host, vm.name, template)
+
+
+def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -> None:
+    """A boot may take minutes: the VM of a job that has ended does not keep its room for so long."""
+    check = end_with_job(task)
+    for _ in range(math.ceil(within_s / _LOOK_S)):
+        check()
+        if task.context.nodes.await_guest(vm.host, vm.name, template, timeout_s=_LOOK_S):
+            task.check_cancelled()
+            return
+    raise OperationFailedError(f"its guest does not say within {within_s:g} s that it waits")
+
+
+def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:
+    context = task.context
+    answer_s = context.settings.start.template_answer_s
+    spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
+    image, began = task.vjob().geometry.image, context.clock.now()
+    last = context.restored_s.get(image, _NEVER)
+    if last.whole_s <= _MOMENT_S:
+        opening.near(vm.name)
+    context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
+    loaded = context.clock.now()
+    stages.ended("loaded")
+    if last.loaded_s <= _MOMENT_S:
+        opening.near(vm.name)
+    context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
+    now = context.clock.now()
+    stages.ended("answers")
+    context.restored_s[image] = Restored(now - began, now - loaded)
+    opening.near(vm.name)
+
+
+def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:
+    """Nothing of the attempt is left, and the VM can be booted."""
+    task.event("template-failed", f"{vm.name} is booted: {error}", vm=vm.name, node=vm.host)
+    task.context.restored_s.pop(task.vjob().geometry.image, None)
+    _end(task, vm)
+    try:
+        task.context.nodes.refuse_template(vm.host, vm.name, template)
+    except RmspluginError:
+        return  # it is tried once more by the next VM, and costs it some seconds
+
+
+def _end(task: Task, vm: VMRow) -> None:
+    context = task.context
+    context.hypervisor.stop(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)

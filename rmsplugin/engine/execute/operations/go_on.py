@@ -1,0 +1,58 @@
+"""Go on: a wrapper stands still although Slurm says that its job runs, and Slurm is told of both once more.
+
+slurmd has carried out a suspend and the resume behind it the wrong way round, or has never heard the resume
+(suspensions.py). Slurm takes no resume of a job that runs: so it is suspended first, which stops nothing that is not
+stopped already. The VMs run on throughout.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
+from rmsplugin.engine.execute.task import Task
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import RefusedError, UnavailableError
+
+#: Between two requests that Slurm did not answer, or refused.
+_AGAIN_S = 2.0
+
+
+def last_heard(context: Context, job_id: int) -> float:
+    """When a wrapper was last heard of; none is silent while its job is suspended."""
+    return max(context.signs.last(job_id), context.suspensions.since(job_id))
+
+
+def stands_still(context: Context, seen: Observation, vjob: VJobRow, job: RmsJob | None) -> bool:
+    """Whether the wrapper should have been heard of since Slurm was told to let it go on; its front has to be up."""
+    front = seen.rms.nodes.get(job.batch_host) if job is not None else None
+    return (
+        front is not None
+        and front.up
+        and context.suspensions.overdue(vjob.job_id, context.signs.last(vjob.job_id), context.clock.now())
+    )
+
+
+def go_on(task: Task) -> None:
+    """Have Slurm suspend the job and let it go on. The vjob stays *running* throughout.
+
+    Once it may have been suspended this insists until it is not any more: else it would seem to be a user's suspension.
+    """
+    task.event("stands-still", "Slurm says that its job runs, and its wrapper stands still: Slurm is told once more")
+    try:
+        suspend_job(task.context, task.job_id)
+    except RefusedError:
+        if current_job(task).state is not JobState.SUSPENDED:
+            raise
+    except UnavailableError:
+        pass
+    while True:
+        try:
+            job = resume_job(task, again=True)
+            if job.state is JobState.PENDING and job.held and not job.held_by_user:
+                # Its front was lost meanwhile. Slurm holds a suspended job that it requeues, and nobody releases it.
+                task.context.rms.requeue(task.job_id)
+            return
+        except (RefusedError, UnavailableError):
+            task.pause(_AGAIN_S)

@@ -1,0 +1,84 @@
+"""One copy: what is left of a VM at both ends of a migration, whatever broke it off, becomes one VM (I1).
+
+A libvirtd that is killed at the end of a migration leaves the VM paused at its source while it runs, or stands still,
+at its destination. Which of the copies is the newer one follows from which of them runs; the other one is ended first.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.engine.execute.operations.resume import set_clock
+from rmsplugin.engine.execute.operations.settle import settle_jobs
+from rmsplugin.engine.execute.task import Task
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.gone import end_vm, has_left
+from rmsplugin.errors import OperationFailedError, UnavailableError
+
+
+def leave_one(task: Task, vm: VMRow) -> str:
+    """Have the VM run on its host or on its destination, and end what is left of it on the other one.
+
+    One of a vjob that is paused stays so.
+
+    Returns:
+        The node; of a VM that is on neither, its host.
+
+    Raises:
+        RmspluginError: a node that may have the newer copy does not answer, or not truly: nothing is ended or let run.
+    """
+    here = power_of(task, vm, vm.host)
+    if here not in (None, VMPower.PAUSED):
+        # It has not left, whether or not its destination can be asked. What may be left there is ended when it is seen.
+        with suppress(UnavailableError):
+            if task.context.hypervisor.has_vm(vm.destination, vm.name):
+                _end(task, vm, vm.destination)
+        return vm.host
+    there = power_of(task, vm, vm.destination)
+    if here is VMPower.PAUSED and there in (None, VMPower.PAUSED):
+        # Where both stand still they are the same, unless it has run on at its source.
+        if there:
+            _end(task, vm, vm.destination)
+        _let_run(task, vm, vm.host)
+        return vm.host
+    if there is None:
+        return vm.host
+    if here:
+        _end(task, vm, vm.host)
+    if there is VMPower.PAUSED:
+        _let_run(task, vm, vm.destination)
+    return vm.destination
+
+
+def power_of(task: Task, vm: VMRow, node: str) -> VMPower | None:
+    """How the VM is on the node when nothing is being done to it any more; None if it is proved not to be there.
+
+    Raises:
+        RmspluginError: the node does not answer, or not truly.
+    """
+    try:
+        settle_jobs(task, node, vm.name)
+        found = task.context.hypervisor.list_vms(node).get(vm.name)
+    except UnavailableError:
+        if has_left(task.context, node, vm):
+            return None
+        raise
+    if found is None and task.context.hypervisor.has_vm(node, vm.name):
+        raise OperationFailedError(f"{vm.name} is on {node}, which did not list it")
+    return found.power if found else None
+
+
+def _end(task: Task, vm: VMRow, node: str) -> None:
+    end_vm(task.context, node, vm)
+    what = f"a migration of {vm.name} that broke off had left a second copy of it on {node}, which was ended"
+    task.event("copy-ended", what, vm=vm.name, node=node)
+
+
+def _let_run(task: Task, vm: VMRow, node: str) -> None:
+    if task.vjob().paused:
+        return
+    task.context.hypervisor.unpause(node, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+    what = f"a migration of {vm.name} that broke off had left it paused on {node}; it runs on"
+    task.event("let-run", what, vm=vm.name, node=node)
+    set_clock(task, vm)

@@ -1,0 +1,154 @@
+"""Restart: a vjob whose state is lost goes back to its checkpoint, or begins again; or to what was put aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmsplugin.engine.execute.old_checkpoints import drop_old
+from rmsplugin.engine.execute.operations.allocation import back_behind_gate
+from rmsplugin.engine.execute.operations.aside import give_back, put_aside, require_addresses
+from rmsplugin.engine.execute.operations.go_back import go_back
+from rmsplugin.engine.execute.operations.stop import remove_all
+from rmsplugin.engine.execute.task import Task
+from rmsplugin.engine.ledger.failures import LOSS
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+#: What is lost so soon after its start may be lost by what its script does: a guest that powers off, for one.
+_SOON_S = 600.0
+#: After so many of these losses in a row its job is held: by then its starts have waited for some minutes.
+_MOST_LOSSES = 8
+
+
+def restart(task: Task) -> None:
+    """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5).
+
+    With a checkpoint that is intact it becomes *sleeping* in that, and goes on from there. What is left of its state is
+    put aside. A vjob that takes back what was put aside before becomes *sleeping*, too. One whose requeue was asked for
+    by its own script begins anew, whatever there is of it.
+    """
+    vjob = task.vjob()
+    if vjob.taking_back:
+        _take_back(task, vjob.taking_back)
+        return
+    if vjob.begins_anew:
+        _clear(task)
+        with task.context.ledger.transaction():
+            _to_waiting(task, "its job was requeued, and its script begins anew", losses=vjob.losses)
+        drop_old(task.context, task.job_id)
+        return
+    if go_back(task):
+        return
+    _clear(task)
+    _begin_again(task)
+
+
+def _begin_again(task: Task) -> None:
+    context, vjob = task.context, task.vjob()
+    losses = _losses_in_a_row(task)
+    held = losses >= _MOST_LOSSES and _hold(task)
+    with context.ledger.transaction():
+        if losses == 1:
+            context.ledger.failures.vjob_done(task.job_id, LOSS)
+        if losses:
+            context.ledger.failures.vjob_failed(task.job_id, LOSS, "its state was lost")
+        reason = _why_lost(losses, held=held) if losses else vjob.reason
+        _to_waiting(task, reason, losses=vjob.losses + (1 if vjob.script_started else 0))
+    drop_old(context, task.job_id)
+
+
+def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
+    """Record that nothing of the run is left; within a transaction of the caller's."""
+    ledger = task.context.ledger
+    ledger.asides.close(task.job_id)
+    ledger.checkpoints.retire(task.job_id)
+    ledger.set_vms(task.job_id, [])
+    ledger.transition(
+        task.job_id,
+        VJobState.WAITING,
+        reason,
+        script_started=False,
+        finished=False,
+        resumes=False,
+        taking_back=0,
+        losses=losses,
+        private_key="",
+        public_key="",
+        requeue_of=-1,
+        begins_anew=False,
+    )
+
+
+def _losses_in_a_row(task: Task) -> int:
+    """How often its state was lost soon after its start, now included; 1 after a longer run, 0 before its script."""
+    vjob = task.vjob()
+    if not vjob.script_started:
+        return 0
+    before = task.context.ledger.failures.of_vjob(task.job_id, LOSS)
+    return 1 if before is None or vjob.ran_s > _SOON_S else before.failures + 1
+
+
+def _hold(task: Task) -> bool:
+    """Have the RMS hold the job, until an operator releases it; False if that is refused."""
+    try:
+        task.context.rms.hold(task.job_id)
+    except (NotFoundError, RefusedError) as error:
+        task.event("hold-refused", str(error))
+        return False
+    return True
+
+
+def _why_lost(losses: int, *, held: bool) -> str:
+    if losses == 1:
+        return "its state was lost; it starts again from the beginning"
+    lost = f"its state was lost soon after its start, {losses} times in a row"
+    if held:
+        return f"{lost}: its job is held; an operator's `scontrol release` has it start once more"
+    return f"{lost}; it starts again from the beginning, later each time"
+
+
+def _clear(task: Task) -> None:
+    """Leave nothing of what the vjob is now but its saved states, aside; its job goes back behind the gate."""
+    put_aside(task)
+    remove_all(task)
+    try:
+        back_behind_gate(task)
+    except (NotFoundError, RefusedError) as error:
+        task.event("requeue-refused", str(error))
+
+
+def _take_back(task: Task, number: int) -> None:
+    """Bring a vjob from *stopping* to *sleeping*, in the saved states that were put aside as ``number``.
+
+    They were verified before it began. What the vjob has done since they were put aside is thrown away; if it has slept
+    meanwhile, the states of that are put aside in turn.
+    """
+    context, ledger = task.context, task.context.ledger
+    aside = ledger.asides.numbered(number)
+    if {vm.uuid for vm in task.vms()} != {vm.uuid for vm in aside.vms}:
+        _clear(task)
+        try:
+            with ledger.transaction():
+                require_addresses(context, aside)
+                ledger.asides.close(task.job_id)
+                ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
+        except RefusedError as error:  # they were free when it began; the states stay where they are
+            task.event("not-taken-back", str(error))
+            _begin_again(task)
+            return
+    give_back(context, aside)
+    with ledger.transaction():
+        ledger.asides.drop(number)
+        ledger.checkpoints.retire(task.job_id)  # of a run that is thrown away
+        ledger.transition(
+            task.job_id,
+            VJobState.SLEEPING,
+            "its saved states were taken back; `rmsplugin resume` lets it go on from there",
+            taking_back=0,
+            script_started=True,
+            finished=False,
+            resumes=False,
+            losses=aside.losses,
+            private_key=aside.private_key,
+            public_key=aside.public_key,
+        )

@@ -1,0 +1,222 @@
+"""Resume: all VMs of a vjob are restored from their files, here or elsewhere, or none of them is (I1, I2, I4).
+
+They are restored paused. Only when all are there does the ledger give up their files, and then they run; so a restore
+that fails leaves the files as they were, and no VM has lived a moment that its file does not know.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.engine.execute.operations.allocation import await_allocation, current_job, resume_job
+from rmsplugin.engine.execute.operations.gone_for_good import require_gone
+from rmsplugin.engine.execute.operations.guest_file import put_config
+from rmsplugin.engine.execute.operations.settle import settle_jobs
+from rmsplugin.engine.execute.task import Task, combined, sentence_of
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.absence import nowhere
+from rmsplugin.engine.observe.gone import end_vm, has_left
+from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+_CLOCK_ATTEMPTS = 5
+
+
+def resume(task: Task) -> None:
+    """Bring a vjob from *resuming* to *running*, or back to *sleeping* with the reason.
+
+    From the moment that its files are history there is no way back to *sleeping*: until all VMs are seen running it
+    stays *resuming*, and the next attempt goes on from there.
+
+    Raises:
+        LostStateError: a saved state cannot be used; nothing was restored and the vjob has to begin again.
+    """
+    context = task.context
+    vms = task.vms()
+    used_up = not any(vm.image_node for vm in vms)  # an attempt that was interrupted had restored all of them
+    try:
+        # It was requeued while it slept. (If that happened only later, its wrapper attaches to what runs.)
+        if not used_up and current_job(task).state is JobState.PENDING:
+            await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
+        errors = task.each(vms, lambda vm: _fetch(task, vm))
+        errors = errors or task.each(task.vms(), lambda vm: _restore_saved(task, vm))
+    except OperationFailedError as error:
+        errors = {vms[0].name: error}
+    task.check_cancelled()
+    if errors and used_up:
+        raise combined(errors)
+    if errors:
+        _undo(task, errors)
+    with context.ledger.transaction():
+        # From here on the files are history: should a VM vanish now, it is lost, for it may have run.
+        for vm in task.vms():
+            # It goes on where it was saved, and so does its demand.
+            context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+    task.all(task.vms(), lambda vm: let_run(task, vm))
+    for vm in vms:
+        _drop_state_quietly(task, vm)
+    task.each(task.vms(), lambda vm: set_clock(task, vm))
+    job = resume_job(task)
+    context.ledger.transition(
+        task.job_id,
+        VJobState.RUNNING,
+        f"all its VMs are seen running; {task.operation.arguments['reason']}",
+        wrapper_seen=context.clock.now(),
+        restarts=job.restarts,
+        resumes=False,
+        # What its script asked for, and Slurm has not done yet, stands.
+        requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
+    )
+
+
+def _fetch(task: Task, vm: VMRow) -> None:
+    """Have a checked state file where the VM will run."""
+    context = task.context
+    if not vm.image_node:
+        require_not_left(task, vm)
+    settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
+    if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
+        return  # restored already, by an attempt that was interrupted
+    context.ledger.touch(vm.name, vm.host)
+    bound = context.settings.nodes.copy_timeout_s
+    holder = vm.host if vm.image_node == SHARED else vm.image_node
+    try:
+        context.stores.ensure(holder)
+        if holder == vm.host:
+            context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+            return
+        context.stores.ensure(vm.host)
+        with task.action("copy", vm, source=holder, destination=vm.host) as progress:
+            # The receiving side checks size and digest before it gives the copy its name.
+            context.nodes.send(holder, vm.host, vm.name, digest_of(vm), timeout_s=bound, progress=progress)
+            progress(vm.image_bytes, vm.image_bytes)
+    except (CorruptStateError, NotFoundError) as error:
+        _require_not_lost(task, vm, holder)
+        raise OperationFailedError(f"the saved state of {vm.name} did not come from {holder}: {error}") from error
+
+
+def require_not_left(task: Task, vm: VMRow) -> None:
+    """Raise LostStateError if a VM without a saved state was on a node whose VMs are proved to be gone."""
+    if has_left(task.context, vm.host, vm) and nowhere(task.context, vm):
+        raise LostStateError(f"{vm.name} was on {vm.host}, which is gone")
+
+
+def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
+    """Raise LostStateError if it is proved that the saved state is lost: read on the node that holds it.
+
+    What is missing is lost only where the store shows that it is the one in which the state was saved.
+    """
+    context = task.context
+    bound = context.settings.nodes.copy_timeout_s
+    try:
+        context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+    except CorruptStateError as error:
+        raise LostStateError(f"the saved state of {vm.name} on {holder} is lost: {error}") from error
+    except NotFoundError as error:
+        context.stores.require(holder)
+        raise LostStateError(
+            f"the saved state of {vm.name} on {holder} is lost, its store is there: {error}"
+        ) from error
+
+
+def _restore_saved(task: Task, vm: VMRow) -> None:
+    if vm.name in task.context.hypervisor.list_vms(vm.host):
+        return
+    if not vm.image_node:
+        require_gone(task, vm)
+        raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
+    try:
+        restore(task, vm, task.context.state_path(vm))
+    except CorruptStateError as error:
+        # Its digest was good a moment ago: another node, or another release of QEMU, may load it.
+        raise OperationFailedError(
+            f"{vm.host} cannot load the saved state of {vm.name}, which is whole: {error}"
+        ) from error
+
+
+def restore(task: Task, vm: VMRow, path: str) -> None:
+    """Load one VM, paused, from ``path`` on its host."""
+    context = task.context
+    with task.action("resume", vm, source=vm.image_node or vm.host, destination=vm.host):
+        put_config(task, vm, vm.host)
+        context.hypervisor.restore(
+            vm.host, context.spec(task.vjob(), vm), path, timeout_s=context.settings.hypervisor.restore_timeout_s
+        )
+
+
+def let_run(task: Task, vm: VMRow) -> None:
+    """Let a restored VM run, and see that it does."""
+    task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
+    see_running(task, vm)
+
+
+def see_running(task: Task, vm: VMRow) -> None:
+    """Raise OperationFailedError unless a VM that was let run does."""
+    observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
+    if observed is None or observed.power is not VMPower.RUNNING:
+        raise OperationFailedError(f"{vm.name} was resumed on {vm.host} but is not seen running there")
+
+
+def digest_of(vm: VMRow) -> Digest:
+    """Size and digest that the saved state of the VM must have."""
+    return Digest(vm.image_bytes, vm.image_blake2b)
+
+
+def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
+    """No VM has run yet: end those that were restored. The files stay the truth."""
+    context = task.context
+    reason = sentence_of(errors)
+    restored = [vm for vm in task.vms() if vm.image_node]
+    task.all(
+        restored,
+        lambda vm: end_vm(context, vm.host, vm),
+    )
+    raise_lost(errors)
+    with context.ledger.transaction():
+        for vm in restored:
+            context.ledger.update_vm(vm.name, host="")
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
+    raise combined(errors)
+
+
+def raise_lost(errors: dict[str, RmspluginError]) -> None:
+    """If the state of a VM is lost, so is its vjob's."""
+    for error in errors.values():
+        if isinstance(error, LostStateError):
+            raise error
+
+
+def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
+    """Remove the VM's configuration file; if the node cannot be reached, `stop` removes it later.
+
+    A VM with a disk keeps it as long as it lives, and the file with it.
+    """
+    if task.context.has_disk(task.vjob()):
+        return
+    try:
+        task.context.nodes.drop_config(node, vm.name)
+    except RmspluginError:
+        return
+
+
+def set_clock(task: Task, vm: VMRow) -> None:
+    """The guest's clock stood still while it slept."""
+    for attempt in range(_CLOCK_ATTEMPTS):
+        try:
+            task.context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=20)
+            return
+        except RmspluginError as error:
+            if attempt == _CLOCK_ATTEMPTS - 1:
+                task.event("clock-not-set", f"the clock of {vm.name} lags: {error}", vm=vm.name, node=vm.host)
+            task.pause(0.5)
+
+
+def _drop_state_quietly(task: Task, vm: VMRow) -> None:
+    """Remove the files of a VM that is seen running; `stop` removes what cannot be reached now."""
+    for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
+        try:
+            task.context.nodes.drop_state(node, vm.name, shared=task.context.shared)
+        except RmspluginError:
+            continue

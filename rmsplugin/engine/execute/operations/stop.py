@@ -1,0 +1,67 @@
+"""Stop: ends the VMs of a vjob and removes all that is left of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.engine.execute import usage
+from rmsplugin.engine.execute.old_checkpoints import drop_old
+from rmsplugin.engine.execute.operations.aside import drop_aside
+from rmsplugin.engine.execute.task import Task, combined
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.gone import drop_files, end_vm
+from rmsplugin.errors import RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+
+def stop(task: Task) -> None:
+    """Bring a vjob from *stopping* to *terminated*."""
+    task.each(task.vms(), lambda vm: _ask_usage(task, vm))
+    remove_all(task)
+    ledger = task.context.ledger
+    for aside in ledger.asides.of_vjob(task.job_id):
+        drop_aside(task.context, aside)
+    ledger.checkpoints.retire(task.job_id)
+    drop_old(task.context, task.job_id)
+    with ledger.transaction():
+        ledger.set_vms(task.job_id, [])  # frees its addresses
+        # The keys of a vjob that is no more open nothing: they need not be kept.
+        ledger.transition(task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key="")
+
+
+def _ask_usage(task: Task, vm: VMRow) -> None:
+    """Ask a guest what was used in it; one that is paused is let run for that: its job has ended."""
+    context = task.context
+    if vm.host and not vm.image_node and not vm.destination:
+        with suppress(RmspluginError):
+            observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+            if observed is not None and observed.power is VMPower.PAUSED and not observed.job_running:
+                context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    usage.ask(context, task.vjob(), vm)
+
+
+def remove_all(task: Task) -> None:
+    """End every VM of the vjob and remove its files, on every node that may hold something of it.
+
+    Raises:
+        RmspluginError: a node could not be reached; to be tried again until it can.
+    """
+    vms = task.vms()
+    errors = task.each(vms, lambda vm: remove(task, vm))
+    if errors:
+        raise combined(errors)
+
+
+def remove(task: Task, vm: VMRow) -> None:
+    """End one VM and remove its files wherever they may be."""
+    context = task.context
+    # Its host is among the touched ones, unless nothing was ever put there.
+    nodes = sorted({*vm.touched, vm.destination, vm.image_node} - {"", "shared"})
+    with task.action("stop", vm, source=vm.host):
+        for node in nodes:
+            # First the VM, on all nodes, then the files that it may still need.
+            end_vm(context, node, vm)
+        for node in nodes:
+            drop_files(context, node, vm)
+        context.stores.drop(nodes, vm)

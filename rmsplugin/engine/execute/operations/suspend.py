@@ -1,0 +1,184 @@
+"""Suspend: all VMs of a vjob are saved to files, or all of them run on, or stay paused if they were (I2, I4).
+
+Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, in the VMs' order and
+started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
+only when all are there, each is sealed: read once, synced, renamed, and recorded with its digest.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.engine.execute import usage
+from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
+from rmsplugin.engine.execute.operations.gone_for_good import require_gone
+from rmsplugin.engine.execute.operations.resume import (
+    drop_config_quietly,
+    let_run,
+    raise_lost,
+    require_not_left,
+    restore,
+)
+from rmsplugin.engine.execute.operations.settle import settle_jobs
+from rmsplugin.engine.execute.task import Task, combined, sentence_of
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.gone import end_vm
+from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+_APART_S = 1.0
+#: Of an operation whose vjob was suspended before, which the ledger, restored from a backup, does not know.
+TAKES_OVER = "takes_over"
+
+
+def suspend(task: Task) -> None:
+    """Bring a vjob from *suspending* to *sleeping*, or back to what it was before, with the reason."""
+    context, vjob = task.context, task.vjob()
+    if not vjob.paused:  # what stands still cannot say it
+        task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
+    try:
+        if current_job(task).state is JobState.RUNNING:
+            suspend_job(context, task.job_id)
+    except RefusedError as error:
+        context.ledger.transition(task.job_id, _before(task), f"not suspended: {error}")
+        raise
+    if TAKES_OVER in task.operation.arguments:
+        _take_over(task)
+        return
+    errors = task.each(task.vms(), lambda vm: _save(task, vm), apart_s=_APART_S)
+    task.check_cancelled()
+    raise_lost(errors)
+    if not errors:
+        errors = task.each(task.vms(), lambda vm: _seal(task, vm))
+        task.check_cancelled()
+    if errors:
+        _undo(task, sentence_of(errors))
+        raise combined(errors)
+    _now_sleeping(task)
+    for vm in task.vms():
+        for node in vm.touched:
+            drop_config_quietly(task, vm, node)  # not needed while it sleeps
+
+
+def _before(task: Task) -> VJobState:
+    """The state of the vjob before it was to be saved, in which it is again if that fails."""
+    return VJobState.PAUSED if task.vjob().paused else VJobState.RUNNING
+
+
+def _now_sleeping(task: Task) -> None:
+    context = task.context
+    with context.ledger.transaction():
+        for vm in task.vms():
+            context.ledger.update_vm(vm.name, host="")
+        context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments["reason"])
+
+
+def _take_over(task: Task) -> None:
+    """Have the vjob sleep in the saved states that an operator has confirmed; each is read to its end.
+
+    Raises:
+        RmspluginError: a VM is there after all, a state is not, or a node does not answer. Nothing was changed.
+    """
+    errors = task.each(task.vms(), lambda vm: require_gone(task, vm))
+    errors = errors or task.each(task.vms(), lambda vm: _seal(task, vm))
+    if errors:
+        # Whatever was recorded of some of them: none is its saved state before all are.
+        with task.context.ledger.transaction():
+            for vm in task.vms():
+                task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+            why = f"its saved states were not taken over: {sentence_of(errors)}"
+            task.context.ledger.transition(task.job_id, _before(task), why)
+        raise combined(errors)
+    task.event("taken-over", f"{len(task.vms())} saved states that were found were taken over")
+    _now_sleeping(task)
+
+
+def _save(task: Task, vm: VMRow) -> None:
+    """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
+    context = task.context
+    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
+        return  # its state was sealed before
+    if not vm.image_blake2b:
+        require_not_left(task, vm)
+    settle_jobs(task, vm.host, vm.name)
+    if vm.image_node:
+        # An undo that was interrupted may have restored it: as long as its state is in the ledger it has not run.
+        end_vm(context, vm.host, vm)
+        return
+    with task.action("suspend", vm, source=vm.host) as progress:
+        observed = context.hypervisor.list_vms(vm.host).get(vm.name)
+        if observed is not None:
+            if observed.power is VMPower.PAUSED and not task.vjob().paused:
+                # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
+                context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+            context.stores.require(vm.host)
+            if observed.power is not VMPower.INCOMING:
+                # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
+                context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+            if vm.observed:
+                context.bounds.relieve(vm.host)
+            context.hypervisor.save(
+                vm.host,
+                vm.name,
+                context.partial_path(vm),
+                timeout_s=context.settings.hypervisor.save_timeout_s,
+                progress=progress,
+            )
+        if context.complete_state_bytes(vm) is None:
+            context.stores.require(vm.host)
+            require_gone(task, vm)
+            if context.complete_state_bytes(vm) is None:  # asked again: a state is not given up for one answer
+                raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
+        # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
+        memory_bytes = vm.memory_mib << 20
+        progress(memory_bytes, memory_bytes)
+
+
+def _seal(task: Task, vm: VMRow) -> None:
+    """Give the temporary file its final name, and record what is in it: from then on it may be restored."""
+    context = task.context
+    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
+        return
+    if vm.image_blake2b and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
+        return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
+    # Where it will be is recorded first: a file that has the final name is this suspend's only if the ledger says so.
+    context.ledger.update_vm(vm.name, image_node=SHARED if context.shared else vm.host)
+    try:
+        digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
+    except NotFoundError:
+        context.ledger.update_vm(vm.name, image_node="")  # the next attempt looks for the VM and its file anew
+        raise
+    context.ledger.update_vm(vm.name, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
+
+
+def _undo(task: Task, reason: str) -> None:
+    """A save failed: VMs that were saved already are restored, so that all run on, or stay paused."""
+    context = task.context
+    errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
+    if errors:
+        # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
+        raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
+    for vm in task.vms():
+        with suppress(NoStoreError):  # where no store is nothing can be dropped; the next save there drops it first
+            context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+    before = _before(task)
+    if before is VJobState.RUNNING:
+        resume_job(task)
+    context.ledger.transition(task.job_id, before, f"suspend failed: {reason}")
+
+
+def _bring_back(task: Task, vm: VMRow) -> None:
+    context = task.context
+    settle_jobs(task, vm.host, vm.name)
+    if vm.name not in context.hypervisor.list_vms(vm.host):
+        # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name, even
+        # if nobody heard the answer to the seal.
+        partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
+        restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
+    # Before it runs: its state is history from then on.
+    context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+    if not task.vjob().paused:
+        let_run(task, vm)

@@ -1,0 +1,413 @@
+"""Placing: where VMs go when vjobs start, resume or migrate. One lock, so that no room is given away twice (I3)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.engine.assess.newcomers import make_vms, new_vjob
+from rmsplugin.engine.assess.queue import Waiting, allowed_hosts, ready_demands, ready_vms
+from rmsplugin.engine.capacity.capacity import HostCapacity, booked, demand, demand_of_new, held, host_capacities
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.capacity.observed_memory import booked_mib, expected_mib, needed_mib, observes
+from rmsplugin.engine.capacity.priorities import standing_of
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.single import ENGINE, single_plan
+from rmsplugin.engine.ledger.records import standing_text
+from rmsplugin.engine.ledger.rows import Operation, OperationKind, Step, VJobRow, VMRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.strays import strays
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.elements import VM
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.ffd import first_fit_decreasing
+from rmsplugin.proposing.steps import PlannedStep
+
+
+class Placing:
+    """Gives room to vjobs and begins the operation that takes it."""
+
+    def __init__(self, context: Context, executor: Executor, memory_care: MemoryCare) -> None:
+        self._context = context
+        self._executor = executor
+        self._memory_care = memory_care
+        self._lock = context.giving
+        self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
+
+    # -- steps of context switches -------------------------------------------------------------------------------
+
+    def begin_step(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> None:
+        """Begin what a plan does to a vjob, where the room that it was planned for is there.
+
+        Args:
+            seen: the last look at the cluster.
+            step: of the plan.
+            vjob: its row; None for an element of a job array that has none yet.
+            waiting: its place in the queue, for a start.
+
+        Raises:
+            RefusedError: the room has gone, the vjob is in another state, or another operation on it is under way.
+        """
+        with self._lock:
+            if step.kind is OperationKind.START:
+                assert waiting is not None, "a start of a vjob that does not wait"
+                needs = ready_demands(self._context, seen, waiting, ready_vms(waiting, ()))
+                hosts = _by_number(step.hosts)
+                need_mib = [need.memory_mib for need in needs.values()]
+                self._require_room(seen, list(zip(hosts, need_mib, strict=True)))
+                if not observes(self._context, seen, waiting.job.partition):
+                    sizes = (demand_of_new(self._context, waiting.geometry, index) for index in range(len(hosts)))
+                    self._make_room(seen, [(node, size.memory_mib) for node, size in zip(hosts, sizes, strict=True)])
+                self._begin_start(seen, waiting, step)
+                return
+            assert vjob is not None
+            comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # its memory it has
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in comes]
+            self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
+            self._make_room_for(seen, vjob, vms, step.hosts)
+            self._require_disks(vjob, vms, step.hosts)
+            with self._context.ledger.transaction():
+                operation = self._intend(vjob, step)
+            self._executor.submit(operation)
+
+    def _intend(self, vjob: VJobRow, step: Step, requested_by: str = ENGINE, *, resumes: bool = True) -> Operation:
+        """Record what a step is about to do; within a transaction of the caller's."""
+        begin = partial(self._executor.intend, vjob.job_id, step.kind, step.reason, requested_by=requested_by)
+        match step.kind:
+            case OperationKind.SUSPEND:
+                self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
+                operation = begin(resumes=resumes)
+            case OperationKind.MIGRATE:
+                self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
+                operation = begin(destinations=step.hosts)
+            case OperationKind.PAUSE:
+                self._require(vjob, VJobState.RUNNING)
+                operation = begin(resumes=True)
+            case OperationKind.UNPAUSE:
+                self._require(vjob, VJobState.PAUSED)
+                operation = begin()
+            case _:
+                self._require(vjob, VJobState.SLEEPING)
+                operation = begin(hosts=step.hosts)
+        self._context.ledger.plans.step_begins(step.id, operation.id)
+        return operation
+
+    def _begin_start(self, seen: Observation, waiting: Waiting, step: Step) -> None:
+        context, ledger = self._context, self._context.ledger
+        job = waiting.job
+        if not job.split:
+            job = replace(job, job_id=context.rms.split(job.display_id), split=True)
+            ledger.add_vjob(new_vjob(context, job, waiting.geometry, waiting.script))
+        keys = generate_keypair()
+        vjob = ledger.vjob(job.job_id)
+        self._require(vjob, VJobState.WAITING)
+        expected = partial(expected_mib, context, seen, vjob, vjob.job_name, vjob.geometry)
+        vms = make_vms(context, vjob, _by_number(step.hosts), expected)
+        with ledger.transaction():
+            ledger.set_vms(job.job_id, vms)
+            ledger.usage.forget([job.job_id])
+            ledger.update_vjob(
+                job.job_id,
+                private_key=keys.private_openssh,
+                public_key=keys.public,
+                script_started=False,
+                finished=False,
+                exit_code=None,
+                exit_signal=0,
+                priority=waiting.priority,
+                standing=standing_text(standing_of(seen, waiting.job)),
+            )
+            operation = self._executor.intend(job.job_id, OperationKind.START, step.reason)
+            ledger.plans.step_begins(step.id, operation.id)
+        self._executor.submit(operation)
+
+    def _require_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
+        """Memory for all VMs that come, each with its node and what it demands in MiB, now (I3)."""
+        needed: Counter[str] = Counter()
+        for node, need_mib in coming:
+            needed[node] += need_mib
+        if not needed:
+            return
+        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        for node, need_mib in needed.items():
+            if why := _why_shut(hosts, closed, node):
+                raise RefusedError(f"{node} takes no VMs now: {why}")
+            left = hosts[node].free.memory_mib
+            if left < need_mib:
+                raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
+
+    def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:
+        """Whether what starts or resumes fits beside all that guests hold, caches too; else it may later.
+
+        Migrations wait for nothing: they relieve nodes that are short.
+        """
+        needed: Counter[str] = Counter()
+        overhead_mib = self._context.settings.nodes.memory_overhead_mib
+        if step.kind is OperationKind.START and waiting is not None:
+            job = waiting.job
+            for index, node in enumerate(_by_number(step.hosts)):
+                expected = expected_mib(self._context, seen, job, job.name, waiting.geometry, index)
+                if expected is not None:
+                    needed[node] += expected + overhead_mib
+        elif step.kind is OperationKind.RESUME and vjob is not None:
+            for vm in self._context.ledger.vms(vjob.job_id):
+                if vm.observed and vm.name in step.hosts:
+                    needed[step.hosts[vm.name]] += needed_mib(vm) + overhead_mib
+        lacking = [node for node, mib in needed.items() if not self._memory_care.has_room(node, mib)]
+        return not lacking
+
+    def _make_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
+        """Bound observed VMs of nodes before others come there (I3), each with its node and what it takes, in MiB."""
+        needed: Counter[str] = Counter()
+        for node, memory_mib in coming:
+            needed[node] += memory_mib
+        for node, memory_mib in needed.items():
+            self._memory_care.make_room(seen, node, memory_mib)
+
+    def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
+        others = [vm for vm in vms if not vm.observed]
+        self._make_room(seen, [(hosts[vm.name], demand(self._context, vjob, vm).memory_mib) for vm in others])
+
+    def closed(self, seen: Observation) -> frozenset[str]:
+        """The nodes whose rooms were given back after the last look."""
+        with self._lock:
+            return frozenset(node for node, time in self._closed.items() if time >= seen.taken)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while room is given away; also by whoever has to be sure that none is, meanwhile."""
+        return self._lock
+
+    # -- evacuation, and what is asked for by hand ---------------------------------------------------------------
+
+    def leave(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
+        """Migrate the VMs of a running, or paused, vjob off some nodes, to wherever FFD finds room.
+
+        Raises:
+            RefusedError: there is no room elsewhere, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
+            free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
+            placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free)
+            if placed is None:
+                raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), "", free))
+            self._require_disks(vjob, vms, placed)
+            self._make_room_for(seen, vjob, vms, placed)
+            return self._begin_alone(vjob, OperationKind.MIGRATE, reason, ENGINE, placed)
+
+    def relocate(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
+        """Copy the saved states of a sleeping vjob off some nodes, to the nodes with a room that have most memory free.
+
+        Raises:
+            RefusedError: there is no other node with a room, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.SLEEPING)
+            shut = self._resting("copy").union(nodes)
+            free = {name: host.free for name, host in self._open_hosts(seen).items() if name not in shut}
+            if not free:
+                raise RefusedError("no other node has a room")
+            roomiest = max(free, key=lambda name: free[name].memory_mib)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.image_node in nodes]
+            destinations = {vm.name: roomiest for vm in vms}
+            return self._executor.begin(vjob.job_id, OperationKind.RELOCATE, reason, destinations=destinations)
+
+    def close(self, node: str, occupied: Callable[[], bool]) -> bool:
+        """Let no VM come to a node whose room is about to be given back; False if one is there, or about to be."""
+        with self._lock:
+            if occupied():
+                return False
+            self._closed[node] = self._context.clock.now()
+            return True
+
+    def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
+        """The hosts that take VMs now; a room that was given back counts until it is seen that it has gone."""
+        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        return {name: host for name, host in hosts.items() if not _why_shut(hosts, closed, name)}
+
+    def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
+        """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
+
+        Raises:
+            RefusedError: there is no room (without ``to`` it waits for its turn from then on), or another operation is
+                under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.SLEEPING)
+            if where := strays(self._context, seen, vjob):
+                raise RefusedError(
+                    f"its VMs are seen on {', '.join(sorted({*where.values()}))}: see `rmsplugin confirm`"
+                )
+            vms = self._context.ledger.vms(vjob.job_id)
+            pinned = self._context.pinned(vjob)
+            prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}
+            try:
+                hosts = self._place(seen, vjob, vms, to, prefer)
+            except RefusedError as error:
+                if to:
+                    raise
+                # Else nobody would ever borrow a node for it, where all rooms have been given back meanwhile.
+                self._context.ledger.update_vjob(vjob.job_id, resumes=True)
+                raise RefusedError(f"{error}; it is resumed when its turn comes") from None
+            self._require_disks(vjob, vms, hosts)
+            self._make_room_for(seen, vjob, vms, hosts)
+            return self._begin_alone(vjob, OperationKind.RESUME, reason, requested_by, hosts)
+
+    def unpause(self, seen: Observation, vjob: VJobRow, reason: str, requested_by: str) -> Operation:
+        """Let a paused vjob go on where it is.
+
+        Raises:
+            RefusedError: its CPUs are not free there (it goes on when its turn comes), or another operation is under
+                way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.PAUSED)
+            vms = self._context.ledger.vms(vjob.job_id)
+            hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+            need = Counter[str]()
+            for vm in vms:
+                need[vm.host] += booked(self._context, seen, vjob, vm).centi_cpus
+            for node, centi_cpus in need.items():
+                why = _why_shut(hosts, closed, node)
+                if not why and hosts[node].free.centi_cpus < centi_cpus:
+                    why = f"{max(0.0, hosts[node].free.cpus):g} CPUs are free there, {centi_cpus / 100:g} are needed"
+                if why:
+                    raise RefusedError(f"{node} has its memory: {why}; it goes on when its turn comes")
+            there = {vm.name: vm.host for vm in vms}
+            return self._begin_alone(vjob, OperationKind.UNPAUSE, reason, requested_by, there)
+
+    def migrate(
+        self, seen: Observation, vjob: VJobRow, vm_name: str, to: str, reason: str, requested_by: str
+    ) -> Operation:
+        """Migrate one VM (or, with ``vm_name`` empty, all VMs) of a running vjob to ``to``, or elsewhere by FFD.
+
+        Raises:
+            RefusedError: there is no room, nothing to do, or another operation is under way.
+        """
+        with self._lock:
+            self._require(vjob, VJobState.RUNNING)
+            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
+            if not vms:
+                raise RefusedError(f"no VM of vjob {vjob.display_id} would move: {vm_name or 'all'} on {to} already")
+            free = self._free(seen, vjob, to, "migrate")
+            destinations: dict[str, str] = {}
+            for vm in vms:
+                # A migration to where it is is none: each VM is placed by itself, its own host left out.
+                room = {name: left for name, left in free.items() if name != vm.host}
+                placed = first_fit_decreasing([self._vm(seen, vjob, vm)], room)
+                if placed is None:
+                    raise RefusedError(_no_room(vm.name, self._vm(seen, vjob, vm), to, room))
+                destinations |= placed
+                free[placed[vm.name]] -= self._vm(seen, vjob, vm).demand
+            self._require_disks(vjob, vms, destinations)
+            self._make_room_for(seen, vjob, vms, destinations)
+            return self._begin_alone(vjob, OperationKind.MIGRATE, reason, requested_by, destinations)
+
+    def suspend(self, vjob: VJobRow, reason: str, requested_by: str = ENGINE, *, resumes: bool) -> Operation:
+        """Save a running, or paused, vjob; ``resumes``: it resumes by itself when its turn comes.
+
+        Raises:
+            RefusedError: it is neither, or another operation is under way.
+        """
+        with self._lock:
+            return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
+
+    def _begin_alone(
+        self,
+        vjob: VJobRow,
+        kind: OperationKind,
+        reason: str,
+        requested_by: str,
+        hosts: Mapping[str, str],
+        *,
+        resumes: bool = True,
+    ) -> Operation:
+        """Begin a plan of one step, at once."""
+        plans = self._context.ledger.plans
+        with self._context.ledger.transaction():
+            plan = single_plan(self._context, vjob, kind, hosts, reason, requested_by)
+            plan_id = plans.add(plan, [PlannedStep(vjob.display_id, kind, hosts)], {vjob.display_id: reason})
+            [step] = plans.steps(plan_id)
+            operation = self._intend(vjob, step, requested_by, resumes=resumes)
+        self._executor.submit(operation)
+        return operation
+
+    def _require(self, vjob: VJobRow, *states: VJobState) -> None:
+        now = self._context.ledger.vjob(vjob.job_id).state
+        if now not in states:
+            raise RefusedError(f"vjob {vjob.display_id} is {now}, not {states[0]}")
+
+    def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
+        """VMs go only where their disks are."""
+        if not self._context.pinned(vjob):
+            return
+        for vm in vms:
+            born = vm.touched[0]  # where it was booted, and its disk made
+            if hosts[vm.name] != born:
+                raise RefusedError(
+                    f"{vm.name} has its disk on {born} only, and cannot run on {hosts[vm.name]}; disks that all nodes "
+                    "reach need nodes.vm_dir on shared storage and nodes.vm_dir_shared = true"
+                )
+
+    def _place(
+        self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]
+    ) -> dict[str, str]:
+        free = self._free(seen, vjob, to, "resume")
+        placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free, prefer)
+        if placed is None:
+            raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), to, free))
+        return placed
+
+    def _resting(self, kind: str) -> frozenset[str]:
+        return self._context.ledger.failures.resting().get(kind, frozenset())
+
+    def _free(self, seen: Observation, vjob: VJobRow, to: str, kind: str) -> dict[str, Resources]:
+        """What is free on ``to`` (which may rest: somebody insists on it), or on all nodes that take actions of a kind.
+
+        Raises:
+            RefusedError: the vjob may not use ``to``, or it takes no VMs.
+        """
+        allowed = allowed_hosts(self._context, seen, vjob.partition, vjob.geometry)
+        free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
+        if to and to not in allowed:
+            names = ", ".join(sorted(allowed)) or "none"
+            raise RefusedError(f"{to} is no node that vjob {vjob.display_id} may use; it may use: {names}")
+        if to and to not in free:
+            why = _why_shut(host_capacities(self._context, seen), self.closed(seen), to)
+            raise RefusedError(f"{to} takes no VMs now: {why}")
+        if to:
+            return {to: free[to]}
+        return {name: left for name, left in free.items() if name not in self._resting(kind)}
+
+    def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
+        """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked.
+
+        One that is paused is taken as it is.
+        """
+        full = demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm))
+        return VM(vm.name, held(vjob, full, self._context.clock.now()))
+
+
+def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:
+    """Why a node takes no VMs now; empty if it does."""
+    if node not in hosts:
+        return "it is no VM host"
+    return hosts[node].why_not or ("its room was just given back" if node in closed else "")
+
+
+def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:
+    left = "; ".join(f"{name} has {room}" for name, room in free.items()) or "no node takes VMs now"
+    return f"no room for {what}{' on ' + to if to else ''}: a VM needs {vm.demand}, and free are: {left}"
+
+
+def _by_number(hosts: Mapping[str, str]) -> list[str]:
+    """The nodes of VMs in the order of their numbers: their names may change before they are made."""
+    return [hosts[name] for name in sorted(hosts, key=lambda name: int(name.rpartition("-")[2]))]

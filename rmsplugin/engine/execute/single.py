@@ -1,0 +1,75 @@
+"""Single: plans of one step, for one vjob: asked for by a person, or called for by Slurm or by a node that is left.
+
+They are carried out as the steps of all other plans are, and count with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
+from rmsplugin.planning.order.transfers import Duration, Durations
+
+#: Who decided, in the place of a policy.
+BY_HAND = "by hand"
+FORCED = "forced"
+
+#: Who asks for what the engine does of its own accord.
+ENGINE = "engine"
+
+
+def single_plan(
+    context: Context, vjob: VJobRow, kind: OperationKind, hosts: Mapping[str, str], reason: str, requested_by: str
+) -> Plan:
+    """The plan of one step.
+
+    Args:
+        context: of the engine.
+        vjob: to which something is done.
+        kind: what: suspend, resume, migrate or unpause.
+        hosts: by VM name, the node on which it runs afterwards; of a suspend none, of a migration the VMs that move.
+        reason: why, for a person.
+        requested_by: a user's name, or ``ENGINE``.
+    """
+    vms = context.ledger.vms(vjob.job_id)
+    return Plan(
+        id=0,
+        time=context.clock.now(),
+        policy=FORCED if requested_by == ENGINE else BY_HAND,
+        sentence=f"{kind} {vjob.display_id}: {reason}",
+        fallback="",
+        cost_mib=0,
+        lower_bound_mib=0,
+        estimate_s=expected_s(context, kind, vjob, vms, hosts),
+        decided_s=0.0,
+        state=PlanState.RUNNING,
+        error="",
+        ended=0.0,
+    )
+
+
+def is_single(plan: Plan) -> bool:
+    """Whether it is such a plan."""
+    return plan.policy in (BY_HAND, FORCED)
+
+
+def expected_s(
+    context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
+) -> float:
+    """How long it takes to do that to a vjob by itself, in seconds; arguments as of ``single_plan``."""
+    durations = Durations.from_values(context.settings.durations.model_dump())
+    known: dict[OperationKind, Duration] = {
+        OperationKind.MIGRATE: durations.migrate,
+        OperationKind.SUSPEND: durations.suspend,
+        OperationKind.RESUME: durations.resume_local,
+        OperationKind.UNPAUSE: durations.unpause,
+    }
+    if kind is OperationKind.RESUME and not context.shared and any(hosts.get(vm.name) != vm.image_node for vm in vms):
+        known[kind] = durations.resume_remote
+    # A pipeline of saves and restores, one VM after another; all else begins together.
+    behind = 0 if kind in (OperationKind.MIGRATE, OperationKind.UNPAUSE) else len(vms) - 1
+    one = known[kind]
+    return (
+        one.constant_s + one.s_per_mib * max((vm.memory_mib for vm in vms), default=0) + durations.pipeline_s * behind
+    )

@@ -1,0 +1,316 @@
+"""Switch: carries out cluster-wide context switches, step by step; a state machine over the steps in the ledger.
+
+Nothing of it is only in memory: an engine that was killed goes on with the steps that it finds. `advance` is called
+whenever an operation has ended, and in each cycle. It waits for nothing: a step begins once all that it waits for has
+ended well, and where something failed, whatever waits for that is skipped; the next cycle decides anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from rmsplugin.decision.outgrown import bearable
+from rmsplugin.engine.assess.assess import Assessment, assess
+from rmsplugin.engine.assess.queue import Waiting
+from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute import tokens
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.single import is_single
+from rmsplugin.engine.ledger.rows import (
+    OPEN_STEPS,
+    OperationKind,
+    Outcome,
+    Plan,
+    PlanState,
+    Step,
+    StepState,
+    VJobRow,
+)
+from rmsplugin.engine.observe.ending import is_ending
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.fingerprint import fingerprint
+from rmsplugin.proposing.proposal import Proposal
+from rmsplugin.proposing.steps import PlannedStep
+
+log = logging.getLogger(__name__)
+
+#: A step that did not begin within this time and so many times the plan's expected makespan never does.
+_PATIENCE_S = 600.0
+_PATIENCE_MAKESPANS = 3.0
+
+#: The states in which a vjob may be for a step.
+_BEFORE = {
+    OperationKind.START: (VJobState.WAITING,),
+    OperationKind.RESUME: (VJobState.SLEEPING,),
+    OperationKind.SUSPEND: (VJobState.RUNNING, VJobState.PAUSED),
+    OperationKind.MIGRATE: (VJobState.RUNNING, VJobState.PAUSED),
+    OperationKind.PAUSE: (VJobState.RUNNING,),
+    OperationKind.UNPAUSE: (VJobState.PAUSED,),
+}
+
+#: Steps of who waits for his turn, by Slurm and by himself.
+_LETS_RUN = (OperationKind.START, OperationKind.RESUME, OperationKind.UNPAUSE)
+
+
+class StaleError(RmspluginError):
+    """A plan is of no use any more: the cluster has changed since it was made."""
+
+
+class Switch:
+    """Applies plans, and has their steps carried out."""
+
+    def __init__(self, context: Context, executor: Executor, placing: Placing, memory_care: MemoryCare) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._memory_care = memory_care
+        self._lock = threading.RLock()
+        self._seen: Observation | None = None
+        self._queue: Mapping[str, Waiting] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Begin no more steps: the engine ends."""
+        with self._lock:
+            self._closed = True
+
+    def look(self, seen: Observation, queue: Sequence[Waiting]) -> None:
+        """Take note of a new look at the cluster, and of who waits."""
+        with self._lock:
+            self._seen = seen
+            self._queue = {waiting.job.display_id: waiting for waiting in queue}
+
+    def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
+        """What can be decided about now."""
+        busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
+        return assess(self._context, self._memory_care, seen, queue, busy, self._placing.closed(seen))
+
+    def apply(
+        self,
+        seen: Observation,
+        queue: Sequence[Waiting],
+        proposal: Proposal,
+        steps: Sequence[PlannedStep],
+        plan: Plan,
+    ) -> Plan:
+        """Record a plan with its steps, unless what it depends on has changed; `advance` begins them.
+
+        Args:
+            seen: one look at the cluster.
+            queue: who may start or be resumed.
+            proposal: what was decided.
+            steps: of the proposal.
+            plan: what is recorded of it.
+
+        Raises:
+            StaleError: it has.
+        """
+        ledger = self._context.ledger
+        with self._placing.lock, self._lock:
+            # From here on nobody gives room away; what was given since the assessment shows in a new one.
+            now = proposal.decided_about(bearable(self.assess(seen, queue).configuration))
+            if fingerprint(now, proposal.plan) != proposal.fingerprint:
+                raise StaleError("the cluster has changed since the plan was made")
+            reasons = {name: reason.sentence for name, reason in proposal.decision.reasons.items()}
+            with ledger.transaction():
+                plan = replace(plan, id=ledger.plans.add(plan, steps, reasons))
+                ledger.plans.decided(proposal.decision, plan.id)
+                ledger.event("context-switch", f"context switch {plan.id}: {proposal.sentence}")
+            return plan
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def advance(self, *, judge: bool = False) -> list[str]:
+        """Record which steps have ended, skip what cannot be any more, and begin what can. Waits for nothing.
+
+        Args:
+            judge: ``look`` was called a moment ago: who is not in the queue does not wait any more.
+
+        Returns:
+            What was begun, in sentences.
+        """
+        with self._placing.lock, self._lock:
+            steps = self._context.ledger.plans.open_steps()
+            if not steps:
+                self._end_plans()  # the engine may have been killed before it could
+                return []
+            states = self._states(steps)
+            for step in steps:
+                if step.state is StepState.RUNNING:
+                    states[step.id] = self._outcome(step)
+            begun = []
+            under_way = [self._use(step, self._row(step.vjob)) for step in steps if _runs(states[step.id])]
+            overdue = self._overdue()
+            for step in steps if not self._closed else ():
+                if states[step.id] is not StepState.PLANNED:
+                    continue
+                vjob = self._row(step.vjob)
+                use = self._use(step, vjob)
+                if why := _why_skipped(step, states, overdue):
+                    states[step.id] = self._end(step, StepState.SKIPPED, why)
+                elif all(states[need] is StepState.DONE for need in step.needs) and self._is_free(vjob, under_way, use):
+                    states[step.id] = self._begin(step, vjob, judge)
+                if _runs(states[step.id]):
+                    under_way.append(use)
+                    begun.append(f"{step.kind} {step.vjob}: {step.reason}")
+            self._end_plans()
+            return begun
+
+    def skip_planned(self, why: str) -> int:
+        """Skip all steps that have not begun. Returns how many."""
+        with self._lock:
+            planned = [s for s in self._context.ledger.plans.open_steps() if s.state is StepState.PLANNED]
+            for step in planned:
+                self._context.ledger.plans.step_ends(step.id, StepState.SKIPPED, why)
+            self._end_plans()
+            return len(planned)
+
+    def _states(self, steps: Sequence[Step]) -> dict[int, StepState]:
+        needed = {need for step in steps for need in step.needs}
+        return self._context.ledger.plans.step_states(needed | {step.id for step in steps})
+
+    def _outcome(self, step: Step) -> StepState:
+        """How far a step is that has begun."""
+        operation = self._context.ledger.operation(step.operation_id)
+        if operation.state is Outcome.RUNNING:
+            return StepState.RUNNING
+        state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
+        return self._end(step, state, operation.error)
+
+    def _use(self, step: Step, vjob: VJobRow | None) -> tokens.Use:
+        """The tokens that a step takes, by where the VMs of its vjob are now."""
+        vms = self._context.ledger.vms(vjob.job_id) if vjob is not None else []
+        return tokens.use_of(step, {vm.name: vm.host for vm in vms if vm.host})
+
+    def _is_free(self, vjob: VJobRow | None, under_way: Sequence[tokens.Use], use: tokens.Use) -> bool:
+        """Whether no operation on the vjob is under way, and there are tokens for what is to be done to it."""
+        busy = vjob is not None and vjob.job_id in self._executor.busy()
+        if vjob is not None and busy:
+            self._executor.make_way(vjob.job_id, f"a {use.kind}")
+        return not busy and tokens.are_free(self._context.settings.tokens, under_way, use)
+
+    def _begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> StepState:
+        """Begin a step whose turn has come, unless the next look has to tell whether it can. Returns how far it is."""
+        try:
+            if not self._may_begin(step, vjob, judge):
+                return StepState.PLANNED
+        except RefusedError as error:
+            return self._end(step, StepState.FAILED, str(error))
+        assert self._seen is not None
+        try:
+            if not self._placing.fits_beside_caches(self._seen, step, vjob, self._queue.get(step.vjob)):
+                return StepState.PLANNED  # balloons make room
+            self._placing.begin_step(self._seen, _told(step), vjob, self._queue.get(step.vjob))
+        except Exception as error:
+            return self._failed(step, vjob, error)
+        return StepState.RUNNING
+
+    def _may_begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> bool:
+        """Whether it can be begun; False if the next look has to tell.
+
+        Raises:
+            RefusedError: it cannot, and never will.
+        """
+        state = vjob.state if vjob is not None else VJobState.WAITING
+        if state not in _BEFORE[step.kind]:
+            raise RefusedError(f"vjob {step.vjob} is {state}")
+        if vjob is not None and is_ending(vjob, self._context.clock.now()):
+            raise RefusedError(f"the script of vjob {step.vjob} has ended")
+        if self._seen is None:
+            return False
+        if step.kind not in _LETS_RUN or step.vjob in self._queue:
+            return True
+        if judge and (vjob is None or vjob.state_since < self._seen.taken):
+            raise RefusedError(f"vjob {step.vjob} does not wait for its turn any more")
+        return False
+
+    def _failed(self, step: Step, vjob: VJobRow | None, error: Exception) -> StepState:
+        reason = str(error) or repr(error)
+        if not isinstance(error, RmspluginError):
+            log.exception("%s of vjob %s", step.kind, step.vjob)
+            reason = f"internal error: {error!r}"
+        if vjob is not None:
+            self._context.ledger.failures.vjob_failed(vjob.job_id, step.kind, reason)
+        return self._end(step, StepState.FAILED, reason)
+
+    def _end(self, step: Step, state: StepState, why: str) -> StepState:
+        ledger = self._context.ledger
+        with ledger.transaction():
+            ledger.plans.step_ends(step.id, state, why)
+            counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
+            ended = sum(number for each, number in counts.items() if each not in OPEN_STEPS)
+            plan = ledger.plans.plan(step.plan_id)
+            if plan is not None and not is_single(plan):  # else the events of its operation say it
+                words = (
+                    f"{ended} of {sum(counts.values())} steps, "
+                    f"{step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
+                )
+                ledger.event(f"step-{state}", f"context switch {step.plan_id}: {words}", vjob=step.vjob)
+        return state
+
+    def _overdue(self) -> set[int]:
+        """The plans, by id, of which what has not begun by now never does."""
+        now = self._context.clock.now()
+        return {
+            plan.id
+            for plan in self._context.ledger.plans.running()
+            if now - plan.time > _PATIENCE_S + _PATIENCE_MAKESPANS * plan.estimate_s
+        }
+
+    def _row(self, display_id: str) -> VJobRow | None:
+        try:
+            return self._context.ledger.find_vjob(display_id)
+        except NotFoundError:
+            return None
+
+    def _end_plans(self) -> None:
+        """Plans of which nothing is left to be done have ended."""
+        plans, ledger = self._context.ledger.plans, self._context.ledger
+        running = plans.running()
+        counts = plans.step_counts([plan.id for plan in running])
+        for plan in running:
+            states = counts.get(plan.id, {})
+            if any(states.get(state) for state in OPEN_STEPS):
+                continue
+            done, number = states.get(StepState.DONE, 0), sum(states.values())
+            seconds = self._context.clock.now() - plan.time
+            with ledger.transaction():
+                plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
+                if is_single(plan):
+                    continue
+                words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
+                ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
+
+
+def _runs(state: StepState) -> bool:
+    return state is StepState.RUNNING
+
+
+def _why_skipped(step: Step, states: Mapping[int, StepState], overdue: Collection[int]) -> str:
+    """Why a step never begins; empty if it may."""
+    if any(states[need] in (StepState.FAILED, StepState.SKIPPED) for need in step.needs):
+        return "a step that it waits for failed"
+    return "its turn did not come in time" if step.plan_id in overdue else ""
+
+
+def _told(step: Step) -> Step:
+    """The step with where it leads to in its reason, which people read in events and listings."""
+    verb = {
+        OperationKind.START: "starts",
+        OperationKind.RESUME: "resumes",
+        OperationKind.MIGRATE: "migrates",
+        OperationKind.UNPAUSE: "goes on",
+    }
+    if step.kind not in verb:
+        return step
+    word = "to" if step.kind is OperationKind.MIGRATE else "on"
+    return replace(
+        step, reason=f"{verb[step.kind]} {word} {', '.join(sorted(set(step.hosts.values())))}: {step.reason}"
+    )

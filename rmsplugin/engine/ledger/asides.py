@@ -1,0 +1,67 @@
+"""Asides: saved states that were put aside, each until somebody has resumed or dropped it; in the ledger, so kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rmsplugin.engine.ledger import records
+from rmsplugin.engine.ledger.chapter import Chapter, insert
+from rmsplugin.engine.ledger.rows import Aside, VJobRow, VMRow
+from rmsplugin.errors import NotFoundError
+
+
+class Asides(Chapter):
+    """The ledger's table of them."""
+
+    def open(self, vjob: VJobRow, vms: Sequence[VMRow], reason: str) -> Aside:
+        """Record that the saved states of a vjob are being put aside, or go on with a record that was left open."""
+        with self._write() as db:
+            rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
+            if rows:
+                return records.read_aside(rows[0])
+            row = {
+                "job_id": vjob.job_id,
+                "display_id": vjob.display_id,
+                "user": vjob.user,
+                "uid": vjob.uid,
+                "time": self._clock(),
+                "reason": reason,
+                "complete": 0,
+                "losses": vjob.losses,
+                "private_key": vjob.private_key,
+                "public_key": vjob.public_key,
+                "vms": json.dumps([records.vm_record(vm) for vm in vms]),
+            }
+            return self.numbered(insert(db, "asides", row))
+
+    def close(self, job_id: int) -> None:
+        """The restart that put states of the vjob aside is done with them."""
+        with self._write() as db:
+            db.execute("update asides set complete = 1 where job_id = ?", [job_id])
+
+    def drop(self, number: int) -> None:
+        """Forget saved states that were put aside; nothing happens if they are forgotten already."""
+        with self._write() as db:
+            db.execute("delete from asides where id = ?", [number])
+
+    def numbered(self, number: int) -> Aside:
+        """Saved states that were put aside. Raises NotFoundError."""
+        rows = self._rows("select * from asides where id = ?", [number])
+        if not rows:
+            raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
+        return records.read_aside(rows[0])
+
+    def of_vjob(self, job_id: int) -> list[Aside]:
+        """What was put aside of one vjob, oldest first."""
+        sql = "select * from asides where job_id = ? order by id"
+        return [records.read_aside(row) for row in self._rows(sql, [job_id])]
+
+    def after(self, number: int, limit: int, uid: int | None = None) -> list[Aside]:
+        """The first ``limit`` that were put aside after this number, oldest first: of this user, or of all."""
+        sql = "select * from asides where id > ? and (? is null or uid = ?) order by id limit ?"
+        return [records.read_aside(row) for row in self._rows(sql, [number, uid, uid, limit])]
+
+    def all(self) -> list[Aside]:
+        """All saved states that were put aside, oldest first."""
+        return [records.read_aside(row) for row in self._rows("select * from asides order by id")]

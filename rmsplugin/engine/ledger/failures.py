@@ -1,0 +1,154 @@
+"""Failures: how often in a row something failed, and until when it is not tried again; in the ledger, so kept.
+
+For each vjob and kind (of operation, or of request to the RMS) the engine's next attempt waits, longer each time. For
+each node and kind of action there is a count, too: a node where three in a row failed *rests*, the engine chooses it
+for no new action of the kind for a while. What somebody asks for by hand is tried at once, whatever failed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rmsplugin.assessment.back_off import MOST_S, pause_s
+from rmsplugin.engine.ledger.chapter import Chapter
+
+#: The kind of failure that is the loss of a vjob's state soon after its start; the next start waits.
+LOSS = "loss"
+
+#: So many failures in a row make a node rest; so long at first, doubled with each further failure up to ``MOST_S``.
+_NODE_LIMIT = 3
+_NODE_REST_S = 60.0
+
+
+def node_rest_s(failures: int) -> float:
+    """How long a node rests after that many failures of one kind in a row; 0 while they are few."""
+    return 0.0 if failures < _NODE_LIMIT else float(min(MOST_S, _NODE_REST_S * 2 ** min(failures - _NODE_LIMIT, 30)))
+
+
+@dataclass(frozen=True, slots=True)
+class VJobFailure:
+    """What failed for a vjob, how often in a row, and the time before which the engine does not try it again."""
+
+    failures: int
+    not_before: float
+    error: str
+
+    def rests(self, at: float) -> bool:
+        """Whether the engine does not try it again yet, at that time."""
+        return self.not_before > at
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRest:
+    """A node that the engine chooses for no new action of a kind until a time."""
+
+    node: str
+    kind: str
+    failures: int
+    until: float
+    error: str
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return f"takes no new {self.kind} for a while: {self.failures} failed in a row, the last: {self.error}"
+
+
+#: By kind of action, the nodes that the engine chooses for no new one now.
+Resting = Mapping[str, frozenset[str]]
+
+
+class Failures(Chapter):
+    """The counts. Times are seconds since the epoch."""
+
+    # -- of vjobs ------------------------------------------------------------------------------------------------
+
+    def vjob_failed(self, job_id: int, kind: str, error: str, *, most_s: float = MOST_S) -> None:
+        """Count a failure; the next attempt waits, ``most_s`` at most."""
+        with self._write() as db:
+            known = self.of_vjob(job_id, kind)
+            failures = known.failures + 1 if known else 1
+            db.execute(
+                "insert or replace into vjob_failures (job_id, kind, failures, not_before, error) values (?,?,?,?,?)",
+                [job_id, kind, failures, self._clock() + pause_s(failures, most_s), error],
+            )
+
+    def vjob_done(self, job_id: int, kind: str) -> None:
+        """It went well: nothing waits any more."""
+        with self._write() as db:
+            db.execute("delete from vjob_failures where job_id = ? and kind = ?", [job_id, kind])
+
+    def vjob_forgiven(self, job_id: int) -> None:
+        """Whatever failed may go well now: nothing waits any more."""
+        with self._write() as db:
+            db.execute("delete from vjob_failures where job_id = ?", [job_id])
+
+    def of_vjob(self, job_id: int, kind: str) -> VJobFailure | None:
+        """What failed last for the vjob; None if nothing of the kind did since it went well."""
+        sql = "select failures, not_before, error from vjob_failures where job_id = ? and kind = ?"
+        rows = self._rows(sql, [job_id, kind])
+        return VJobFailure(**rows[0]) if rows else None
+
+    def of_vjobs(self) -> Mapping[tuple[int, str], VJobFailure]:
+        """All of them, by job id and kind."""
+        return {
+            (row.pop("job_id"), row.pop("kind")): VJobFailure(**row)
+            for row in self._rows("select * from vjob_failures")
+        }
+
+    def any_of_user(self, user: str, kind: str, beginning: str) -> bool:
+        """Whether a vjob of this user, which has not ended, last failed at this kind with such an error."""
+        sql = (
+            "select 1 from vjob_failures join vjobs using (job_id) "
+            "where user = ? and state <> 'terminated' and kind = ? and substr(error, 1, ?) = ? limit 1"
+        )
+        return bool(self._rows(sql, [user, kind, len(beginning), beginning]))
+
+    # -- of nodes ------------------------------------------------------------------------------------------------
+
+    def node_failed(self, node: str, kind: str, user: str, error: str, *, once: bool = False) -> NodeRest | None:
+        """Count a failure of an action for a vjob of ``user``. Returns the rest that the node is to have, if any.
+
+        Args:
+            node: where it was.
+            kind: of the action.
+            user: whose vjob it was for.
+            error: what went wrong.
+            once: the vjob itself may be to blame: those of one user count as one.
+        """
+        grows = "failures" if once else "failures + 1"
+        with self._write() as db:
+            db.execute(
+                "insert into node_failures (node, kind, user, failures, last, error) values (?,?,?,1,?,?) "
+                f"on conflict (node, kind, user) do update set failures = {grows}, last = excluded.last, "
+                "error = excluded.error",
+                [node, kind, user, self._clock(), error],
+            )
+            return next((rest for rest in self.node_rests() if (rest.node, rest.kind) == (node, kind)), None)
+
+    def node_done(self, node: str, kind: str) -> bool:
+        """An action of the kind went well there. Returns whether the node has had failures enough for a rest."""
+        with self._write() as db:
+            sql = "select coalesce(sum(failures), 0) as n from node_failures where node = ? and kind = ?"
+            failures = int(self._rows(sql, [node, kind])[0]["n"])
+            if failures:
+                db.execute("delete from node_failures where node = ? and kind = ?", [node, kind])
+            return failures >= _NODE_LIMIT
+
+    def node_rests(self) -> list[NodeRest]:
+        """The nodes that rest now, and from what."""
+        # SQLite takes the other columns from the row that has the maximum.
+        sql = "select node, kind, sum(failures) as n, max(last) as at, error from node_failures group by node, kind"
+        rests = [
+            NodeRest(row["node"], row["kind"], row["n"], row["at"] + node_rest_s(row["n"]), row["error"])
+            for row in self._rows(sql)
+        ]
+        return [rest for rest in rests if rest.until > self._clock()]
+
+    def resting(self) -> Resting:
+        """The nodes that rest now, by kind of action; of kinds that are not there, none."""
+        found: dict[str, set[str]] = {}
+        for rest in self.node_rests():
+            found.setdefault(rest.kind, set()).add(rest.node)
+        return {kind: frozenset(nodes) for kind, nodes in found.items()}

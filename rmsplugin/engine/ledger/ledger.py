@@ -1,0 +1,443 @@
+"""Ledger: the plugin's own database of vjobs, VMs, operations, actions and events (SQLite, WAL).
+
+Intent is recorded here before anything acts, so that a restarted engine can go on where a killed one stopped.
+All methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlite_utils
+
+from rmsplugin.engine.ledger import records
+from rmsplugin.engine.ledger.asides import Asides
+from rmsplugin.engine.ledger.chapter import called, insert, update
+from rmsplugin.engine.ledger.checkpoints import Checkpoints
+from rmsplugin.engine.ledger.failures import Failures
+from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
+from rmsplugin.engine.ledger.markers import Markers
+from rmsplugin.engine.ledger.node_book import NodeBook
+from rmsplugin.engine.ledger.plans import Plans
+from rmsplugin.engine.ledger.reservation_book import ReservationBook
+from rmsplugin.engine.ledger.room_reports import RoomReports
+from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.engine.ledger.samples import Samples
+from rmsplugin.engine.ledger.usage_book import UsageBook
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.job_names import JobName, parse
+from rmsplugin.model.vjob import VJobState, check_transition
+
+#: What a change is of: ("vjob", its job id) or ("operation", its id).
+Subject = tuple[str, int]
+
+_SELECT = "select * from vjobs"
+#: SQLite's limit of parameters in one statement is at least 999.
+_CHUNK = 500
+
+#: States in which a VM takes room on its host.
+_LIVE = tuple(str(state) for state in VJobState if state.is_live)
+
+
+class Ledger:
+    """The database; ``clock`` gives seconds since the epoch."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S) -> None:
+        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's.
+
+        From then on every method raises LedgerUnavailableError while the database cannot be read or written: locked by
+        another process for longer than ``busy_s``, or its disk is full.
+        """
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._depth = 0  # of transactions inside each other
+        self._changed: set[Subject] = set()
+        self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
+        #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
+        self._current: dict[int, VJobRow] | None = None
+        #: The VMs of these; None once anything has changed.
+        self._live: list[VMRow] | None = None
+        self._db = open_database(path, busy_s=busy_s)
+        #: What failed in a row, and until when it is not tried again.
+        self.failures = Failures(self._write, self._rows, clock)
+        #: What was decided, and the plans that carry it out.
+        self.plans = Plans(self._write, self._rows, clock)
+        #: What running VMs demand.
+        self.samples = Samples(self._write, self._rows, clock)
+        #: Of running vjobs, and of which files they consist.
+        self.checkpoints = Checkpoints(self._write, self._rows, clock)
+        #: Which stores of saved states are known, and by which marker.
+        self.markers = Markers(self._write, self._rows, clock)
+        #: Saved states that were put aside.
+        self.asides = Asides(self._write, self._rows, clock)
+        #: What the hooks of rooms said.
+        self.room_reports = RoomReports(self._write, self._rows, clock)
+        #: Which nodes are gone, and what was left behind where.
+        self.nodes = NodeBook(self._write, self._rows, clock)
+        #: What the processes of vjobs have used.
+        self.usage = UsageBook(self._write, self._rows, clock)
+        #: Which nodes are reserved for VMs that have outgrown theirs.
+        self.reservations = ReservationBook(self._write, self._rows, clock)
+
+    def newest_time(self) -> float:
+        """The latest time of which the ledger has something that happened; 0 if it has nothing."""
+        times = "select time from events union all select max(state_since, wrapper_seen) from vjobs"
+        return float(self._rows(f"select coalesce(max(time), 0) as newest from ({times})")[0]["newest"])
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite_utils.Database]:
+        with self._lock:
+            self._depth += 1
+            try:
+                with available(), self._db.atomic():
+                    yield self._db
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    # Told of changes that were undone as well: who is told looks again, and sees what there is.
+                    changed, self._changed = frozenset(self._changed), set()
+                    self._live = None
+                    if any(what == "vjob" for what, _ in changed):
+                        self._current = None
+                    for tell in self._subscribers if changed else ():
+                        tell(changed)
+
+    def subscribe(self, tell: Callable[[frozenset[Subject]], None]) -> None:
+        """Have ``tell`` called after each transaction that changed vjobs, or ended operations, with which.
+
+        It is called in whatever thread made the change, with the ledger locked: it must not wait for anything.
+        """
+        self._subscribers.append(tell)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All changes made inside are made together, or not at all."""
+        with self._write():
+            yield
+
+    def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        with self._lock, available():  # a query() of sqlite-utils takes three statements for each
+            cursor = self._db.execute(sql, list(parameters))
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    # -- vjobs ---------------------------------------------------------------------------------------------------
+
+    def add_vjob(self, vjob: VJobRow) -> None:
+        """Remember a vjob at first sight; what is known already stays."""
+        with self._write() as db:
+            if self._rows("select 1 from vjobs where job_id = ?", [vjob.job_id]):
+                return
+            insert(db, "vjobs", records.vjob_record(vjob))
+            self._changed.add(("vjob", vjob.job_id))
+
+    def renew_vjob(self, vjob: VJobRow) -> None:
+        """Let an ended vjob begin anew, as ``vjob``. Raises IllegalTransitionError if it has not ended."""
+        with self._write() as db:
+            check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
+            db.execute("delete from vms where job_id = ?", [vjob.job_id])
+            db.execute("delete from vjob_failures where job_id = ?", [vjob.job_id])
+            update(db, "vjobs", {"job_id": vjob.job_id}, records.vjob_record(vjob))
+            self._changed.add(("vjob", vjob.job_id))
+
+    def vjob(self, job_id: int) -> VJobRow:
+        """One vjob. Raises NotFoundError."""
+        rows = self._rows("select * from vjobs where job_id = ?", [job_id])
+        if not rows:
+            raise NotFoundError(f"no vjob {job_id}")
+        return records.read_vjob(rows[0])
+
+    def find_vjob(self, display_id: str) -> VJobRow:
+        """One vjob by what its user calls it, ``12`` or ``12_3``. Raises NotFoundError."""
+        rows = self._rows("select * from vjobs where display_id = ?", [display_id])
+        if not rows and display_id.isdecimal():
+            return self.vjob(int(display_id))
+        if not rows:
+            raise NotFoundError(f"no vjob {display_id}")
+        return records.read_vjob(rows[0])
+
+    def named(self, name: JobName) -> list[VJobRow]:
+        """The vjob with this name, or the elements of the job array that it names and that are known; also ended ones.
+
+        Job ids are given out again one day: a vjob that is called so comes before elements of an array of that id.
+        """
+        sql, parameters = called("display_id", name)
+        found = [records.read_vjob(row) for row in self._rows(f"{_SELECT} where {sql} order by job_id", parameters)]
+        exact = [vjob for vjob in found if vjob.display_id == name.text]
+        return exact or sorted(found, key=lambda vjob: int(vjob.display_id.partition("_")[2]))
+
+    def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
+        """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
+        if not ended:
+            return list(self._current_vjobs().values())
+        return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
+
+    def vjobs_after(self, job_id: int, limit: int) -> list[VJobRow]:
+        """The first ``limit`` vjobs that have not ended and whose job id is greater, by job id."""
+        current = self._current_vjobs()
+        return [current[each] for each in heapq.nsmallest(limit, (each for each in current if each > job_id))]
+
+    def newest_ended(self, limit: int, before: int = 0) -> list[VJobRow]:
+        """The ``limit`` terminated vjobs that were submitted last, in order of first submission.
+
+        ``before``: of those that come before this job id in that order; none if it is not known any more.
+        """
+        older = "and (submitted, job_id) < (select submitted, job_id from vjobs where job_id = ?)" if before else ""
+        sql = f"{_SELECT} where state = 'terminated' {older} order by submitted desc, job_id desc limit ?"
+        parameters = [before, limit] if before else [limit]
+        return [records.read_vjob(row) for row in reversed(self._rows(sql, parameters))]
+
+    def _current_vjobs(self) -> dict[int, VJobRow]:
+        """The vjobs that have not ended, by job id; read anew only when one has changed."""
+        with self._lock:
+            if self._current is not None and not self._changed:
+                return self._current
+            sql = f"{_SELECT} where state != 'terminated' order by submitted, job_id"
+            # Should what a transaction has changed be undone, this is forgotten at its end.
+            self._current = {row["job_id"]: records.read_vjob(row) for row in self._rows(sql)}
+            return self._current
+
+    def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
+        """Those of the named jobs that the ledger knows, in whatever state, by job id."""
+        asked, current = list(job_ids), self._current_vjobs()
+        found = {job_id: current[job_id] for job_id in asked if job_id in current}
+        wanted = [job_id for job_id in asked if job_id not in current]
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            found |= {
+                row["job_id"]: records.read_vjob(row)
+                for row in self._rows(f"{_SELECT} where job_id in ({marks})", chunk)
+            }
+        return found
+
+    def prune(self, before: float) -> int:
+        """Forget vjobs that ended before that time, with their operations, and older events and samples.
+
+        Returns how many vjobs.
+        """
+        old = "select job_id from vjobs where state = 'terminated' and state_since < ?"
+        operations = f"select id from operations where job_id in ({old})"
+        with self._write() as db:
+            db.execute(f"delete from actions where operation_id in ({operations})", [before])
+            db.execute(f"delete from operations where job_id in ({old})", [before])
+            db.execute(f"delete from vjob_failures where job_id in ({old})", [before])
+            db.execute("delete from node_failures where last < ?", [before])
+            db.execute("delete from events where time < ?", [before])
+            db.execute("delete from room_reports where time < ?", [before])
+            self.plans.prune(before)
+            self.checkpoints.forget_before(before)
+            db.execute("delete from samples where time < ?", [before])
+            db.execute(f"delete from usage where job_id in ({old})", [before])
+            return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
+
+    def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
+        """Move a vjob to another state, with other changes of its row, in one transaction.
+
+        Raises:
+            IllegalTransitionError: its life cycle has no such move.
+        """
+        with self._write() as db:
+            vjob = self.vjob(job_id)
+            if vjob.state is not target:
+                check_transition(vjob.display_id, vjob.state, target)
+                changes["state_since"] = self._clock()
+                changes["ran_s"] = records.ran_s(vjob, target, self._clock())
+                changes["paused"] = target is VJobState.PAUSED or (vjob.paused and target is VJobState.SUSPENDING)
+            update(db, "vjobs", {"job_id": job_id}, {"state": str(target), "reason": reason, **changes})
+            self._changed.add(("vjob", job_id))
+            if (vjob.state, vjob.reason) != (target, reason):
+                self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
+            return self.vjob(job_id)
+
+    def update_vjob(self, job_id: int, **changes: Any) -> None:
+        """Change columns of a vjob other than its state."""
+        assert "state" not in changes, "states change by transition only"
+        with self._write() as db:
+            update(db, "vjobs", {"job_id": job_id}, changes)
+            self._changed.add(("vjob", job_id))
+
+    # -- VMs -----------------------------------------------------------------------------------------------------
+
+    def set_vms(self, job_id: int, vms: Iterable[VMRow]) -> None:
+        """Replace all VMs of a vjob."""
+        with self._write() as db:
+            db.execute("delete from vms where job_id = ?", [job_id])
+            for vm in vms:
+                insert(db, "vms", records.vm_record(vm))
+
+    def vms(self, job_id: int | None = None) -> list[VMRow]:
+        """VMs of one vjob, or of all vjobs, by job and index."""
+        where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
+        return [
+            records.read_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)
+        ]
+
+    def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
+        """The VMs of the named jobs, by job id."""
+        found: dict[int, list[VMRow]] = {}
+        wanted = list(job_ids)
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            for row in self._rows(f"select * from vms where job_id in ({marks}) order by job_id, idx", chunk):
+                found.setdefault(row["job_id"], []).append(records.read_vm(row))
+        return found
+
+    def live_vms(self) -> list[VMRow]:
+        """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""
+        with self._lock:
+            found = None if self._depth else self._live
+            if found is None:
+                marks = ",".join("?" * len(_LIVE))
+                sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
+                found = [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+                self._live = None if self._depth else found  # what a transaction has changed may be undone
+            return list(found)
+
+    def update_vm(self, name: str, **changes: Any) -> VMRow:
+        """Change columns of a VM."""
+        with self._write() as db:
+            update(db, "vms", {"name": name}, changes)
+            return records.read_vm(self._rows("select * from vms where name = ?", [name])[0])
+
+    def touch(self, name: str, node: str) -> None:
+        """Remember, before anything is put there, that ``node`` may hold something of the VM."""
+        with self._write() as db:
+            touched = json.loads(self._rows("select touched from vms where name = ?", [name])[0]["touched"])
+            if node not in touched:
+                update(db, "vms", {"name": name}, {"touched": json.dumps([*touched, node])})
+
+    # -- operations and actions ----------------------------------------------------------------------------------
+
+    def begin_operation(
+        self, job_id: int, kind: OperationKind, requested_by: str, arguments: dict[str, str] | None = None
+    ) -> Operation:
+        """Record the intent to do something to a vjob.
+
+        Raises:
+            RefusedError: another operation on it has not ended.
+        """
+        with self._write() as db:
+            busy = self._rows("select kind from operations where job_id = ? and state = 'running'", [job_id])
+            if busy:
+                raise RefusedError(f"vjob {self.vjob(job_id).display_id} is busy: {busy[0]['kind']} is under way")
+            row = {
+                "job_id": job_id,
+                "kind": str(kind),
+                "state": "running",
+                "requested_by": requested_by,
+                "arguments": json.dumps(arguments or {}),
+                "error": "",
+                "created": self._clock(),
+                "ended": 0.0,
+            }
+            return self.operation(insert(db, "operations", row))
+
+    def end_operation(self, operation_id: int, error: str = "") -> None:
+        """Record how an operation ended; actions that it left under way end with it."""
+        outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
+        with self._write() as db:
+            update(db, "operations", {"id": operation_id}, outcome)
+            self._changed.add(("operation", operation_id))
+            db.execute(
+                "update actions set state = 'failed', error = ?, ended = ? "
+                "where operation_id = ? and state = 'running'",
+                [error or "interrupted", self._clock(), operation_id],
+            )
+
+    def operation(self, operation_id: int) -> Operation:
+        """One operation. Raises NotFoundError."""
+        rows = self._rows("select * from operations where id = ?", [operation_id])
+        if not rows:
+            raise NotFoundError(f"no operation {operation_id}")
+        return records.read_operation(rows[0])
+
+    def has_slept(self, job_id: int) -> bool:
+        """Whether the vjob has had saved states before, of which a node may still have a file."""
+        sql = "select 1 from operations where job_id = ? and kind in ('suspend', 'restart') and state = 'done' limit 1"
+        return bool(self._rows(sql, [job_id]))
+
+    def running_operations(self) -> list[Operation]:
+        """Operations that have not ended, oldest first: after a crash, what has to be finished."""
+        return [
+            records.read_operation(row)
+            for row in self._rows("select * from operations where state = 'running' order by id")
+        ]
+
+    def starts(self, job_id: int) -> int:
+        """How many starts of the vjob were begun."""
+        sql = "select count(*) as n from operations where job_id = ? and kind = 'start'"
+        return int(self._rows(sql, [job_id])[0]["n"])
+
+    def begin_action(self, operation_id: int, kind: str, vm: str, source: str = "", destination: str = "") -> int:
+        """Record the intent to act on a VM; returns the action's id."""
+        row = {
+            "operation_id": operation_id,
+            "vm": vm,
+            "kind": kind,
+            "source": source,
+            "destination": destination,
+            "state": "running",
+            "bytes_done": 0,
+            "bytes_total": 0,
+            "error": "",
+            "created": self._clock(),
+            "ended": 0.0,
+        }
+        with self._write() as db:
+            size = self._rows("select memory_mib from vms where name = ?", [vm])
+            return insert(db, "actions", {**row, "memory_mib": size[0]["memory_mib"] if size else 0})
+
+    def action_progress(self, action_id: int, done: int, total: int) -> None:
+        """Record how many bytes an action has moved."""
+        with self._write() as db:
+            update(db, "actions", {"id": action_id}, {"bytes_done": done, "bytes_total": total})
+
+    def end_action(self, action_id: int, error: str = "") -> None:
+        """Record how an action ended."""
+        outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
+        with self._write() as db:
+            update(db, "actions", {"id": action_id}, outcome)
+
+    def actions(self, operation_id: int) -> list[ActionRow]:
+        """Actions of an operation, in the order of their start."""
+        rows = self._rows("select * from actions where operation_id = ? order by id", [operation_id])
+        return [ActionRow(**{**row, "state": Outcome(row["state"])}) for row in rows]
+
+    def last_arrival(self, vm: str, node: str) -> float:
+        """When the last action that may have brought the VM to the node began or ended; 0 if none did."""
+        sql = (
+            "select max(max(created, ended)) as time from actions where vm = ? and destination = ? "
+            "and kind in ('run', 'resume', 'migrate')"
+        )
+        return float(self._rows(sql, [vm, node])[0]["time"] or 0.0)
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
+        """Record what happened."""
+        with self._write():
+            self._event(kind, message, vjob=vjob, vm=vm, node=node)
+
+    def _event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
+        row = {"time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "kind": kind, "message": message}
+        insert(self._db, "events", row)
+
+    def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
+        """The newest ``limit`` events after id ``since`` (of what is called ``vjob``, if given), oldest first."""
+        where, parameters = called("vjob", parse(vjob)) if vjob else ("true", [])
+        sql = f"select * from events where id > ? and {where} order by id desc limit ?"
+        return [Event(**row) for row in reversed(self._rows(sql, [since, *parameters, limit]))]

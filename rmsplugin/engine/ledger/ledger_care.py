@@ -1,0 +1,96 @@
+"""Ledger care: whether a ledger is whole, and copies of it, while the engine writes it or while it is down."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmsplugin import __version__
+from rmsplugin.engine.ledger.ledger_file import copy_database, damages, read_only, schema_steps, stamp
+from rmsplugin.errors import LedgerError, OperationFailedError
+from rmsplugin.presence import is_file, is_there
+
+_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a look at a ledger found, for a person."""
+
+    whole: bool
+    sentence: str
+
+
+def check(path: Path) -> Health:
+    """Read the whole ledger: its pages, its indexes, its references, and the release of its schema. Changes nothing.
+
+    Raises:
+        LedgerError: it is not there, or cannot be read.
+    """
+    _require_there(path)
+    if not path.stat().st_size:
+        return Health(False, f"{path} is empty: the engine would begin with it as if it had never run")
+    try:
+        with closing(read_only(path)) as connection:
+            found = damages(connection) or _dangling(connection)
+            if found:
+                return Health(False, f"{path} is damaged: {'; '.join(found)}")
+            return _schema_health(path, connection)
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{path} cannot be read: {error}") from error
+
+
+def backup(path: Path, copy: Path | None = None) -> Path:
+    """Copy the ledger, as it is at one moment, to ``copy`` (0600), or to a new name beside it. Returns the copy.
+
+    Raises:
+        LedgerError: the ledger is not there, or ``copy`` is there already; nothing was changed.
+        OperationFailedError: it cannot be copied, or the copy is damaged (as the ledger then is); no copy is left.
+    """
+    _require_there(path)
+    copy = copy or path.with_name(f"{path.stem}-backup-{stamp()}{path.suffix}")
+    try:
+        if is_there(copy):
+            raise LedgerError(f"{copy} is there already: it is not overwritten")
+        copy_database(path, copy)
+        health = check(copy)
+    except FileExistsError as error:
+        raise LedgerError(f"{error.filename} is there already: it is not overwritten") from error
+    except (OSError, sqlite3.Error) as error:
+        raise OperationFailedError(f"{path} cannot be copied to {copy}: {error}") from error
+    if not health.whole:
+        copy.unlink()
+        raise OperationFailedError(f"no copy is kept of {path}, for it is no good: {health.sentence}")
+    return copy
+
+
+def _require_there(path: Path) -> None:
+    try:
+        found = is_file(path)
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+    if not found:
+        raise LedgerError(f"there is no ledger {path}")
+
+
+def _dangling(connection: sqlite3.Connection) -> list[str]:
+    """Rows that refer to rows which are not there."""
+    rows = connection.execute("pragma foreign_key_check").fetchmany(_TOLD)
+    return [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there" for row in rows]
+
+
+def _schema_health(path: Path, connection: sqlite3.Connection) -> Health:
+    applied, known = schema_steps(connection)
+    newest = max(applied, default="")
+    if not applied:
+        return Health(False, f"{path} is a whole database, but no ledger of rmsplugin's")
+    if unknown := applied - known:
+        names = ", ".join(sorted(unknown))
+        return Health(
+            False, f"{path} is whole, but of a newer release: rmsplugin {__version__} does not know its {names}"
+        )
+    if known - applied:
+        return Health(True, f"{path} is whole; its schema ({newest}) is older: the engine copies it and brings it up")
+    return Health(True, f"{path} is whole; its schema ({newest}) is that of rmsplugin {__version__}")

@@ -1,0 +1,190 @@
+"""Ledger file: opens the ledger's database; one of a newer release is refused, an older one copied and migrated.
+
+One that is damaged is refused, too: what the engine would read there is not what it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlite_utils
+
+from rmsplugin import __version__
+from rmsplugin.engine.ledger.migrations import migrations
+from rmsplugin.errors import LedgerError, LedgerUnavailableError
+from rmsplugin.presence import is_there
+
+#: What the ledger is called in engine.state_dir.
+LEDGER_NAME = "ledger.sqlite"
+#: How many copies of older ledgers are kept.
+COPIES = 3
+#: How long a statement waits for another process that has the ledger locked.
+BUSY_S = 30.0
+#: So many of the damages that SQLite finds are told.
+_TOLD = 5
+
+#: What SQLite says of a database that cannot be used now, and for a person: why.
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "another process has it locked",
+    sqlite3.SQLITE_LOCKED: "another process has it locked",
+    sqlite3.SQLITE_FULL: "no space is left on its disk",
+    sqlite3.SQLITE_IOERR: "its disk fails, or is full",
+    sqlite3.SQLITE_CANTOPEN: "its files cannot be opened",
+    sqlite3.SQLITE_READONLY: "it must not be written",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: see `rmsplugin ledger check`",
+    sqlite3.SQLITE_NOTADB: "it is damaged: see `rmsplugin ledger check`",
+}
+
+
+def open_database(path: Path, *, busy_s: float = BUSY_S) -> sqlite_utils.Database:
+    """Open, or make, the ledger at ``path`` (0600), with the schema of this release.
+
+    A ledger with an older schema is copied first, to ``ledger-before-VERSION-TIME.sqlite`` beside it (0600); the newest
+    ``COPIES`` copies are kept. All its migrations are done together, or none.
+
+    Raises:
+        LedgerError: it is of a newer release, damaged, no ledger, or cannot be copied or migrated; it is as it was.
+    """
+    try:
+        _require_whole(path)
+        if _is_older(path):
+            _copy(path)
+        # Made with the right mode before SQLite opens it: it holds private keys.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # One connection behind the ledger's lock; SQLite itself is in serialized mode.
+        db = sqlite_utils.Database(sqlite3.connect(path, check_same_thread=False, timeout=busy_s))
+        try:
+            db.enable_wal()
+            db.execute("PRAGMA synchronous = FULL")  # an intent must survive a power cut, too
+            with db.atomic():
+                migrations.apply(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(
+            f"{path} cannot be used as the engine's ledger: {error}; see `rmsplugin ledger check`"
+        ) from error
+
+
+@contextmanager
+def available() -> Iterator[None]:
+    """Raise LedgerUnavailableError for an error of SQLite's that is no fault of the statement."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        why = _UNAVAILABLE.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF)
+        if why is None:
+            raise
+        raise LedgerUnavailableError(f"the engine's ledger cannot be used now: {why} ({error})") from error
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Connect to the database at ``path`` without changing it. Raises sqlite3.Error."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+
+
+def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]:
+    """What SQLite finds damaged in the database, the first of it; empty if it is whole.
+
+    Args:
+        connection: to the database.
+        quick: leave out whether the indexes say the same as the tables (a tenth of the time).
+    """
+    try:
+        found = [
+            str(row[0]) for row in connection.execute(f"pragma {'quick' if quick else 'integrity'}_check({_TOLD})")
+        ]
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise  # it could not be read: nothing is known
+        return [str(error)]
+    return [] if found == ["ok"] else [" ".join(line.split()) for line in found]
+
+
+def _require_whole(path: Path) -> None:
+    """Raise LedgerError if there is a file with content at ``path`` that is damaged. Only reads."""
+    if not is_there(path) or not path.stat().st_size:
+        return
+    with closing(read_only(path)) as connection:
+        found = damages(connection, quick=True)
+    if found:
+        raise LedgerError(
+            f"{path} is damaged ({'; '.join(found)}): the engine does not start with it. `rmsplugin ledger check` "
+            "tells more; the operator guide (ledger) says how to go back to a backup"
+        )
+
+
+def _is_older(path: Path) -> bool:
+    """Whether ``path`` is a ledger with an older schema. Only reads.
+
+    Raises:
+        LedgerError: it is a ledger of a newer release.
+    """
+    if not is_there(path):
+        return False
+    with closing(read_only(path)) as connection:
+        applied, known = schema_steps(connection)
+    unknown = ", ".join(sorted(applied - known))
+    if unknown:
+        raise LedgerError(
+            f"{path} was made by a newer release of rmsplugin ({__version__} does not know its {unknown}): install that"
+            " release again (operator guide, upgrades)"
+        )
+    return bool(applied and known - applied)
+
+
+def schema_steps(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
+    """The steps that led to the schema of a database, and those that this release knows."""
+    applied = {step.name for step in migrations.applied(sqlite_utils.Database(connection))}
+    return applied, {step.name for step in migrations.pending(sqlite_utils.Database(memory=True))}
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Copy the database at ``path`` to ``copy`` (0600), as it is at one moment, while others write it.
+
+    ``copy`` is there as a whole, or not at all.
+
+    Raises:
+        FileExistsError: there is something at ``copy`` already; it is as it was.
+        OSError, sqlite3.Error: it cannot be copied.
+    """
+    new = copy.with_name(f"{copy.name}.new")
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        with closing(read_only(path)) as source, closing(sqlite3.connect(new)) as target:
+            source.backup(target)
+            target.execute("pragma journal_mode = delete")  # one file, and reading it makes no others beside it
+        _flush(new)
+        os.link(new, copy)  # unlike a rename it replaces nothing
+        _flush(copy.parent)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def stamp() -> str:
+    """The time, as a part of a file's name."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def _copy(path: Path) -> None:
+    for left in path.parent.glob(f"{path.stem}-before-*.new"):  # by an engine that was killed
+        left.unlink()
+    copy_database(path, path.with_name(f"{path.stem}-before-{__version__}-{stamp()}{path.suffix}"))
+    copies = sorted(path.parent.glob(f"{path.stem}-before-*{path.suffix}"), key=lambda made: made.stat().st_mtime_ns)
+    for old in copies[:-COPIES]:
+        old.unlink()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,19 @@
+"""Markers: which stores of saved states are known, and by which marker; in the ledger, so kept."""
+
+from __future__ import annotations
+
+from rmsplugin.engine.ledger.chapter import Chapter
+
+
+class Markers(Chapter):
+    """The ledger's table of stores: one for each node, or the one named "shared"."""
+
+    def of(self, store: str) -> str | None:
+        """The marker of a store; "" where an operator said that it is a new one. None: it was never set up."""
+        rows = self._rows("select marker from stores where name = ?", [store])
+        return str(rows[0]["marker"]) if rows else None
+
+    def set(self, store: str, marker: str) -> None:
+        """Remember the marker of a store, in the place of an older one."""
+        with self._write() as db:
+            db.execute("insert or replace into stores (name, marker) values (?, ?)", [store, marker])

@@ -1,0 +1,33 @@
+"""Reservation book: the ledger's part with the nodes that are reserved for VMs that have outgrown theirs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from rmsplugin.decision.reservation import Reservation, Reservations
+from rmsplugin.engine.ledger.chapter import Chapter, insert
+
+
+class ReservationBook(Chapter):
+    """What virtual reconfiguration remembers from one cycle to the next; a restart of the engine changes nothing."""
+
+    def read(self) -> Reservations:
+        """All of it; times are seconds since the epoch."""
+        held = tuple(
+            Reservation(row["node"], row["vm"], row["since"], frozenset(json.loads(row["guests"])))
+            for row in self._rows("select node, vm, since, guests from reservations order by since, node")
+        )
+        full = self._rows("select until from truly_full")
+        return Reservations(held, full[0]["until"] if full else -math.inf)
+
+    def write(self, reservations: Reservations) -> None:
+        """Remember these instead of what was remembered before."""
+        with self._write() as db:
+            db.execute("delete from reservations")
+            for each in reservations.held:
+                guests = json.dumps(sorted(each.guests))
+                insert(db, "reservations", {"node": each.node, "vm": each.vm, "since": each.since_s, "guests": guests})
+            db.execute("delete from truly_full")
+            if math.isfinite(reservations.full_until_s):
+                insert(db, "truly_full", {"id": 1, "until": reservations.full_until_s})

@@ -1,0 +1,87 @@
+"""Samples: what running VMs demand and hold, kept in the ledger as it changes, to the second.
+
+A replay of the ledger sees what the engine saw, and when (``rmsplugin simulate --ledger``). There are few rows all the
+same: a demand falls only after a window in which nothing more was seen, and grows only above all that was seen in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rmsplugin.engine.ledger.chapter import Chapter
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.model.vjob import Geometry, VJobState
+
+#: So many vjobs of a user's tell what the next one needs.
+_NEWEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a VM demanded and held from a time on.
+
+    Attributes:
+        vm: its name.
+        time: when it was seen, seconds since the epoch; in the ledger rounded up, so that none is older than its run.
+        centi_cpus: its demand, in hundredths of a CPU.
+        memory_rss_kib: memory of the host that its hypervisor process held; None where the hypervisor cannot tell.
+        memory_demand_mib: what it demanded of its memory; None in samples of a release that did not look.
+    """
+
+    vm: str
+    time: float
+    centi_cpus: int
+    memory_rss_kib: int | None
+    memory_demand_mib: int | None = None
+
+    @property
+    def demands(self) -> tuple[int, int | None]:
+        """Its demand: hundredths of a CPU, and MiB."""
+        return self.centi_cpus, self.memory_demand_mib
+
+
+class Samples(Chapter):
+    """The samples, and the demand that VMs have now in their own rows."""
+
+    def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:
+        """Record changed demands, all in one transaction.
+
+        Each comes with the rows of which it was worked out: that of a VM which has been suspended, or is another one by
+        now, is left out, for it was of another run.
+        """
+        with self._write() as db:
+            for vjob, vm, sample in changes:
+                changed = db.execute(
+                    "update vms set centi_cpus = ?, memory_demand_mib = ? "
+                    "where name = ? and uuid = ? and exists (select 1 from vjobs where "
+                    "vjobs.job_id = vms.job_id and vjobs.state = ? and vjobs.state_since = ?)",
+                    [*sample.demands, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
+                ).rowcount
+                if changed:
+                    db.execute(
+                        "insert or replace into samples (vm, time, memory_rss_kib, centi_cpus, memory_demand_mib) "
+                        "values (?,?,?,?,?)",
+                        [vm.name, math.ceil(sample.time), sample.memory_rss_kib, *sample.demands],
+                    )
+
+    def peaks(self, user: str, job_name: str, memory_mib: int, image: str) -> list[int]:
+        """The most memory that VMs of a user's newest vjobs have demanded, by vjob: of this job name, request, image.
+
+        What each VM was taken to need before anything was seen of it is no sample.
+        """
+        rows = self._rows(
+            "select geometry, (select max(memory_demand_mib) from samples "
+            "where vm >= 'vjob' || job_id || '-' and vm < 'vjob' || job_id || '.') as peak "
+            "from vjobs where user = ? and job_name = ? order by job_id desc limit ?",
+            [user, job_name, _NEWEST],
+        )
+        shapes = (Geometry.parse(row["geometry"]) for row in rows)
+        alike = [shape.memory_mib == memory_mib and shape.image == image for shape in shapes]
+        return [row["peak"] for row, is_alike in zip(rows, alike, strict=True) if is_alike and row["peak"] is not None]
+
+    def of(self, vm: str) -> list[Sample]:
+        """The samples of a VM, oldest first."""
+        rows = self._rows("select * from samples where vm = ? order by time", [vm])
+        return [Sample(**row) for row in rows]

@@ -1,0 +1,1 @@
+"""One look at the cluster, and what it proves."""

@@ -1,0 +1,147 @@
+"""Absence: what is not seen is not gone. Here is asked for the proof that it is, before anything is ended for it.
+
+A job has ended when slurmctld or sacct says so of its id. A VM does not exist when it was missing in two looks some
+time apart, and when every node that may have it answers, asked by its name, that it has not, or is gone, or had the
+epilog of its room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.observe.gone import has_left
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import RmspluginError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+#: What accounting also says of jobs that a slurmctld has thrown away at its start, with their VMs still there.
+DOUBTFUL_ENDS = frozenset({"CANCELLED"})
+#: Between the two looks in which a VM is missing there is at least so much time.
+APART_S = 5.0
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of vjobs, by job id."""
+
+    found: Mapping[int, RmsJob]
+    ended: Mapping[int, str]  # not in slurmctld any more; accounting says how they ended
+    unknown: Mapping[int, str] = field(default_factory=dict)  # nothing is proved; why not
+
+
+_TAKEN = "Slurm has given the id of its job to another one, and nothing proves that its own has ended"
+
+#: States of a job in the RMS that fit that of its vjob, so that nothing follows from them.
+_FITTING = {
+    VJobState.WAITING: {JobState.PENDING},
+    VJobState.RUNNING: {JobState.RUNNING},
+    VJobState.PAUSED: {JobState.SUSPENDED, JobState.PENDING},
+    VJobState.SLEEPING: {JobState.SUSPENDED, JobState.PENDING},
+    VJobState.TERMINATED: {JobState.ENDED},
+}
+
+
+def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()) -> Jobs:
+    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting.
+
+    A job whose state in the listing does not fit its vjob's is asked for by its id, too: nothing is ended, suspended or
+    requeued because of one answer. Nothing is proved of a vjob whose id another job has (``others``): accounting speaks
+    of that.
+    """
+    known = {vjob.job_id: vjob for vjob in vjobs}
+
+    def its(job: RmsJob) -> bool:
+        """Whether it is a vjob's job: an id that Slurm gave out again, while the vjob lives, is somebody else's."""
+        vjob = known.get(job.job_id)
+        if job.job_id in others:
+            return False
+        return vjob is not None and job.split and (vjob.state is VJobState.TERMINATED or vjob.uid == job.uid)
+
+    found = {job.job_id: job for job in seen.rms.jobs if its(job)}
+    missing = {vjob.job_id for vjob in vjobs if vjob.state is not VJobState.TERMINATED} - found.keys()
+    taken = dict.fromkeys(missing & {*others}, _TAKEN)
+    missing -= taken.keys()
+    doubtful = {
+        number for number, job in found.items() if job.state not in _FITTING.get(known[number].state, {job.state})
+    }
+    if not missing and not doubtful:
+        return Jobs(found, {}, taken)
+    why = "slurmctld does not know its job, and accounting does not say that it has ended"
+    ended: dict[int, str] = {}
+    try:
+        found |= {job_id: job for job_id, job in context.rms.jobs(missing | doubtful).items() if its(job)}
+        missing -= found.keys()
+        ended = context.accounting.ended(missing) if missing else {}
+    except RmspluginError as error:
+        why = f"its job is in no answer of slurmctld's, and nothing proves that it has ended: {error}"
+    return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why) | taken)
+
+
+def has_ended(job: RmsJob | None) -> bool:
+    """Whether slurmctld (or, if there is none, accounting) says that the job has ended."""
+    return job is None or job.state is JobState.ENDED
+
+
+class MissingVMs:
+    """Remembers since when VMs that should run, or be paused, are missing."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._before: dict[str, float] = {}  # by name, when it was first found missing
+        self._now: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """A cycle begins: those that it does not find missing are forgotten at the next one."""
+        self._before, self._now = self._now, {}
+        live = {vm.name for vm in self._context.ledger.live_vms()}
+        for vm, node in [key for key in self._context.seen_vms if key[0] not in live]:
+            del self._context.seen_vms[vm, node]
+
+    def gone(self, vjob: VJobRow, vms: Collection[VMRow], seen: Observation) -> list[VMRow]:
+        """The VMs of a running or paused vjob that certainly do not exist any more."""
+        if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
+            return []
+        for vm in vms:
+            self._context.seen_vms.update({(vm.name, node): seen.taken for node in seen.where(vm.name)})
+        absent = [vm for vm in vms if not seen.where(vm.name)]
+        missing = [vm for vm in absent if vm.host in seen.vms]
+        for vm in missing:
+            self._now[vm.name] = self._before.get(vm.name, seen.taken)
+        late = [vm for vm in missing if vm.name in self._before and seen.taken - self._before[vm.name] >= APART_S]
+        # What is proved of a node that cannot be asked needs no second look.
+        late += [vm for vm in absent if vm.host not in seen.vms and has_left(self._context, vm.host, vm)]
+        return [vm for vm in late if self._is_gone(vm)]
+
+    def _is_gone(self, vm: VMRow) -> bool:
+        try:
+            return nowhere(self._context, vm)
+        except RmspluginError:
+            return False  # a node that may have it does not answer
+
+
+def nowhere(context: Context, vm: VMRow) -> bool:
+    """Whether no node that may have the VM has it now: its host, and all that migrations may have carried it to.
+
+    Raises:
+        UnavailableError: one of them does not answer, and nothing is proved of it.
+    """
+    places = {vm.host, vm.destination, *vm.touched} - {""}
+    return not any(has(context, place, vm) for place in sorted(places))
+
+
+def has(context: Context, node: str, vm: VMRow) -> bool:
+    """Whether the node has the VM in any form.
+
+    Raises:
+        UnavailableError: the node does not answer, and nothing is proved of it.
+    """
+    try:
+        return context.hypervisor.has_vm(node, vm.name)
+    except UnavailableError:
+        if has_left(context, node, vm):
+            return False
+        raise

@@ -1,0 +1,178 @@
+"""Gone: what is proved of nodes that do not answer, and what is ended, removed or refused because of it.
+
+A node is dead, or its VMs are gone, when an operator or a fencing command said so, or when the epilog of the engine's
+room there, which ends all VMs, reported after a VM was last brought there. Silence alone proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmsplugin.adapters.hypervisor.base import VMInfo
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.engine.ledger.node_book import Left
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+
+#: So late at most the report of an epilog is recorded after the epilog has looked: a VM that came since may be there.
+_LATE_S = 60.0
+
+
+def has_left(context: Context, node: str, vm: VMRow) -> bool:
+    """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
+    if node in context.ledger.nodes.gone():
+        return True
+    arrived = context.ledger.last_arrival(vm.name, node)
+    if not arrived:
+        return False  # nothing is known of how it came there
+    seen = context.seen_vms.get((vm.name, node), 0.0)
+    return context.ledger.room_reports.clean_epilog(node) > max(arrived + _LATE_S, seen)
+
+
+def end_vm(context: Context, node: str, vm: VMRow) -> None:
+    """End the VM on the node; where it is proved that it is not there, this is left behind until the node answers.
+
+    Raises:
+        UnavailableError: the node does not answer, and nothing is proved.
+    """
+    try:
+        context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    except UnavailableError:
+        if not has_left(context, node, vm):
+            raise
+        context.ledger.nodes.leave(node, vm.name, Left.VM)
+
+
+def drop_files(context: Context, node: str, vm: VMRow) -> None:
+    """Remove the VM's configuration and disk; they are left behind where the VM was. Raises UnavailableError."""
+    try:
+        context.nodes.drop_config(node, vm.name)
+    except UnavailableError:
+        if not context.ledger.nodes.left(node, vm.name):
+            raise
+        context.ledger.nodes.leave(node, vm.name, Left.FILES)
+
+
+def require_answers(context: Context, vms: Sequence[VMRow]) -> None:
+    """Raise RefusedError if saved states (or disks that are nowhere else) are on nodes that are gone: not lost."""
+    gone = context.ledger.nodes.gone()
+    for vm in vms:
+        pinned = context.pinned(context.ledger.vjob(vm.job_id))
+        for node in (vm.image_node, vm.touched[0] if pinned and vm.touched else ""):
+            if node in gone:
+                raise RefusedError(f"waits: the saved state of {vm.name} is on {node}, and {gone[node].sentence}")
+
+
+def require_silent(context: Context, node: str) -> None:
+    """Return if neither libvirt nor the node agent of the node answers.
+
+    Raises:
+        RefusedError: one of them does: VMs may run there.
+    """
+    where = f"{node} is not gone"
+    what = "drain it (scontrol update), or power it off first"
+    try:
+        context.hypervisor.list_vms(node)
+    except UnavailableError:
+        pass
+    except RmspluginError as error:
+        raise RefusedError(f"{where}: its libvirt answers ({error}); {what}") from error
+    else:
+        raise RefusedError(f"{where}: its libvirt answers; {what}")
+    try:
+        context.nodes.marker(node, shared=context.shared)
+    except NoStoreError:
+        pass
+    except UnavailableError:
+        return
+    except RmspluginError as error:
+        raise RefusedError(f"{where}: its node agent answers ({error}); {what}") from error
+    raise RefusedError(f"{where}: its node agent answers, VMs may run there although its libvirt is silent; {what}")
+
+
+def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[str]]:
+    """Record that the node is gone.
+
+    Returns:
+        The vjobs with VMs there, which begin again, and those that sleep there, which wait; as their users call them.
+    """
+    ledger = context.ledger
+    with ledger.transaction():
+        ledger.nodes.set_gone(node, by)
+        vms: dict[int, list[VMRow]] = {}
+        for vm in ledger.live_vms():
+            vms.setdefault(vm.job_id, []).append(vm)
+        begin_again, wait = [], []
+        for vjob in ledger.vjobs():
+            rows = vms.get(vjob.job_id, [])
+            if any(node in (vm.image_node, vm.destination, vm.host, *vm.touched) for vm in rows):
+                ledger.failures.vjob_forgiven(vjob.job_id)  # what failed for the node's silence is tried at once
+            if any(node in (vm.host, vm.destination) for vm in rows):
+                begin_again.append(vjob.display_id)
+            elif vjob.state is VJobState.SLEEPING and (why := _unreachable(context, rows)):
+                wait.append(vjob.display_id)
+                ledger.update_vjob(vjob.job_id, reason=why)
+        what = f"{node} is gone: {by} said so; its VMs do not exist any more"
+        if begin_again:
+            what += f"; vjobs with VMs there go on from their checkpoints, or begin again: {', '.join(begin_again)}"
+        if wait:
+            what += f"; vjobs whose saved states are there wait for it: {', '.join(wait)}"
+        ledger.event("node-gone", what, node=node)
+    return begin_again, wait
+
+
+def record_back(context: Context, node: str, by: str) -> None:
+    """Record that the node is back. Raises NotFoundError if it is not gone."""
+    ledger = context.ledger
+    with ledger.transaction():
+        ledger.nodes.set_back(node)
+        for vjob in ledger.vjobs():
+            rows = ledger.vms(vjob.job_id) if vjob.state is VJobState.SLEEPING else []
+            if any(node in (vm.image_node, *vm.touched[:1]) for vm in rows):
+                reason = _unreachable(context, rows) or f"sleeps; {node}, where its saved state is, is back"
+                ledger.update_vjob(vjob.job_id, reason=reason)
+        ledger.event("node-back", f"{by} said that {node} is back", node=node)
+
+
+def _unreachable(context: Context, vms: Sequence[VMRow]) -> str:
+    """Why the saved states cannot be used now; empty if they can."""
+    try:
+        require_answers(context, vms)
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
+def clear_left_behind(context: Context, seen: Observation) -> list[str]:
+    """End and remove what was left behind on nodes that answer again. Returns what could not be, in sentences."""
+    problems = []
+    left_behind = context.ledger.nodes.left_behind()
+    rows = {vm.name: vm for vm in context.ledger.vms()} if left_behind else {}
+    for (node, name), what in left_behind.items():
+        row = rows.get(name)
+        if node not in seen.vms or (row is not None and node in (row.host, row.destination)):
+            continue  # an operation that has not ended yet still looks after it
+        try:
+            _clear(context, node, name, what, row, seen.vms[node].get(name))
+        except RmspluginError as error:
+            problems.append(f"{name} was left behind on {node}, and cannot be removed there: {error}")
+    return problems
+
+
+def _clear(
+    context: Context, node: str, name: str, what: frozenset[Left], row: VMRow | None, found: VMInfo | None
+) -> None:
+    # Listed or not: a VM that is about to be found there is none of the vjob's any more.
+    context.hypervisor.stop(node, name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    if found is not None:
+        context.ledger.event("stray-stopped", f"{name} ran on {node}, which had been gone", vm=name, node=node)
+    # On storage that all nodes see, the files are those of the VM as it is now.
+    if Left.FILES in what and not (row and context.settings.nodes.vm_dir_shared):
+        context.nodes.drop_config(node, name)
+    if Left.STATE in what and not (row and (context.shared or row.image_node in (node, SHARED))):
+        context.stores.ensure(node)
+        context.nodes.drop_state(node, name, shared=context.shared)
+    context.ledger.nodes.cleared(node, name)

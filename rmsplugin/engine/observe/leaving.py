@@ -1,0 +1,33 @@
+"""Leaving: the nodes that our VMs must leave, as one look shows them."""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import RoomState, is_busy, vm_hosts
+
+_HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
+
+
+def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
+    """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
+
+    Nodes that do not answer are not among them: nobody can act there. A node that nobody else has is left in peace,
+    too: its room is requested.
+    """
+    found = {}
+    # A busy node whose job is in no listing may well be ours: a room that was left out.
+    others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
+    for name in vm_hosts(context.settings, seen.rms):
+        node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+        if name not in seen.vms:
+            continue
+        if room is not None and room.state is RoomState.LEAVING:
+            found[name] = room.reason
+        elif room is None or room.state is RoomState.REQUESTED:
+            if is_busy(node) and name in others:
+                found[name] = "another job has it, and the engine has no room there"
+            elif node.draining:
+                found[name] = f"it is being drained: {node.reason or 'no reason given'}"
+    return found

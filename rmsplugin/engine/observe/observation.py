@@ -1,0 +1,146 @@
+"""Observation: one reading of the RMS and of all hypervisors, on which a whole cycle is based."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.steady_clock import of_the_rms
+from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.observe.rooms import Rooms, find_rooms, vm_hosts
+from rmsplugin.errors import RmspluginError
+from rmsplugin.model.constraints import Constraints
+from rmsplugin.model.vm_names import parse_vm_name
+
+log = logging.getLogger(__name__)
+
+_PARALLEL = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """VM hosts that may be used; and if there are none, why, in a sentence for the job's owner."""
+
+    nodes: frozenset[str]
+    objection: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen. ``taken`` is the time just before the first look: whatever changed later may be missing."""
+
+    taken: float
+    rms: RmsSnapshot
+    rooms: Rooms
+    vms: dict[str, dict[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
+    unreachable: dict[str, str] = field(default_factory=dict)  # node -> why
+    faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
+    statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
+    sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
+    #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
+    allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
+    #: By user, job name and request, the memory that a new VM is expected to need; found once, too.
+    expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict, repr=False, compare=False)
+    #: By partition, the most memory that a VM can have on one of its nodes.
+    most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    #: Ids of jobs that the engine itself has requeued or gated since: they are not as they were seen any more.
+    changed: set[int] = field(default_factory=set, repr=False, compare=False)
+
+    @cached_property
+    def jobs(self) -> dict[int, RmsJob]:
+        """The jobs of all partitions by id, without elements of arrays that have no id of their own yet."""
+        return {job.job_id: job for job in self.rms.jobs if job.split}
+
+    @cached_property
+    def of_jobs(self) -> dict[int, dict[str, str]]:
+        """The VMs of ours that were seen, by job id and name, and a node on which each was."""
+        found: dict[int, dict[str, str]] = {}
+        for name, nodes in self._nodes_of.items():
+            if parsed := parse_vm_name(name):
+                found.setdefault(parsed[0], {})[name] = nodes[0]
+        return found
+
+    @cached_property
+    def _nodes_of(self) -> dict[str, list[str]]:
+        nodes: dict[str, list[str]] = {}
+        for node, vms in self.vms.items():
+            for vm in vms:
+                nodes.setdefault(vm, []).append(node)
+        return nodes
+
+    def where(self, vm: str) -> list[str]:
+        """Nodes on which the VM was seen."""
+        return self._nodes_of.get(vm, [])
+
+    def running(self, vms: Iterable[VMRow]) -> frozenset[str]:
+        """The names of those that were seen running on their hosts."""
+        found = {vm.name: self.vms.get(vm.host, {}).get(vm.name) for vm in vms}
+        return frozenset(name for name, info in found.items() if info and info.power is VMPower.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What was seen on one node."""
+
+    vms: dict[str, VMInfo]
+    statistics: dict[str, VMStatistics] | None
+    sampled: float
+
+
+def observe(context: Context) -> Observation:
+    """Look at everything once. Raises UnavailableError if the RMS does not answer."""
+    taken = context.clock.now()
+    rms = of_the_rms(context.rms.snapshot(), context.clock.ahead_s())
+    context.slurm.seen(rms)
+    answers: dict[str, _Node] = {}
+    unreachable: dict[str, str] = {}
+    # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
+    left = {place for vm in context.ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
+    names = list(dict.fromkeys([*vm_hosts(context.settings, rms), *sorted(left)]))
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
+        futures = {name: pool.submit(_look_at, context, name) for name in names}
+        for name, future in futures.items():
+            try:
+                answers[name] = future.result()
+            except RmspluginError as error:
+                unreachable[name] = str(error)
+            except Exception as bug:  # one odd node keeps nobody from seeing the others
+                log.exception("looking at %s", name)
+                unreachable[name] = f"internal error: {bug!r}"
+    rooms = find_rooms(context.settings, rms, taken)
+    reports = context.ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
+    faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
+    statistics = {name: each.statistics for name, each in answers.items() if each.statistics is not None}
+    return Observation(
+        taken=taken,
+        rms=rms,
+        rooms=rooms,
+        vms={name: each.vms for name, each in answers.items()},
+        unreachable=unreachable,
+        faults=faults,
+        statistics=statistics,
+        sampled={name: answers[name].sampled for name in statistics},
+    )
+
+
+def _look_at(context: Context, node: str) -> _Node:
+    """Read one node; a node that lists its VMs and has no statistics of them is seen without these.
+
+    VMs on a node where one waits for memory are asked nothing (``engine.bounds``).
+    """
+    vms = context.hypervisor.list_vms(node)
+    statistics: dict[str, VMStatistics] | None = None
+    if vms and not context.bounds.waits_on(node):
+        try:
+            statistics = context.hypervisor.statistics(node)
+        except RmspluginError as error:
+            log.warning("no statistics of %s: %s", node, error)
+        except Exception:  # counters are not worth the sight of the VMs
+            log.exception("reading statistics of %s", node)
+    return _Node(vms, statistics, context.clock.now())

@@ -1,0 +1,69 @@
+"""Strays: VMs that are seen although their vjobs have none, as the ledger has it.
+
+Mostly a stop that was interrupted has left them, on a node that was out of reach: they are ended. But where the ledger
+is older than the world, restored from a backup, such a VM may be the job itself. As long as Slurm shows that the job
+runs, it is left alone, and an operator is asked.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.absence import Jobs
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.vjob import VJobState
+
+#: States in which a vjob has no VM anywhere.
+_WITHOUT_VMS = (VJobState.WAITING, VJobState.SLEEPING, VJobState.TERMINATED)
+
+
+def strays(context: Context, seen: Observation, vjob: VJobRow) -> dict[str, str]:
+    """The VMs of a vjob that should have none now, by name, and a node on which each was seen."""
+    found = seen.of_jobs.get(vjob.job_id)
+    if not found or vjob.state not in _WITHOUT_VMS or vjob.state_since >= seen.taken:
+        return {}
+    left_behind = context.ledger.nodes.left_behind()  # these are known, and removed
+    return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}
+
+
+def stray_nodes(context: Context, seen: Observation) -> set[str]:
+    """The nodes on which strays are left alone: they take memory there that nobody has booked."""
+    return {
+        node
+        for job_id, vjob in context.ledger.vjobs_among(seen.of_jobs).items()
+        if vjob.state.is_live or _runs(seen.jobs.get(job_id))
+        for node in strays(context, seen, vjob).values()
+    }
+
+
+def stop_strays(context: Context, seen: Observation, jobs: Jobs, report: CycleReport) -> None:
+    """End VMs of vjobs that have none, if it is known that their jobs do not run.
+
+    Only of vjobs that the ledger knows as having no VMs: with a lost or foreign ledger nothing is ended.
+    """
+    without = {
+        job_id: vjob
+        for job_id, vjob in context.ledger.vjobs_among(seen.of_jobs).items()
+        if not vjob.state.is_live
+        and vjob.state_since < seen.taken
+        and not _runs(jobs.found.get(job_id))
+        and job_id not in jobs.unknown
+    }
+    for job_id, vjob in without.items():
+        for name in seen.of_jobs[job_id]:
+            for node in seen.where(name):
+                with report.alone(f"stray {name} on {node}"):
+                    _stop(context, vjob, name, node)
+
+
+def _stop(context: Context, vjob: VJobRow, name: str, node: str) -> None:
+    context.hypervisor.stop(node, name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    context.nodes.drop_config(node, name)
+    what = f"{name} ran on {node} although its vjob is {vjob.state}"
+    context.ledger.event("stray-stopped", what, vjob=vjob.display_id)
+
+
+def _runs(job: RmsJob | None) -> bool:
+    return job is not None and job.state not in (JobState.PENDING, JobState.ENDED)

@@ -1,0 +1,45 @@
+"""Unentered: jobs that slurmctld takes for being entered into the accounting, and lets nobody change, for ever.
+
+Before 24.11 slurmctld marks a job while it waits for slurmdbd's number of it, and saves the mark. One that is killed
+meanwhile reads it again, and nobody takes it off. Natively such a job runs; a vjob's gate cannot be opened. It is tried
+again for ever, at last every minute, for one that is really being entered is so for a while; an operator is told.
+"""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.rms.base import BEING_ENTERED
+from rmsplugin.engine.context.context import Context
+
+#: In a row: with the pauses between them, and ten seconds in each, they take more than a minute.
+_FAILURES = 5
+
+
+class Unentered:
+    """Tells of such jobs, of each one once in an event, and in the problems as long as it lasts."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._told: frozenset[int] = frozenset()
+
+    def problems(self) -> list[str]:
+        """What an operator has to know, in one sentence for all of them."""
+        failures = self._context.ledger.failures.of_vjobs()
+        found = {job_id for (job_id, _), failure in failures.items() if _is_stuck(failure.error, failure.failures)}
+        names = {vjob.job_id: vjob.display_id for vjob in self._context.ledger.vjobs() if vjob.job_id in found}
+        for job_id in sorted(names.keys() - self._told):
+            self._context.ledger.event("not-entered", f"{_WHY}: {_WHAT}", vjob=names[job_id])
+        self._told = frozenset(names)
+        if not names:
+            return []
+        return [f"vjob {', '.join(names[job_id] for job_id in sorted(names))}: {_WHY}: {_WHAT}"]
+
+
+def _is_stuck(error: str, failures: int) -> bool:
+    return failures >= _FAILURES and BEING_ENTERED in error
+
+
+_WHY = "slurmctld lets nobody change the job, since it takes it for being entered into the accounting"
+_WHAT = (
+    "if slurmdbd works, a slurmctld that was killed has left it so; stop slurmdbd, submit any job, and start slurmdbd "
+    "when slurmctld's log has DBD_SEND_MULT_JOB_START failure (operator guide, Troubleshooting)"
+)

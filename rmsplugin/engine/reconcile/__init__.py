@@ -1,0 +1,1 @@
+"""Vjobs are made to agree with the world."""

@@ -1,0 +1,158 @@
+"""Fencing: the power of a node is cut by a command of the site's; a node that is seen to be off counts as gone.
+
+By an operator's order, or, if the settings say so, by the engine's own, when a node with VMs has been silent for long
+in all three ways: libvirt, the node agent, and Slurm's own daemon. When many nodes are silent at once none is fenced:
+more likely than the end of many is that the engine itself is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Sequence
+
+from rmsplugin.adapters.command import run_command
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.observe.gone import record_gone
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import NoStoreError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+#: What the status command of Debian's fence agents exits with when the node is off.
+OFF_STATUS = 2
+#: After the first failure the engine waits so long before it tries again, then twice as long, up to ``_MOST_S``.
+_FIRST_S, _MOST_S = 60.0, 3600.0
+#: So many nodes, or this share of the VM hosts if that is more, may be silent at once and still be fenced.
+_MOST_NODES, _SHARE = 1, 0.05
+
+
+class Fencing:
+    """Cuts the power of nodes, one order for each node at a time. Several threads may call."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._silent_since: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._under_way: set[str] = set()
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The nodes whose power is being cut now."""
+        with self._lock:
+            return frozenset(self._under_way)
+
+    def fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
+        """Cut the power of the node, see that it is off, and record that it is gone. Returns as ``record_gone``.
+
+        Raises:
+            RefusedError: there is no nodes.fence, the node is gone already, or its power is being cut already.
+            OperationFailedError: it is not certain that it is off; nothing is concluded.
+        """
+        with self._lock:
+            if node in self._under_way:
+                raise RefusedError(f"{node} is being fenced already")
+            self._under_way.add(node)
+        try:
+            return self._fence(node, by)
+        finally:
+            with self._lock:
+                self._under_way.discard(node)
+
+    def _fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
+        ledger = self._context.ledger
+        if not self._context.settings.nodes.fence:
+            raise RefusedError("there is no fencing command: nodes.fence is not set")
+        if known := ledger.nodes.gone().get(node):
+            raise RefusedError(known.sentence)
+        ledger.event("node-fence", f"{by} has the power of {node} cut", node=node)
+        try:
+            self._cut(node)
+            return record_gone(self._context, node, f"{by}, confirmed power off after fencing")
+        except RmspluginError as error:
+            with ledger.transaction():
+                ledger.nodes.fence_failed(node, str(error))
+                ledger.event("node-fence-failed", f"{node} could not be fenced: {error}", node=node)
+            raise
+
+    def _cut(self, node: str) -> None:
+        settings = self._context.settings.nodes
+        bound_s = settings.fence_timeout_s
+        order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s)
+        if order.status != 0:
+            raise OperationFailedError(f"nodes.fence ended with {order.status}: {order.said or 'it said nothing'}")
+        if not settings.fence_status:
+            return
+        status = run_command([word.replace("{node}", node) for word in settings.fence_status], timeout_s=bound_s)
+        if status.status != OFF_STATUS:
+            raise OperationFailedError(
+                f"nodes.fence ended well, but nodes.fence_status does not say that {node} is off: it ended with "
+                f"{status.status}, not {OFF_STATUS}: {status.said or 'it said nothing'}"
+            )
+
+    # -- the engine's own orders ---------------------------------------------------------------------------------
+
+    def look(self, seen: Observation) -> list[str]:
+        """Fence nodes that are silent for too long, where the settings want it. Returns problems, in sentences."""
+        settings = self._context.settings.nodes
+        if not settings.fence or not settings.fence_after_s:
+            return []
+        silent, others = self._silent(seen)
+        self._silent_since = {node: self._silent_since.get(node, seen.taken) for node in (*silent, *others)}
+        at_once = sorted([*silent, *self._lately(others, silent, settings.fence_after_s)])
+        most = max(_MOST_NODES, int(_SHARE * (len(seen.vms) + len(seen.unreachable))))
+        if len(at_once) > most:
+            return [f"{', '.join(at_once)} are silent at once: none is fenced, more likely it is the network"]
+        failures = self._context.ledger.nodes.fence_failures()
+        for node in silent:
+            failed = failures.get(node)
+            rests = failed is not None and seen.taken < failed.last + min(
+                _MOST_S, _FIRST_S * 2 ** (failed.failures - 1)
+            )
+            due = seen.taken - self._silent_since[node] >= settings.fence_after_s
+            if due and not rests and node not in self.under_way and self._agent_is_silent(node):
+                threading.Thread(target=self._fence_quietly, args=(node,), name=f"fence {node}", daemon=True).start()
+        return []
+
+    def _silent(self, seen: Observation) -> tuple[list[str], list[str]]:
+        """Nodes that neither libvirt nor Slurm's daemon answers for, and that are not gone: with our VMs, and without.
+
+        Without VMs, those that Slurm itself has powered off are not silent.
+        """
+        hosts = {place for vm in self._context.ledger.live_vms() for place in (vm.host, vm.destination)}
+        gone = self._context.ledger.nodes.gone()
+        lost = [node for node in sorted(seen.unreachable) if node not in gone and _slurm_lost(seen, node)]
+        others = [node for node in lost if node not in hosts and "POWER" not in seen.rms.nodes[node].state]
+        return [node for node in lost if node in hosts], others
+
+    def _lately(self, others: Sequence[str], silent: Sequence[str], before_s: float) -> list[str]:
+        """The others but those that fell silent long before the first one: these tell nothing of the network now."""
+        first = min((self._silent_since[node] for node in silent), default=math.inf)
+        return [node for node in others if self._silent_since[node] >= first - before_s]
+
+    def _agent_is_silent(self, node: str) -> bool:
+        try:
+            self._context.nodes.marker(node, shared=self._context.shared)
+        except NoStoreError:
+            pass
+        except UnavailableError:
+            return True
+        except RmspluginError:
+            pass
+        self._silent_since.pop(node, None)
+        return False
+
+    def _fence_quietly(self, node: str) -> None:
+        try:
+            self.fence(node, "the engine")
+        except RmspluginError as error:
+            log.warning("%s is not fenced: %s", node, error)
+        except Exception:
+            log.exception("fencing %s", node)
+
+
+def _slurm_lost(seen: Observation, node: str) -> bool:
+    """Whether Slurm says that the node is down, or that its daemon does not respond."""
+    known = seen.rms.nodes.get(node)
+    return known is not None and not known.up and ("DOWN" in known.state or "NOT_RESPONDING" in known.state)

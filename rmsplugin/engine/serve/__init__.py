@@ -1,0 +1,1 @@
+"""The API: who asks for what, and what is answered."""

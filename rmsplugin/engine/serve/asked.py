@@ -1,0 +1,64 @@
+"""Asked: one request of the API, and what a route is: its path, its keys, from where it is taken. No HTTP."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmsplugin.engine.serve import parsing
+from rmsplugin.engine.serve.doors import LOCAL, Origin
+from rmsplugin.engine.serve.parsing import Body, Query
+
+Reply = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: who asks, by uid, and what was parsed of path, query and body.
+
+    ``origin``: from where. ``powers``: whether root, the engine's user and operators count as such there.
+    """
+
+    uid: int
+    path: Mapping[str, str]
+    query: Query
+    body: Body
+    origin: Origin = LOCAL
+    powers: bool = True
+
+    @property
+    def vjob(self) -> str:
+        """The vjob that the path names."""
+        return parsing.display_id(self.path["id"])
+
+    @property
+    def vjobs(self) -> str:
+        """The vjobs that the path names."""
+        return parsing.job_name(self.path["id"])
+
+
+class Door(enum.Enum):
+    """From which hosts a request is taken (``engine.doors``)."""
+
+    ANY = "any"
+    LOGIN = "login hosts"
+    WRAPPER = "the front where the vjob's job runs, and login hosts"
+    ACCESS = "likewise if it is of a wrapper, else login hosts"
+    FRONT = "the front where the vjob's job runs: its hooks"
+    ROOM = "the node of the room: its hooks"
+    TRUSTED = "the controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One request of the API; ``long`` if its answer may be long."""
+
+    method: str
+    path: str
+    answer: Callable[[Asked], Awaitable[Reply]]
+    door: Door = Door.ANY
+    query: frozenset[str] = field(default_factory=frozenset)
+    body: frozenset[str] = field(default_factory=frozenset)
+    long: bool = False

@@ -1,0 +1,222 @@
+"""Doors: from which host a request may come. Who makes it is proved by munge; from where, only by its connection.
+
+Root of any host with the cluster's munge key can make a credential of any user, and write any address into it. So over
+TCP a credential alone opens no door behind which there is more than lists: what a host says of itself has to come from
+that host, what a wrapper asks from the front where its job runs, what users ask from login hosts, and what operators
+and Slurm's hooks of the controller ask from the controller (docs/decisions/0064-doors.md).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import ForbiddenError, NotFoundError, RmspluginError, UnavailableError
+
+#: Addresses of a name are asked for again after so long, and when they do not fit, after so long.
+_FRESH_S, _STALE_S = 300.0, 5.0
+#: Slurm is asked where one job runs at most so often.
+_READ_S = 1.0
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection comes from; ``here``: from this host itself."""
+
+    address: Address | None = None
+    here: bool = True
+
+    @classmethod
+    def of(cls, peer: str, own: str) -> Origin:
+        """Of a connection over TCP with these two ends."""
+        address = read_address(peer)
+        return cls(address, here=address == read_address(own))
+
+    def __str__(self) -> str:
+        return "this host" if self.here or self.address is None else str(self.address)
+
+
+LOCAL = Origin()
+
+
+def read_address(text: str) -> Address:
+    """An address as sockets tell it; one of IPv4 also where it is written as one of IPv6."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+class Doors:
+    """Knows hosts by their addresses. Several threads may call; what may wait for Slurm or names says so."""
+
+    def __init__(
+        self,
+        context: Context,
+        seen: Callable[[], Observation | None],
+        monotonic: Callable[[], float] = time.monotonic,
+        resolve: Callable[[str], frozenset[Address]] | None = None,
+    ) -> None:
+        """``seen``: the newest look at the cluster."""
+        self._context = context
+        self._seen = seen
+        self._monotonic = monotonic
+        self._resolve = resolve or _resolve
+        self._lock = threading.Lock()
+        self._names: dict[str, tuple[float, frozenset[Address]]] = {}
+        self._fronts: dict[str, str] = {}  # by what a job is called
+        self._fronts_of: Observation | None = None
+        self._read: dict[int, float] = {}
+
+    # -- kinds of hosts ------------------------------------------------------------------------------------------
+
+    def trusts(self, origin: Origin) -> bool:
+        """Whether root and operators count as such there. May wait for names."""
+        return origin.here or self._is_one_of(origin, self._context.settings.engine.trusted_hosts)
+
+    def has_logins(self, origin: Origin) -> bool:
+        """Whether users log in there. May wait for names."""
+        return self.trusts(origin) or self._is_one_of(origin, self._context.settings.engine.login_hosts)
+
+    def require_trusted(self, origin: Origin) -> None:
+        """Raise ForbiddenError unless root and operators count as such there. May wait for names."""
+        if not self.trusts(origin):
+            raise ForbiddenError(
+                f"this is for the controller, and {origin} is none; see engine.trusted_hosts in the settings"
+            )
+
+    def require_login(self, origin: Origin) -> None:
+        """Raise ForbiddenError unless users log in there. May wait for names."""
+        if not self.has_logins(origin):
+            raise ForbiddenError(
+                f"users' requests are not taken from {origin}, which is no login host; see engine.login_hosts"
+            )
+
+    def require_node(self, origin: Origin, node: str, what: str) -> None:
+        """Raise ForbiddenError unless the request comes from this node of Slurm's. May wait for names."""
+        if not (origin.here or self._is_node(origin, node)):
+            raise ForbiddenError(f"{what} is told by {node} itself, and {origin} is not its address{_AS_SLURM_SAYS}")
+
+    def require_room(self, origin: Origin, node: str, room: int) -> None:
+        """As ``require_node``, of what the room's hooks say; a room of another node is refused, too."""
+        seen = self._seen()
+        of = next((each.node for each in seen.rooms.by_node.values() if each.job_id == room), node) if seen else node
+        if of != node:
+            raise ForbiddenError(f"job {room} is the room on {of}, not on {node}")
+        self.require_node(origin, node, "what the hooks of a room found")
+
+    # -- where jobs run ------------------------------------------------------------------------------------------
+
+    def is_open(self, origin: Origin, display_id: str) -> bool:
+        """Whether the job of this vjob is known to run there. Waits for nothing."""
+        front = self._known_front(display_id)
+        asked, addresses = self._names.get(self._address_of(front), (0.0, frozenset())) if front else (0.0, frozenset())
+        return origin.address in addresses and self._monotonic() - asked < _FRESH_S
+
+    def require_wrapper(self, origin: Origin, display_id: str) -> None:
+        """Return if what this vjob's wrapper says comes from where its job runs, or from where users log in.
+
+        May wait for Slurm and for names.
+
+        Raises:
+            UnavailableError: it does not. A wrapper asks again: it may be where nobody has seen its job yet.
+        """
+        if self.has_logins(origin):
+            return
+        front = self._front(display_id)
+        if front and self._is_node(origin, front):
+            return
+        front = self._read_front(display_id) or front
+        if front and self._is_node(origin, front):
+            return
+        where = f"runs on {front}" if front else "runs on no front"
+        raise UnavailableError(f"job {display_id} {where}, and {origin} is not its address{_AS_SLURM_SAYS}")
+
+    def require_front(self, origin: Origin, job_id: int) -> None:
+        """Raise ForbiddenError unless what a job's hooks say comes from its front. May wait for Slurm and for names."""
+        name = str(job_id)
+        if self.trusts(origin):
+            return
+        front = self._front(name) or self._read_front(name)
+        if not front:
+            raise ForbiddenError(f"job {job_id} runs on no front")
+        self.require_node(origin, front, f"what the hooks of job {job_id} say")
+
+    def _front(self, display_id: str) -> str:
+        """Where the job runs, as far as it is known; empty if it is not."""
+        return self._known_front(display_id) or self._context.jobs.front(self._job_id(display_id))
+
+    def _known_front(self, display_id: str) -> str:
+        """As ``_front``, without the ledger."""
+        seen = self._seen()
+        with self._lock:
+            if seen is not None and seen is not self._fronts_of:
+                jobs = [job for job in seen.rms.jobs if job.batch_host]
+                self._fronts = {str(job.job_id): job.batch_host for job in jobs if job.split}
+                self._fronts |= {job.display_id: job.batch_host for job in jobs}
+                self._fronts_of = seen
+                self._read.clear()
+            known = self._fronts.get(display_id, "")
+        # A job that has just started was read by the operation that waited for it.
+        return known or (self._context.jobs.front(int(display_id)) if display_id.isdecimal() else "")
+
+    def _read_front(self, display_id: str) -> str:
+        job_id, now = self._job_id(display_id), self._monotonic()
+        with self._lock:
+            if now - self._read.get(job_id, -_READ_S) < _READ_S:
+                return ""
+            self._read[job_id] = now
+        try:
+            return self._context.jobs.read(job_id).batch_host
+        except RmspluginError:
+            return ""
+
+    def _job_id(self, display_id: str) -> int:
+        try:
+            return self._context.ledger.find_vjob(display_id).job_id
+        except NotFoundError:
+            return int(display_id) if display_id.isdecimal() else 0
+
+    # -- addresses -----------------------------------------------------------------------------------------------
+
+    def _address_of(self, node: str) -> str:
+        """What Slurm calls the node's address: a name, or an address."""
+        seen = self._seen()
+        known = seen.rms.nodes.get(node) if seen is not None else None
+        return (known.address if known is not None else "") or node
+
+    def _is_node(self, origin: Origin, node: str) -> bool:
+        others = self._context.settings.engine.addresses.get(node, ())
+        return self._is_one_of(origin, (self._address_of(node), *others))
+
+    def _is_one_of(self, origin: Origin, hosts: Iterable[str]) -> bool:
+        address = origin.address
+        return address is not None and any(self._is_at(address, host) for host in hosts)
+
+    def _is_at(self, address: Address, host: str) -> bool:
+        if "/" in host:
+            return address in ipaddress.ip_network(host, strict=False)
+        asked, known = self._names.get(host, (-_FRESH_S, frozenset()))
+        age_s = self._monotonic() - asked
+        if age_s >= _FRESH_S or (address not in known and age_s >= _STALE_S):
+            known = self._resolve(host)
+            self._names[host] = (self._monotonic(), known)
+        return address in known
+
+
+_AS_SLURM_SAYS = " as Slurm has it (NodeAddr); see engine.addresses in the settings"
+
+
+def _resolve(name: str) -> frozenset[Address]:
+    """The addresses of a host; none if it has no such name."""
+    try:
+        return frozenset(read_address(str(found[4][0])) for found in socket.getaddrinfo(name, None))
+    except (OSError, ValueError, UnicodeError):
+        return frozenset()

@@ -1,0 +1,100 @@
+"""Naming: which vjobs a user means by a job id, an element of an array, or several; for all requests the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.job_names import JobName, fold, parse
+from rmsplugin.model.vjob import VJobState
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name stands for."""
+
+    rows: Sequence[VJobRow]
+    waiting: Sequence[str] = ()  # elements of an array that Slurm has not split off yet: they have no row
+
+    @property
+    def alive(self) -> Named:
+        """Without those that have ended, unless all have."""
+        rows = [row for row in self.rows if row.state is not VJobState.TERMINATED]
+        return Named(rows, self.waiting) if rows or self.waiting else self
+
+    @property
+    def states(self) -> list[dict[str, str]]:
+        """What each is called, and its state."""
+        waiting = [{"vjob": name, "state": str(VJobState.WAITING)} for name in self.waiting]
+        return [*({"vjob": row.display_id, "state": str(row.state)} for row in self.rows), *waiting]
+
+    @property
+    def names(self) -> list[str]:
+        """What users call them."""
+        return [*(row.display_id for row in self.rows), *self.waiting]
+
+
+def named(context: Context, seen: Observation | None, text: str) -> Named:
+    """The vjobs that are called so: one, or elements of an array.
+
+    An array's id is also, in Slurm, the job id of its last element; it means the array.
+
+    Args:
+        context: with the ledger.
+        seen: the newest look at the cluster.
+        text: a name that ``rmsplugin.model.job_names.parse`` takes.
+
+    Raises:
+        NotFoundError: there is none, or the array lacks an element that is named.
+    """
+    name = parse(text)
+    rows = context.ledger.named(name)
+    waiting = _waiting(context, seen, name, {row.display_id for row in context.ledger.named(parse(str(name.job)))})
+    missing = name.missing(Named(rows, waiting).names)
+    if missing and (rows or waiting):
+        raise NotFoundError(f"job array {name.job} has no element {missing}")
+    if rows or waiting:
+        return Named(rows, waiting)
+    if not name.ranges:
+        return Named([context.ledger.find_vjob(text)])
+    raise NotFoundError(f"no vjob {text}")
+
+
+def own_name(context: Context, text: str) -> str:
+    """The name, or, if it is the id that an element of an array has in Slurm, what the element is called."""
+    if not text.isdecimal() or context.ledger.named(parse(text)):
+        return text
+    return next((vjob.display_id for vjob in context.ledger.vjobs_among([int(text)]).values()), text)
+
+
+def the_one(context: Context, seen: Observation | None, text: str) -> VJobRow:
+    """The one vjob that is called so, and has not ended.
+
+    Raises:
+        NotFoundError: there is none.
+        RefusedError: there are several; it names them.
+    """
+    found = named(context, seen, text).alive
+    if len(found.names) > 1:
+        raise RefusedError(f"{text} is a job array, and this takes one vjob: name an element of {fold(found.names)}")
+    if not found.rows:
+        raise RefusedError(f"vjob {found.waiting[0]} is waiting: it has not begun")
+    return found.rows[0]
+
+
+def _waiting(context: Context, seen: Observation | None, name: JobName, known: set[str]) -> list[str]:
+    jobs = seen.rms.jobs if seen else ()
+    return [
+        job.display_id
+        for job in jobs
+        if not job.split
+        and name.means(job.display_id)
+        and job.state is not JobState.ENDED
+        and job.partition in context.settings.slurm.partitions
+        and job.display_id not in known
+    ]

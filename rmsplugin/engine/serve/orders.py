@@ -1,0 +1,108 @@
+"""Orders: what operators alone may say: what became of nodes and stores, what is held back, and pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.observe.gone import record_back, record_gone, require_silent
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.serve.plan_views import pause_view
+from rmsplugin.engine.serve.rights import Rights, user_name
+from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
+
+_OF_NODES = "say what has become of nodes"
+
+
+def seen_by(cycle: Cycle) -> Observation:
+    """What the last cycle saw. Raises UnavailableError if there was none."""
+    if cycle.seen is None:
+        raise UnavailableError("the engine has not seen the cluster yet; try again in a moment")
+    return cycle.seen
+
+
+class Orders:
+    """One method an order; each is given the uid of the caller."""
+
+    def __init__(self, context: Context, cycle: Cycle, wake: Callable[[], None], rights: Rights) -> None:
+        self._context = context
+        self._cycle = cycle
+        self._wake = wake
+        self._rights = rights
+
+    def node_gone(self, uid: int, node: str) -> dict[str, Any]:
+        """The node is dead, or its VMs are gone. Returns the vjobs that begin again, and those that wait for states."""
+        self._require_known_node(uid, node)
+        if known := self._context.ledger.nodes.gone().get(node):
+            raise RefusedError(known.sentence)
+        require_silent(self._context, node)
+        begin_again, wait = record_gone(self._context, node, user_name(uid))
+        self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
+    def node_fence(self, uid: int, node: str) -> dict[str, Any]:
+        """Cut the power of the node; it is gone when it is off. Returns as ``node_gone``."""
+        self._require_known_node(uid, node)
+        begin_again, wait = self._cycle.fencing.fence(node, user_name(uid))
+        self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
+    def node_back(self, uid: int, node: str) -> dict[str, Any]:
+        """The node is there again: it is asked, what was left behind there is removed, and its states count."""
+        self._rights.require_operator(uid, _OF_NODES)
+        record_back(self._context, node, user_name(uid))
+        self._wake()
+        return {"ok": True}
+
+    def _require_known_node(self, uid: int, node: str) -> None:
+        self._rights.require_operator(uid, _OF_NODES)
+        known = {place for vm in self._context.ledger.vms() for place in (vm.host, vm.destination, vm.image_node)}
+        if node not in seen_by(self._cycle).rms.nodes and node not in known:
+            raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
+
+    def new_store(self, uid: int, store: str) -> dict[str, Any]:
+        """A node's store (or "shared") is a new one: what is missing in it is lost."""
+        self._rights.require_operator(uid, "confirm")
+        if self._context.ledger.markers.of(store) is None:
+            raise NotFoundError(f"the engine knows no store {store}")
+        self._context.stores.renew(store)
+        self._context.ledger.event("store-renewed", f"{user_name(uid)} confirmed that the store {store} is a new one")
+        return {"ok": True}
+
+    def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
+        """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
+        self._rights.require_operator(uid, "confirm")
+        confirmed = self._cycle.brake.confirm(vjobs)
+        ledger = self._context.ledger
+        for held in confirmed:
+            ledger.failures.vjob_done(held.job_id, held.directive.what)  # by hand it is tried at once
+            ledger.event("confirmed", f"{user_name(uid)} confirmed what was held back", vjob=held.vjob)
+        self._wake()
+        return [held.vjob for held in confirmed]
+
+    def pause(self, uid: int) -> dict[str, Any]:
+        """Begin no context switch any more, until ``unpause``; who paused first is remembered."""
+        return self._set_pause(uid, wanted=True)
+
+    def unpause(self, uid: int) -> dict[str, Any]:
+        """Decide again."""
+        return self._set_pause(uid, wanted=False)
+
+    def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:
+        self._rights.require_operator(uid, "pause the engine")
+        ledger, name = self._context.ledger, user_name(uid)
+        with ledger.transaction():
+            before = ledger.plans.pause
+            changed = wanted is not (before is not None)
+            if changed and wanted:
+                ledger.plans.set_pause(name)
+                ledger.event("paused", f"paused by {name}: no context switch, start or resume is begun")
+            elif changed:
+                ledger.plans.clear_pause()
+                ledger.event("unpaused", f"{name} ended the pause: the engine decides again")
+            pause = ledger.plans.pause
+        if changed:
+            self._wake()
+        return {"changed": changed, "paused": pause_view(pause)}

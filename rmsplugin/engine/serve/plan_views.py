@@ -1,0 +1,162 @@
+"""Plan views: what is shown of decisions, plans, their steps and the pause, as JSON. No secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.decide.deciding import Found
+from rmsplugin.engine.ledger.rows import OPEN_STEPS, DecisionRow, Pause, Plan, PlanState, Step, StepState
+from rmsplugin.engine.serve.naming import own_name
+from rmsplugin.engine.serve.views import progress_view
+from rmsplugin.errors import NotFoundError
+from rmsplugin.planning.graph import reconfiguration_graph, to_dot
+from rmsplugin.proposing.document import document, states_before
+from rmsplugin.proposing.steps import PlannedStep
+
+View = dict[str, Any]
+
+#: Plans of which nothing was done.
+_NOT_BEGUN = (PlanState.REJECTED, PlanState.STALE, PlanState.NONE)
+
+
+def pause_view(pause: Pause | None) -> View | None:
+    """Since when, and by whom, the engine is paused; None if it is not."""
+    return asdict(pause) if pause is not None else None
+
+
+# -- what the next cycle would do ------------------------------------------------------------------------------------
+
+
+def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -> View:
+    """What the next cycle would do: the document of `rmsplugin plan`, and what only a live cluster has.
+
+    Args:
+        found: by the preview.
+        time: when that was, in seconds since the epoch.
+        pause: while there is one, nothing of it is begun.
+        dot: with the reconfiguration graph, in Graphviz' language.
+    """
+    proposal, settled = found.prepared.proposal, found.assessment.settled
+    refused = {name: {"why": "refused", "reason": reason} for name, reason in found.assessment.refused.items()}
+    unsettled = {name: {"why": str(left.why), "reason": left.sentence} for name, left in settled.left_out.items()}
+    view: View = {
+        "decision": {},
+        "target": {},
+        "plan": None,
+        "policy": found.prepared.parameters.policy,
+        "sentence": "",
+    }
+    if proposal is not None:
+        view = document(settled.configuration, proposal, {"total": found.seconds})
+    view |= {
+        "time": time,
+        "paused": pause_view(pause),
+        "fault": found.prepared.fault,
+        "fallback": proposal.fallback if proposal else "",
+        "summary": proposal.sentence if proposal else "",
+        "now": states_before(settled.configuration),
+        "steps": [_planned(number, step) for number, step in enumerate(found.prepared.steps)],
+        "left_out": unsettled | refused,
+        "out_of_reach": dict(settled.quarantined),
+    }
+    if dot and proposal is not None:
+        graph = reconfiguration_graph(settled.configuration, proposal.plan.actions())
+        view["dot"] = to_dot(graph, proposal.plan)
+    return view
+
+
+def _planned(number: int, step: PlannedStep) -> View:
+    return {
+        "id": number,
+        "vjob": step.vjob,
+        "kind": str(step.kind),
+        "hosts": dict(step.hosts),
+        "needs": list(step.needs),
+    }
+
+
+# -- what was decided --------------------------------------------------------------------------------------------------
+
+
+def cycles_view(context: Context, limit: int) -> list[View]:
+    """The newest plans, oldest first."""
+    plans = context.ledger.plans.plans(limit)
+    counts = context.ledger.plans.step_counts([plan.id for plan in plans])
+    return [_cycle(context, plan, counts.get(plan.id, {})) for plan in plans]
+
+
+def cycle_view(context: Context, number: int) -> View:
+    """One plan with its steps. Raises NotFoundError."""
+    plans = context.ledger.plans
+    plan = plans.plan(number)
+    if plan is None:
+        raise NotFoundError(f"no cycle {number} is on record; `rmsplugin cycles` lists them")
+    counts = plans.step_counts([number]).get(number, {})
+    return {
+        "cycle": _cycle(context, plan, counts),
+        "steps": [_step(context, step) for step in plans.steps(number)],
+    }
+
+
+def last_plan_view(context: Context) -> View | None:
+    """The newest plan; None if there is none."""
+    found = cycles_view(context, 1)
+    return found[0] if found else None
+
+
+def _cycle(context: Context, plan: Plan, counts: Mapping[StepState, int]) -> View:
+    ended = plan.ended or context.clock.now()
+    return {
+        "number": plan.id,
+        "time": plan.time,
+        "state": str(plan.state),
+        "policy": plan.policy,
+        "sentence": plan.sentence,
+        "cost_mib": plan.cost_mib,
+        "lower_bound_mib": plan.lower_bound_mib,
+        "expected_s": round(plan.estimate_s, 2),
+        # Of a plan that is being carried out: until now.
+        "took_s": None if plan.state in _NOT_BEGUN else round(max(0.0, ended - plan.time), 2),
+        "decided_s": round(plan.decided_s, 4),
+        "steps": sum(counts.values()),
+        "steps_done": counts.get(StepState.DONE, 0),
+        "steps_open": sum(counts.get(state, 0) for state in OPEN_STEPS),
+        "fallback": plan.fallback,
+        "error": plan.error,
+    }
+
+
+def _step(context: Context, step: Step) -> View:
+    running = step.state is StepState.RUNNING
+    return {
+        "number": step.id,
+        "vjob": step.vjob,
+        "kind": str(step.kind),
+        "hosts": step.hosts,
+        "needs": list(step.needs),
+        "state": str(step.state),
+        "reason": step.reason,
+        "error": step.error,
+        "began": step.began or None,
+        "ended": step.ended or None,
+        "operation": progress_view(context, context.ledger.operation(step.operation_id)) if running else None,
+    }
+
+
+def decision_views(context: Context, vjob: str) -> list[View]:
+    """What was decided of what is called so, oldest first; elements of an array may have no row yet."""
+    return [_decision(row) for row in context.ledger.plans.decisions(own_name(context, vjob))]
+
+
+def _decision(row: DecisionRow) -> View:
+    return {
+        "time": row.time,
+        "cycle": row.plan_id or None,
+        "vjob": row.vjob,
+        "state": row.state,
+        "code": row.code,
+        "reason": row.sentence,
+    }

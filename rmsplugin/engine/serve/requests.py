@@ -1,0 +1,374 @@
+"""Requests: what callers of the service may ask, who may ask it, and what it does. No HTTP here."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rmsplugin.accounts import Account
+from rmsplugin.engine.assess.job_identity import why_other
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.execute import usage
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.identity import take_account
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.ledger.roster import Entry, Roster
+from rmsplugin.engine.ledger.rows import Operation, RoomReport, VJobRow
+from rmsplugin.engine.observe import site
+from rmsplugin.engine.observe.gone import require_answers
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.reconcile.requeues import Requeue, record_requeue, why_not_attached
+from rmsplugin.engine.serve.naming import Named, named, the_one
+from rmsplugin.engine.serve.orders import Orders, seen_by
+from rmsplugin.engine.serve.put_aside import PutAside
+from rmsplugin.engine.serve.rights import Rights, user_name
+from rmsplugin.engine.serve.unmet import find_unmet, unmet_view
+from rmsplugin.engine.serve.views import one_vjob_view, operation_view
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Elements of an array, of which nothing was begun: the caller asks for each."""
+
+    found: Named
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """As it is answered."""
+        return {"elements": self.found.states}
+
+
+#: How long who asks for something by hand waits for a checkpoint to make way.
+_YIELD_S = 10.0
+
+#: How often what was said of a script's end may change, and of how many vjobs that is counted.
+_CHANGES_MAX, _CHANGES_OF = 5, 10_000
+
+
+class Requests:
+    """One method a request; each is given the uid of the caller, as the operating system or munge proved it."""
+
+    def __init__(
+        self, context: Context, executor: Executor, placing: Placing, cycle: Cycle, wake: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._cycle = cycle
+        self._wake = wake
+        self.roster = Roster(context.ledger)
+        self._grant(Rights.of_site(context))
+        self._lock = threading.Lock()
+        self._changes: dict[int, int] = {}  # of what was said of ended scripts, by job id; the latest are the last
+
+    def without_powers(self) -> Requests:
+        """The same, where root, the engine's user and operators may not more than others: for hosts without trust."""
+        same = copy.copy(self)
+        same._grant(self.rights.without_powers())
+        return same
+
+    def _grant(self, rights: Rights) -> None:
+        self.rights = rights
+        #: What operators alone may say.
+        self.orders = Orders(self._context, self._cycle, self._wake, rights)
+        #: Of saved states that were put aside.
+        self.put_aside = PutAside(self._context, self._executor, rights)
+
+    # -- who may -------------------------------------------------------------------------------------------------
+
+    def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
+        """The vjob, if the caller is its owner (or root, the engine, or, where it says so, an operator)."""
+        vjob = self._context.ledger.find_vjob(display_id)
+        allowed = uid == vjob.uid or self.rights.is_engine(uid) or (operators and self.rights.is_operator(uid))
+        if not allowed:
+            raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
+        return vjob
+
+    def owned(self, uid: int, name: str, *, wrapper: bool) -> int:
+        """The job id of one's own vjob."""
+        return self._wrapped(uid, name).job_id if wrapper else self._one(uid, name).job_id
+
+    def _one(self, uid: int, name: str) -> VJobRow:
+        """The one vjob of one's own that is called so. Raises RefusedError if there are several."""
+        return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id)
+
+    def _meant(self, uid: int, name: str, chosen: Sequence[str] = ()) -> VJobRow | Several:
+        """The vjob that the caller, its user or an operator, wants something done to; or its elements.
+
+        Args:
+            uid: of the caller.
+            name: of the vjob, or of elements of an array.
+            chosen: what was said that holds for one vjob alone. Raises RefusedError if there are several then.
+        """
+        found = named(self._context, self._cycle.seen, name).alive
+        for row in found.rows:
+            self._owned(uid, row.display_id, operators=True)
+        if len(found.names) == 1 or any(chosen):
+            return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id, operators=True)
+        return Several(found)
+
+    def require(self, name: str) -> None:
+        """Raise NotFoundError unless there is a vjob that is called so."""
+        try:
+            named(self._context, self._cycle.seen, name)
+        except NotFoundError:
+            find_unmet(self._context, self._cycle.seen, name)
+
+    def _wrapped(self, uid: int, display_id: str) -> VJobRow:
+        """The vjob that a wrapper asks for.
+
+        Slurm starts a job before the engine has met it while there is no gate: before the first cycle of a new cluster,
+        or when the licence was taken away. That the ledger does not know the job proves nothing then.
+
+        Raises:
+            UnavailableError: the engine has not met the job yet.
+            NotFoundError: the engine never will.
+        """
+        try:
+            return self._owned(uid, display_id)
+        except NotFoundError:
+            jobs = self._seen().rms.jobs
+            found = next((job for job in jobs if display_id in (job.display_id, str(job.job_id))), None)
+            if found is not None and found.partition not in self._context.settings.slurm.partitions:
+                raise NotFoundError(
+                    f"job {display_id} is no vjob: slurm.partitions of the engine has no {found.partition}"
+                ) from None
+            raise UnavailableError(f"the engine has not met job {display_id} yet") from None
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    def hook(self, uid: int, job_id: int) -> None:
+        """A prolog or epilog has something to say of the job: look at it now."""
+        if not self.rights.is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        self._executor.poke(job_id)
+        self._wake()
+
+    def room_report(self, uid: int, report: RoomReport) -> dict[str, Any]:
+        """The prolog or epilog of a room says how its node is."""
+        if not self.rights.is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        ledger = self._context.ledger
+        with ledger.transaction():
+            ledger.room_reports.add(report)
+            kind, where = f"room-{report.hook}", f"room {report.room} on {report.node}"
+            if report.problem:
+                ledger.event(kind, f"{where}: {report.problem}", node=report.node)
+            for vm in report.ended:
+                ledger.event(kind, f"{where} ended {vm}", vjob=self._display_id(vm), vm=vm, node=report.node)
+        self._wake()
+        return {"ok": True}
+
+    def _display_id(self, vm: str) -> str:
+        """Of the vjob that a VM belongs to; empty if the ledger does not know it."""
+        parsed = parse_vm_name(vm)
+        known = self._context.ledger.vjobs_among([parsed[0]]) if parsed else {}
+        return next((vjob.display_id for vjob in known.values()), "")
+
+    def account(self, uid: int, job_id: int, told: Account) -> dict[str, Any]:
+        """The prolog of the job's front says who its user is there."""
+        if not self.rights.is_engine(uid):
+            raise ForbiddenError("only Slurm's hooks may call this")
+        return {"changed": take_account(self._context, job_id, told)}
+
+    def state(self, job_id: int) -> dict[str, Any]:
+        """State of the vjob; a job that was not met yet is waiting."""
+        try:
+            vjob = self._context.ledger.vjob(job_id)
+        except NotFoundError:
+            return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0, "nearly_up": False}
+        return {
+            "state": str(vjob.state),
+            "reason": vjob.reason,
+            "starts": self._context.ledger.starts(job_id),
+            "nearly_up": self._executor.nearly_up(job_id),
+        }
+
+    def vjob(self, display_id: str) -> dict[str, Any]:
+        """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""
+        try:
+            found = the_one(self._context, self._cycle.seen, display_id)
+        except NotFoundError:
+            return unmet_view(self._context, find_unmet(self._context, self._cycle.seen, display_id), display_id)
+        return one_vjob_view(self._context, found)
+
+    # -- the wrapper ---------------------------------------------------------------------------------------------
+
+    def access(self, uid: int, display_id: str, *, wrapper: bool, run: int = 0) -> dict[str, Any]:
+        """How to reach the VMs of one's own vjob, once they are up; else the state it is in.
+
+        Args:
+            uid: the caller's.
+            display_id: of the vjob.
+            wrapper: whether it is the wrapper that asks.
+            run: how often its job had been requeued before its run.
+        """
+        vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
+        if wrapper:
+            self._context.signs.heard(vjob.job_id, self._context.clock.now())
+        if wrapper and (other := self._cycle.identity.others.get(vjob.job_id)):
+            return {"state": str(VJobState.WAITING), "reason": why_other(vjob, other)}
+        if vjob.state is not VJobState.RUNNING:
+            return {"state": str(vjob.state), "reason": vjob.reason}
+        if wrapper and (why := why_not_attached(vjob, run)):
+            return {"state": str(VJobState.WAITING), "reason": why}
+        return {
+            "state": str(vjob.state),
+            "job_id": vjob.job_id,
+            "user": vjob.user,
+            "vms": [
+                {"name": vm.name, "address": vm.address, "host_key": vm.host_key_public}
+                for vm in self._context.ledger.vms(vjob.job_id)
+            ],
+            "private_key": vjob.private_key,
+            "start": vjob.losses + 1,
+            "returns": vjob.returns,
+            "returned": vjob.returned,
+        }
+
+    def started(self, uid: int, display_id: str) -> dict[str, Any]:
+        """The script is about to start (I5: recorded before it does)."""
+        vjob = self._wrapped(uid, display_id)
+        if vjob.state is not VJobState.RUNNING:
+            raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
+        if not vjob.script_started:
+            self._context.ledger.update_vjob(vjob.job_id, script_started=True)
+            self._context.ledger.event("script-started", "its script starts", vjob=vjob.display_id)
+        return {"ok": True}
+
+    def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
+        """The wrapper's sign of life, of a vjob of the roster. Reads nothing and waits for nothing."""
+        if uid != entry.uid and not self.rights.is_engine(uid):
+            raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
+        self._context.signs.heard(entry.job_id, self._context.clock.now())
+        return {"state": str(entry.state), "returns": entry.returns}
+
+    def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
+        """The script has ended and its output is delivered."""
+        vjob = self._wrapped(uid, display_id)
+        known = vjob.finished and (vjob.exit_code, vjob.exit_signal) == (exit_code, signal)
+        if known or vjob.state is VJobState.TERMINATED:
+            return {"ok": True}
+        if vjob.finished:
+            self._bound_changes(vjob.job_id)
+        ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
+        # Who says it again and again is not about to end for ever.
+        since = vjob.finished_at if vjob.finished else self._context.clock.now()
+        with self._context.ledger.transaction():
+            self._context.ledger.update_vjob(
+                vjob.job_id, finished=True, finished_at=since, exit_code=exit_code, exit_signal=signal
+            )
+            self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
+        if any(each.state is VJobState.PAUSED for each in self._context.ledger.vjobs()):
+            self._wake()  # its CPUs are what one may be waiting for that keeps its memory: it goes on at once
+        return {"ok": True}
+
+    def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
+        """The wrapper tells of a requeue on purpose. Returns whether the script itself has asked for it."""
+        own = record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)
+        if own:
+            self._wake()  # until its job is behind the gate Slurm could start it
+        return {"own": own}
+
+    def _bound_changes(self, job_id: int) -> None:
+        """Raise RefusedError if it was said again and again, each time differently, how a script ended."""
+        with self._lock:
+            changes = self._changes.pop(job_id, 0) + 1
+            self._changes[job_id] = changes
+            if len(self._changes) > _CHANGES_OF:
+                del self._changes[next(iter(self._changes))]
+        if changes > _CHANGES_MAX:
+            raise RefusedError(f"it was said {changes} times, and differently, how the script of this vjob ended")
+
+    def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
+        """What the processes of one's own vjob, or of the elements of one's job array, have used up to now.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            ForbiddenError: it is another user's.
+        """
+        ledger = self._context.ledger
+        vjobs = named(self._context, self._cycle.seen, display_id).rows
+        for vjob in vjobs:
+            self._owned(uid, vjob.display_id, operators=True)
+        running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
+        usage.ask_all(self._context, [(vjob, ledger.vms(vjob.job_id)) for vjob in running])
+        return [usage.view(self._context, vjob) for vjob in vjobs]
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    def suspend(self, uid: int, name: str) -> Operation | Several:
+        """Save a running, or paused, vjob, where the admin switched context switches on."""
+        vjob = self._meant(uid, name)
+        if isinstance(vjob, Several):
+            return vjob
+        seen = self._seen()
+        if not site.may_suspend(seen.rms, vjob.partition):
+            raise RefusedError(
+                f"partition {vjob.partition} has PreemptMode=OFF: its vjobs are never suspended; "
+                "an administrator switches this on with PreemptMode=SUSPEND in slurm.conf"
+            )
+        if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
+            raise RefusedError(f"vjob {vjob.display_id} is {vjob.state}, not running")
+        self._executor.held_back.require_settled(vjob)
+        user = user_name(uid)
+        self._executor.make_way(vjob.job_id, "a suspend", wait_s=_YIELD_S)
+        return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
+
+    def resume(self, uid: int, name: str, to: str) -> Operation | Several:
+        """Resume a sleeping vjob, or let one that is paused go on where it is."""
+        vjob = self._meant(uid, name, [to])
+        if isinstance(vjob, Several):
+            return vjob
+        self._executor.held_back.require_settled(vjob)
+        require_answers(self._context, self._context.ledger.vms(vjob.job_id))
+        user = user_name(uid)
+        if vjob.state is VJobState.PAUSED:
+            nodes = sorted({vm.host for vm in self._context.ledger.vms(vjob.job_id)})
+            if to and nodes != [to]:
+                where = f"vjob {vjob.display_id} is in the memory of {', '.join(nodes)}, and goes on there"
+                raise RefusedError(f"{where}; `rmsplugin suspend` saves it first")
+            return self._placing.unpause(self._seen(), vjob, f"resumed by {user}", user)
+        return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
+
+    def migrate(self, uid: int, name: str, vm: str, to: str) -> Operation | Several:
+        """Migrate a VM, or all VMs, of a running vjob."""
+        if not self.rights.is_operator(uid):
+            raise ForbiddenError("only operators may migrate; see engine.operators in the settings")
+        vjob = self._meant(uid, name, [vm, to])
+        if isinstance(vjob, Several):
+            return vjob
+        if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
+            raise NotFoundError(f"vjob {vjob.display_id} has no VM {vm}")
+        self._executor.held_back.require_settled(vjob)
+        user = user_name(uid)
+        self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
+        return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
+
+    def report_owner(self, uid: int, users: Sequence[str]) -> int | None:
+        """Whose jobs a report may tell of that this caller asks for, of these users: a uid, or None for everybody's."""
+        if self.rights.is_operator(uid):
+            return None
+        if any(user != user_name(uid) for user in users):
+            raise ForbiddenError(
+                "you are told of your own jobs only; reports of other users' are for operators (engine.operators)"
+            )
+        return uid
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
+        """How far an operation is."""
+        operation = self._context.ledger.operation(operation_id)
+        self._owned(uid, str(operation.job_id), operators=True)
+        return operation_view(self._context, operation)
+
+    def _seen(self) -> Observation:
+        return seen_by(self._cycle)

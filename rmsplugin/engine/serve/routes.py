@@ -1,0 +1,443 @@
+"""Routes: each request of the API (docs/protocols.md, section 2), its path, its keys, and its answer. No HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+from rmsplugin import __version__
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.ledger.rows import Operation, RoomReport
+from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
+from rmsplugin.engine.serve import parsing, plan_views, views
+from rmsplugin.engine.serve.asked import Asked, Door, Reply, Route
+from rmsplugin.engine.serve.doors import Doors
+from rmsplugin.engine.serve.naming import own_name
+from rmsplugin.engine.serve.previews import Previews
+from rmsplugin.engine.serve.requests import Requests, Several
+from rmsplugin.engine.serve.turns import Turns
+from rmsplugin.engine.serve.user_reports import UserReports
+from rmsplugin.engine.serve.waits import Waits
+from rmsplugin.model.vjob import VJobState
+
+T = TypeVar("T")
+
+_LAST_EXIT_CODE = 255
+_LAST_SIGNAL = 127
+_MOST_RESTARTS = (1 << 32) - 1
+
+
+class Routes:
+    """Answers requests in the event loop; what reads or changes the ledger is done in threads, by turns."""
+
+    def __init__(
+        self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, slow_turns: Turns, waits: Waits
+    ) -> None:
+        """``slow_turns``: for what users may ask that waits for a guest, a node or an operation."""
+        self._context = context
+        self._requests = requests
+        self._plain_requests = requests.without_powers()
+        self._doors = Doors(context, lambda: cycle.seen)
+        self._cycle = cycle
+        self._turns = turns
+        self._slow_turns = slow_turns
+        self._waits = waits
+        # In threads of their own: whoever has something to prove is heard, whatever others do meanwhile.
+        self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
+        self._previews = Previews(context, cycle, turns)
+        self._reports = UserReports(context.settings, waits.changed)
+        self._started = context.clock.now()
+
+    def table(self) -> list[Route]:
+        """All requests of the API."""
+        job = "/v1/jobs/{id}"
+        wait = frozenset({"wait"})
+        return [
+            Route("POST", job + "/prolog", self._prolog, Door.TRUSTED, query=wait),
+            Route("POST", job + "/account", self._account, Door.FRONT, body=_ACCOUNT_KEYS),
+            Route("POST", job + "/epilog", self._epilog, Door.FRONT),
+            Route("GET", job + "/access", self._access, Door.ACCESS, query=wait | {"host", "run", "wrapper"}),
+            Route("POST", job + "/started", self._started_script, Door.WRAPPER),
+            Route("POST", job + "/attached", self._attached, Door.WRAPPER),
+            Route("POST", job + "/finished", self._finished, Door.WRAPPER, body=frozenset({"exit_code", "signal"})),
+            Route("POST", job + "/requeued", self._requeued, Door.WRAPPER, body=frozenset({"by", "restarts"})),
+            Route("POST", job + "/suspend", self._suspend, Door.LOGIN),
+            Route("POST", job + "/resume", self._resume, Door.LOGIN, body=frozenset({"to"})),
+            Route("POST", job + "/migrate", self._migrate, Door.TRUSTED, body=frozenset({"vm", "to"})),
+            Route("GET", "/v1/states", self._states, Door.LOGIN, query=frozenset({"after"}), long=True),
+            Route("POST", "/v1/states/{number}/take-back", self._take_back, Door.LOGIN),
+            Route("POST", "/v1/states/{number}/drop", self._drop_states, Door.LOGIN),
+            Route("POST", "/v1/new-store", self._new_store, Door.TRUSTED, body=frozenset({"store"})),
+            Route("POST", "/v1/confirm", self._confirm, Door.TRUSTED, body=frozenset({"vjobs"})),
+            Route("POST", "/v1/nodes/{name}/gone", self._node_gone, Door.TRUSTED),
+            Route("POST", "/v1/nodes/{name}/fence", self._node_fence, Door.TRUSTED),
+            Route("POST", "/v1/nodes/{name}/back", self._node_back, Door.TRUSTED),
+            Route("POST", "/v1/rooms/{id}/report", self._room, Door.ROOM, body=_ROOM_KEYS),
+            Route("POST", "/v1/pause", self._pause, Door.TRUSTED),
+            Route("POST", "/v1/unpause", self._unpause, Door.TRUSTED),
+            Route("GET", "/v1/plan", self._plan, query=frozenset({"dot"}), long=True),
+            Route("GET", "/v1/cycles", self._cycles, query=frozenset({"limit"}), long=True),
+            Route("GET", "/v1/cycles/{number}", self._one_cycle, long=True),
+            Route("GET", job + "/decisions", self._decisions, long=True),
+            Route("GET", job + "/usage", self._usage, Door.LOGIN, long=True),
+            Route("GET", "/v1/operations/{number}", self._operation, Door.LOGIN, query=wait),
+            Route("GET", job, self._vjob),
+            Route("GET", "/v1/vjobs", self._vjobs, query=_VJOBS_KEYS, long=True),
+            Route("GET", "/v1/vms", self._vms, query=frozenset({"after"}), long=True),
+            Route("GET", "/v1/nodes", self._nodes, long=True),
+            Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
+            Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
+            Route("GET", "/v1/reports/{number}", self._report, Door.LOGIN, query=wait | {"from"}, long=True),
+            Route("GET", "/v1/status", self._status),
+        ]
+
+    async def admitted(self, route: Route, asked: Asked) -> Asked:
+        """The request, with the powers that its host has.
+
+        Raises:
+            ForbiddenError: it is not taken from there.
+            UnavailableError: nobody knows yet whether it is.
+        """
+        origin, door = asked.origin, route.door
+        if origin.here:
+            return asked
+        if door is Door.ACCESS:
+            door = Door.WRAPPER if asked.query.flag("wrapper") else Door.LOGIN
+        if door is Door.ANY or (door is Door.WRAPPER and self._doors.is_open(origin, asked.vjob)):
+            return replace(asked, powers=False)
+        return await self._door_turns.take(origin, lambda: self._look_at(door, asked))
+
+    def _look_at(self, door: Door, asked: Asked) -> Asked:
+        doors, origin = self._doors, asked.origin
+        if door is Door.TRUSTED:
+            doors.require_trusted(origin)
+        elif door is Door.ROOM:
+            doors.require_room(origin, asked.body.node("node"), parsing.job_id(asked.path["id"]))
+        elif door is Door.FRONT:
+            doors.require_front(origin, parsing.job_id(asked.path["id"]))
+        elif door is Door.LOGIN:
+            doors.require_login(origin)
+        else:
+            doors.require_wrapper(origin, asked.vjob)
+        # What hooks of nodes may say, only root may, and it was looked at where it comes from.
+        hooks = door in (Door.ROOM, Door.FRONT)
+        return replace(asked, powers=hooks or doors.trusts(origin))
+
+    def _for(self, asked: Asked) -> Requests:
+        return self._requests if asked.powers else self._plain_requests
+
+    async def close(self) -> None:
+        """Make no more reports."""
+        await self._reports.close()
+        for turns in (self._door_turns, self._hook_turns, self._node_turns):
+            turns.close()
+
+    async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
+        # A line of its own for what wrappers say: whatever else their user asks, they are heard.
+        return await self._turns.take((asked.uid, wrapper), work)
+
+    async def _do_slowly(self, asked: Asked, work: Callable[[], T]) -> T:
+        # In threads of their own: however many users hold, hooks and wrappers are heard, and root is served.
+        ours = asked.powers and asked.uid in self._requests.rights.engine_uids
+        turns = self._turns if ours else self._slow_turns
+        return await turns.take((asked.uid, "slow"), work)
+
+    async def _hear(self, asked: Asked, work: Callable[[], T]) -> T:
+        # Slurm's hooks give up soon, and what they say may be proof.
+        return await self._hook_turns.take(asked.origin, work)
+
+    async def _act_on(self, node: str, work: Callable[[], T]) -> T:
+        # A fencing command, or a node that does not answer, may take minutes: nothing else waits for it.
+        return await self._node_turns.take(node, work)
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    async def _prolog(self, asked: Asked) -> Reply:
+        job_id, seconds = parsing.job_id(asked.path["id"]), asked.query.seconds("wait")
+        await self._hear(asked, lambda: self._for(asked).hook(asked.uid, job_id))
+        first: list[int] = []
+
+        def enough(answer: Reply) -> bool:
+            # A start that was given up may be followed by another at once, for which Slurm runs a prolog of its own.
+            first[:] = first or [answer["starts"]]
+            return answer["state"] not in _COMING or answer["nearly_up"] or answer["starts"] != first[0]
+
+        return await self._waits.until(
+            ("vjob", job_id),
+            (asked.uid, "prolog"),
+            seconds,
+            lambda: self._hear(asked, lambda: self._requests.state(job_id)),
+            enough,
+        )
+
+    async def _account(self, asked: Asked) -> Reply:
+        job_id, account = parsing.job_id(asked.path["id"]), asked.body.account()
+        return await self._do_slowly(asked, lambda: self._for(asked).account(asked.uid, job_id, account))
+
+    async def _epilog(self, asked: Asked) -> Reply:
+        job_id = parsing.job_id(asked.path["id"])
+        await self._hear(asked, lambda: self._for(asked).hook(asked.uid, job_id))
+        return await self._hear(asked, lambda: self._requests.state(job_id))
+
+    async def _room(self, asked: Asked) -> Reply:
+        room = parsing.job_id(asked.path["id"])
+        hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
+        problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
+        # What is told late counts from when it was seen.
+        seen = self._context.clock.now() - asked.body.seconds("age_s")
+        report = RoomReport(seen, room, node, hook, problem, ended)
+        return await self._hear(asked, lambda: self._for(asked).room_report(asked.uid, report))
+
+    # -- the wrapper, and who logs in ----------------------------------------------------------------------------
+
+    async def _access(self, asked: Asked) -> Reply:
+        seconds, wrapper = asked.query.seconds("wait"), asked.query.flag("wrapper")
+        name = asked.vjob if wrapper else asked.vjobs
+        asked.query.host("host")
+        run = asked.query.number("run", 0, _MOST_RESTARTS)
+        requests = self._for(asked)
+        job_id = await self._do(asked, lambda: requests.owned(asked.uid, name, wrapper=wrapper), wrapper=wrapper)
+        return await self._waits.until(
+            ("vjob", job_id),
+            (asked.uid, "wrapper" if wrapper else "access"),
+            seconds,
+            lambda: self._do(
+                asked, lambda: requests.access(asked.uid, name, wrapper=wrapper, run=run), wrapper=wrapper
+            ),
+            _runs,
+            latest_only=wrapper,
+        )
+
+    async def _started_script(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        return await self._do(asked, lambda: self._for(asked).started(asked.uid, name), wrapper=True)
+
+    async def _attached(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        roster = self._requests.roster
+        entry = roster.known(name)
+        if entry is None:
+            entry = await self._do(asked, lambda: roster.look_up(name), wrapper=True)
+        return self._for(asked).attached(asked.uid, entry)
+
+    async def _finished(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        code, signal = (
+            asked.body.integer("exit_code", 0, _LAST_EXIT_CODE),
+            asked.body.integer("signal", 0, _LAST_SIGNAL),
+        )
+        return await self._do(asked, lambda: self._for(asked).finished(asked.uid, name, code, signal), wrapper=True)
+
+    async def _requeued(self, asked: Asked) -> Reply:
+        name = asked.vjob
+        by = RequeuedBy(asked.body.choice("by", [str(each) for each in RequeuedBy]))
+        told = Requeue(by, asked.body.integer("restarts", 0, _MOST_RESTARTS))
+        return await self._do(asked, lambda: self._for(asked).requeued(asked.uid, name, told), wrapper=True)
+
+    async def _usage(self, asked: Asked) -> Reply:
+        name = asked.vjobs
+        return {"usage": await self._do_slowly(asked, lambda: self._for(asked).usage(asked.uid, name))}
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    async def _suspend(self, asked: Asked) -> Reply:
+        name = asked.vjobs
+        return await self._begin(asked, lambda: self._for(asked).suspend(asked.uid, name))
+
+    async def _resume(self, asked: Asked) -> Reply:
+        name, to = asked.vjobs, asked.body.node("to")
+        return await self._begin(asked, lambda: self._for(asked).resume(asked.uid, name, to))
+
+    async def _migrate(self, asked: Asked) -> Reply:
+        name, vm, to = asked.vjobs, asked.body.vm("vm"), asked.body.node("to")
+        return await self._begin(asked, lambda: self._for(asked).migrate(asked.uid, name, vm, to))
+
+    async def _begin(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
+        begun = await self._do_slowly(asked, begin)
+        return begun.view if isinstance(begun, Several) else {"operation": begun.id}
+
+    async def _states(self, asked: Asked) -> Reply:
+        after = asked.query.number("after", 0)
+        return await self._do(asked, lambda: self._for(asked).put_aside.page(asked.uid, after))
+
+    async def _take_back(self, asked: Asked) -> Reply:
+        number = parsing.aside_number(asked.path["number"])
+        return await self._begin(asked, lambda: self._for(asked).put_aside.take_back(asked.uid, number))
+
+    async def _drop_states(self, asked: Asked) -> Reply:
+        number = parsing.aside_number(asked.path["number"])
+        return await self._do_slowly(asked, lambda: self._for(asked).put_aside.drop(asked.uid, number))
+
+    async def _new_store(self, asked: Asked) -> Reply:
+        store = asked.body.node("store")
+        return await self._do(asked, lambda: self._for(asked).orders.new_store(asked.uid, store))
+
+    async def _confirm(self, asked: Asked) -> Reply:
+        vjobs = asked.body.vjobs("vjobs")
+        return {"confirmed": await self._do(asked, lambda: self._for(asked).orders.confirm(asked.uid, vjobs))}
+
+    async def _node_gone(self, asked: Asked) -> Reply:
+        node = parsing.node(asked.path["name"])
+        return await self._act_on(node, lambda: self._for(asked).orders.node_gone(asked.uid, node))
+
+    async def _node_fence(self, asked: Asked) -> Reply:
+        node = parsing.node(asked.path["name"])
+        return await self._act_on(node, lambda: self._for(asked).orders.node_fence(asked.uid, node))
+
+    async def _node_back(self, asked: Asked) -> Reply:
+        node = parsing.node(asked.path["name"])
+        return await self._act_on(node, lambda: self._for(asked).orders.node_back(asked.uid, node))
+
+    async def _operation(self, asked: Asked) -> Reply:
+        number, seconds = parsing.operation_id(asked.path["number"]), asked.query.seconds("wait")
+        return await self._waits.until(
+            ("operation", number),
+            (asked.uid, "operation"),
+            seconds,
+            lambda: self._do(asked, lambda: self._for(asked).operation(asked.uid, number)),
+            lambda answer: bool(answer["ended"]),
+        )
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    async def _pause(self, asked: Asked) -> Reply:
+        return await self._do(asked, lambda: self._for(asked).orders.pause(asked.uid))
+
+    async def _unpause(self, asked: Asked) -> Reply:
+        return await self._do(asked, lambda: self._for(asked).orders.unpause(asked.uid))
+
+    async def _plan(self, asked: Asked) -> Reply:
+        dot = asked.query.flag("dot")
+        preview = await self._previews.newest()
+
+        def show() -> Reply:
+            return plan_views.preview_view(preview.found, preview.time, self._context.ledger.plans.pause, dot=dot)
+
+        return await self._do(asked, show)
+
+    async def _cycles(self, asked: Asked) -> Reply:
+        limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
+        return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._context, limit))}
+
+    async def _one_cycle(self, asked: Asked) -> Reply:
+        number = parsing.cycle_number(asked.path["number"])
+        return await self._do(asked, lambda: plan_views.cycle_view(self._context, number))
+
+    async def _decisions(self, asked: Asked) -> Reply:
+        name = asked.vjobs
+
+        def read() -> list[plan_views.View]:
+            decisions = plan_views.decision_views(self._context, name)
+            if not decisions:
+                self._requests.require(name)
+            return decisions
+
+        return {"decisions": await self._do(asked, read)}
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    async def _begin_report(self, asked: Asked) -> Reply:
+        body = asked.body
+        since, until, users = body.moment("since"), body.moment("until"), body.words("users")
+        if since is not None and until is not None and since >= until:
+            raise parsing.BadRequestError("since has to be before until")
+        owner = await self._do(asked, lambda: self._for(asked).report_owner(asked.uid, users))
+        question = {
+            "since": since,
+            "until": until,
+            "users": users if owner is None else (),
+            "accounts": body.words("accounts"),
+            "partitions": body.words("partitions"),
+            "jobs": body.vjobs("jobs"),
+            "hosts": body.flag("hosts"),
+        }
+        return {"report": self._reports.begin(asked.uid, owner, question).number}
+
+    async def _report(self, asked: Asked) -> Reply:
+        number, begin = parsing.report_number(asked.path["number"]), asked.query.number("from", 0)
+        seconds = asked.query.seconds("wait")
+
+        async def look() -> Reply:
+            report = self._reports.look(asked.uid, number, seconds)
+            if report.size < 0:
+                return {"made": False, "doing": report.doing, "part": report.part}
+            text = await self._do(asked, lambda: self._reports.piece(report, begin))
+            return {"made": True, "bytes": report.size, "text": text}
+
+        return await self._waits.until(
+            ("report", number), (asked.uid, "report"), seconds, look, lambda answer: bool(answer["made"])
+        )
+
+    # -- lists ---------------------------------------------------------------------------------------------------
+
+    async def _vjobs(self, asked: Asked) -> Reply:
+        ended = asked.query.flag("ended")
+        limit = asked.query.number("limit", views.MOST_AT_ONCE, parsing.MAX_EVENTS)
+        after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
+        before = asked.query.number("before", 0)
+        if name:
+            return await self._do(asked, lambda: views.named_vjob_views(self._context, name, after=after))
+        if before:
+            return await self._do(asked, lambda: views.ended_vjob_views(self._context, limit=limit, before=before))
+        return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit, after=after))
+
+    async def _vjob(self, asked: Asked) -> Reply:
+        name = asked.vjobs
+        return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
+
+    async def _vms(self, asked: Asked) -> Reply:
+        after = asked.query.number("after", 0)
+        return await self._do(asked, lambda: views.vm_views(self._context, after=after))
+
+    async def _nodes(self, asked: Asked) -> Reply:
+        def look() -> list[dict[str, Any]]:
+            return views.node_views(self._context, self._cycle.seen, self._cycle.memory_care.pressed)
+
+        return {"nodes": await self._do(asked, look)}
+
+    async def _events(self, asked: Asked) -> Reply:
+        since = asked.query.number("since", 0)
+        limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
+        vjob = asked.query.job_name("vjob")
+
+        def read() -> list[dict[str, Any]]:
+            events = self._context.ledger.events(since=since, vjob=own_name(self._context, vjob), limit=limit)
+            if vjob and not events:
+                self._requests.require(vjob)  # to say that there is none is an error
+            return [asdict(event) for event in events]
+
+        return {"events": await self._do(asked, read)}
+
+    async def _status(self, asked: Asked) -> Reply:
+        report = self._cycle.report
+
+        def look() -> Reply:
+            pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
+            return {"paused": plan_views.pause_view(pause), "last_plan": last}
+
+        return {
+            "version": __version__,
+            "started": self._started,
+            "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
+            "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
+            "problems": report.problems,
+            "held": [views.held_view(held) for held in self._cycle.brake.held],
+            **await self._do(asked, look),
+        }
+
+
+#: What ``rmsplugin.accounts.Account.facts`` has.
+_ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
+_VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
+_ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
+_REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
+#: States of a vjob whose VMs will come up for the run of its job that is being prepared.
+_COMING = frozenset(
+    state for state in VJobState if state.is_live and state not in (VJobState.RUNNING, VJobState.STOPPING)
+)
+
+
+def _runs(answer: Reply) -> bool:
+    return bool(answer["state"] == VJobState.RUNNING)

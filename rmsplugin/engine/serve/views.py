@@ -1,0 +1,293 @@
+"""Views: what the service and the commands show of vjobs, VMs, nodes and operations, as JSON. No secrets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rmsplugin.decision.reservation import Reservation
+from rmsplugin.engine.capacity.capacity import HostCapacity, host_capacities
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.checkpoints import Checkpoint
+from rmsplugin.engine.ledger.failures import NodeRest
+from rmsplugin.engine.ledger.node_book import FenceFailures, Gone
+from rmsplugin.engine.ledger.rows import Aside, Operation, Outcome, VJobRow, VMRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.model.job_names import parse
+from rmsplugin.model.vjob import VJobState
+
+#: So many vjobs that have ended, or that have not, or VMs, or saved states are told of at a time.
+MOST_AT_ONCE = 1000
+
+
+def vjob_view(
+    context: Context,
+    vjob: VJobRow,
+    vms: list[VMRow],
+    operation: Operation | None,
+    checkpoint: Checkpoint | None,
+) -> dict[str, Any]:
+    """One vjob."""
+    return {
+        "job_id": vjob.job_id,
+        "display_id": vjob.display_id,
+        "user": vjob.user,
+        "partition": vjob.partition,
+        "state": vjob.state,
+        "reason": _reason(vjob),
+        "vms": vjob.geometry.vms,
+        "cpus": vjob.geometry.cpus,
+        "memory_mib": vjob.geometry.memory_mib,
+        "nodes": sorted({vm.host for vm in vms} - {""}),
+        "submitted": vjob.submitted,
+        "state_since": vjob.state_since,
+        "resumes": vjob.resumes,
+        "ran_s": round(_ran_s(context, vjob), 1),
+        "losses": vjob.losses,
+        "returns": vjob.returns,
+        "repeated_s": round(vjob.repeated_s, 1),
+        "checkpoint": _checkpoint_view(context, checkpoint) if checkpoint else None,
+        "operation": progress_view(context, operation) if operation else None,
+    }
+
+
+def _checkpoint_view(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "number": checkpoint.id,
+        "time": checkpoint.taken,
+        "age_s": round(max(0.0, context.clock.now() - checkpoint.taken), 1),
+        "bytes": checkpoint.size_bytes,
+        "nodes": sorted({node for vm in checkpoint.vms for node in vm.nodes}),
+    }
+
+
+def _reason(vjob: VJobRow) -> str:
+    """Why it is in its state, and what one waits for that sleeps, on disk or in memory."""
+    if vjob.state not in (VJobState.PAUSED, VJobState.SLEEPING):
+        return vjob.reason
+    turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
+    waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
+    return f"{vjob.reason}; {waits}"
+
+
+def _ran_s(context: Context, vjob: VJobRow) -> float:
+    """How long it has run since its start, sleeps not counted."""
+    running = max(0.0, context.clock.now() - vjob.state_since) if vjob.state is VJobState.RUNNING else 0.0
+    return vjob.ran_s + running
+
+
+def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
+    """A page of the vjobs that have not ended; with the first, if wanted, a page of the newest that have.
+
+    The page has the next vjobs by job id, in order of first submission. ``next``: the page behind it is of the vjobs
+    ``after`` this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
+    """
+    ledger = context.ledger
+    old, told = _ended(context, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
+    page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
+    rows = [*old, *page[:MOST_AT_ONCE]]
+    rows.sort(key=lambda row: (row.submitted, row.job_id))
+    return {"vjobs": _views(context, rows), **told, "next": following}
+
+
+def ended_vjob_views(context: Context, *, limit: int, before: int) -> dict[str, Any]:
+    """A page of at most ``limit`` vjobs that have ended and that were submitted before that one.
+
+    ``ended``: so many of them are told; ``more``: there are older ones, which are ``before`` the one called ``older``.
+    """
+    rows, told = _ended(context, limit, before)
+    return {"vjobs": _views(context, rows), **told, "next": None}
+
+
+def _ended(context: Context, limit: int, before: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
+    most = min(limit, MOST_AT_ONCE)
+    found = context.ledger.newest_ended(most + 1, before)
+    rows = found[-most:] if most else []
+    more = len(found) > most
+    return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}
+
+
+def named_vjob_views(context: Context, name: str, *, after: int = 0) -> dict[str, Any]:
+    """A page of the vjobs that are called so, ended or not: one, or elements of an array. None is no error."""
+    rows = sorted(context.ledger.named(parse(name)), key=lambda row: row.job_id)
+    page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
+    following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
+    return {"vjobs": _views(context, page[:MOST_AT_ONCE]), "more": False, "next": following}
+
+
+def _views(context: Context, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:
+    ledger = context.ledger
+    vms = ledger.vms_among(row.job_id for row in rows)
+    operations = {operation.job_id: operation for operation in ledger.running_operations()}
+    newest = ledger.checkpoints.newest()
+    return [
+        vjob_view(context, row, vms.get(row.job_id, []), operations.get(row.job_id), newest.get(row.job_id))
+        for row in rows
+    ]
+
+
+def one_vjob_view(context: Context, vjob: VJobRow) -> dict[str, Any]:
+    """One vjob of the ledger."""
+    ledger = context.ledger
+    operation = next((each for each in ledger.running_operations() if each.job_id == vjob.job_id), None)
+    newest = ledger.checkpoints.newest().get(vjob.job_id)
+    return vjob_view(context, vjob, ledger.vms(vjob.job_id), operation, newest)
+
+
+def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
+    """A page of the VMs of vjobs that have not ended, by job id; ``next`` as of ``vjob_views``.
+
+    A vjob's VMs are on one page, which ends with the vjob that fills it.
+    """
+    page = context.ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    vjobs: dict[int, VJobRow] = {}
+    told = 0
+    for vjob in page[:MOST_AT_ONCE]:
+        if told >= MOST_AT_ONCE:
+            break
+        vjobs[vjob.job_id] = vjob
+        told += vjob.geometry.vms
+    following = max(vjobs) if len(page) > len(vjobs) else None
+    vms = context.ledger.vms_among(vjobs)
+    rows = [
+        {
+            "name": vm.name,
+            "vjob": vjobs[vm.job_id].display_id,
+            "state": _vm_state(vjobs[vm.job_id], vm),
+            "node": vm.host,
+            "address": vm.address,
+            "image_node": vm.image_node,
+            "image_bytes": vm.image_bytes,
+            "cpus": vjobs[vm.job_id].geometry.cpus_of(vm.idx),
+            "memory_mib": vm.memory_mib,
+            "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
+            "memory_demand_mib": vm.memory_demand_mib,
+        }
+        for job_id in vjobs
+        for vm in vms.get(job_id, ())
+    ]
+    return {"vms": rows, "next": following}
+
+
+def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
+    return "migrating" if vjob.state is VJobState.RUNNING and vm.destination else str(vjob.state)
+
+
+def node_views(
+    context: Context, seen: Observation | None, pressed: Mapping[str, tuple[int, str]]
+) -> list[dict[str, Any]]:
+    """All VM hosts, as last seen, each with its room. Times are seconds since the epoch, None where there is none."""
+    if seen is None:
+        return []
+    rests: dict[str, list[NodeRest]] = {}
+    for rest in context.ledger.failures.node_rests():
+        rests.setdefault(rest.node, []).append(rest)
+    gone, unfenced = context.ledger.nodes.gone(), context.ledger.nodes.fence_failures()
+    reserved = {each.node: each for each in context.ledger.reservations.read().held}
+    views = []
+    for name, host in host_capacities(context, seen).items():
+        view = {
+            **_node_view(seen, name, host, rests.get(name, [])),
+            **_reservation_view(reserved.get(name), pressed.get(name)),
+        }
+        view["reason"] = view["reason"] or _reserved_sentence(view)
+        views.append(view | _standing(gone.get(name), unfenced.get(name)))
+    return views
+
+
+def _reservation_view(held: Reservation | None, pressed: tuple[int, str] | None) -> dict[str, Any]:
+    """For whom a node is reserved, and why VMs are planned there no more where they wait for memory."""
+    return {
+        "reserved_for": held.vm if held else None,
+        "reserved_since": held.since_s if held else None,
+        "guests": sorted(held.guests) if held else [],
+        "pressed": pressed[1] if pressed else "",
+    }
+
+
+def _reserved_sentence(view: Mapping[str, Any]) -> str:
+    if view["reserved_for"]:
+        until = f"until {', '.join(view['guests'])} has ended" if view["guests"] else "waits for room"
+        return f"reserved for {view['reserved_for']}: {until}"
+    return f"has to lose a VM: {view['pressed']}" if view["pressed"] else ""
+
+
+def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:
+    """What somebody said of the node, or what came of fencing it."""
+    standing: dict[str, Any] = {"gone_since": gone.since if gone else None, "gone_by": gone.by if gone else None}
+    if gone is not None:
+        standing |= {"state": "gone", "reason": gone.sentence}
+    elif unfenced is not None:
+        standing["reason"] = f"could not be fenced ({unfenced.failures} times): {unfenced.error}"
+    return standing
+
+
+def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[NodeRest]) -> dict[str, Any]:
+    node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+    return {
+        "name": name,
+        "state": "unreachable" if name in seen.unreachable else node.state.lower(),
+        "cpus": host.capacity.cpus,
+        "cpus_used": host.used.cpus,
+        "memory_mib": host.capacity.memory_mib,
+        "memory_used_mib": host.used.memory_mib,
+        "vms": host.vms,
+        "room": str(room.state) if room else "none",
+        "room_job": room.job_id if room else None,
+        "since": room.since if room and room.since else None,
+        "until": room.until if room and room.since and room.until < math.inf else None,
+        "features": list(node.features),
+        "reason": host.why_not or "; ".join(rest.sentence for rest in rests),
+        "rests": [
+            {"kind": rest.kind, "until": rest.until, "failures": rest.failures, "error": rest.error} for rest in rests
+        ],
+    }
+
+
+def held_view(held: Held) -> dict[str, Any]:
+    """What is held back of one vjob."""
+    return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
+
+
+def aside_view(aside: Aside) -> dict[str, Any]:
+    """Saved states that were put aside."""
+    saved = [vm for vm in aside.vms if vm.image_blake2b]
+    return {
+        "number": aside.id,
+        "vjob": aside.display_id,
+        "user": aside.user,
+        "time": aside.time,
+        "vms": len(aside.vms),
+        "states": len(saved),
+        "nodes": sorted({vm.image_node for vm in saved}),
+        "bytes": sum(vm.image_bytes for vm in saved),
+        "reason": aside.reason,
+    }
+
+
+def operation_view(context: Context, operation: Operation) -> dict[str, Any]:
+    """One operation with its actions."""
+    actions = [asdict(action) for action in context.ledger.actions(operation.id)]
+    return {
+        "vjob": context.ledger.vjob(operation.job_id).display_id,
+        "state": operation.state,
+        "error": operation.error,
+        "actions": actions,
+        **progress_view(context, operation),
+    }
+
+
+def progress_view(context: Context, operation: Operation) -> dict[str, Any]:
+    """How far an operation is, in short."""
+    actions = context.ledger.actions(operation.id)
+    return {
+        "id": operation.id,
+        "kind": operation.kind,
+        "bytes_done": sum(action.bytes_done for action in actions),
+        "bytes_total": sum(action.bytes_total for action in actions),
+        "ended": operation.state is not Outcome.RUNNING,
+    }

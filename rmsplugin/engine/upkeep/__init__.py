@@ -1,0 +1,1 @@
+"""Rooms, nodes that VMs leave, checkpoints, and the gate."""

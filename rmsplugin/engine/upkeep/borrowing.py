@@ -1,0 +1,214 @@
+"""Borrowing: requests, extends and gives back the rooms of all hosts partitions, as ``rooms.plan_rooms`` decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsPartition
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import (
+    HostUse,
+    Room,
+    RoomState,
+    is_idle,
+    next_reservation,
+    plan_rooms,
+    shortest_room_s,
+)
+from rmsplugin.engine.upkeep.evacuation import unsafe_stores
+from rmsplugin.errors import NotFoundError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
+
+log = logging.getLogger(__name__)
+
+#: After its room was given back, a node is left to whoever waits for it for so long.
+_REST_S = 15.0
+_REST_MAX_S = 900.0
+#: A room that ends sooner than this by itself was no use: its node rests, longer each time.
+_SHORT_S = 60.0
+_EXTEND_AGAIN_S = 300.0
+
+
+@dataclass
+class _Rest:
+    until: float
+    failures: int
+
+
+class Borrowing:
+    """Remembers only what may be forgotten: since when nodes are idle, and which rest."""
+
+    def __init__(self, context: Context, placing: Placing) -> None:
+        self._context = context
+        self._placing = placing
+        self._idle_since: dict[str, float] = {}
+        self._rests: dict[str, _Rest] = {}
+        self._extended: dict[int, float] = {}
+        self._known: dict[str, int] = {}  # by node, the job of the room that is believed to be there
+        self._ended: set[int] = set()  # rooms that we ended, and that Slurm may still show
+
+    def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
+        """Ask Slurm for what is to be changed.
+
+        Args:
+            seen: this cycle's observation.
+            wanted: nodes without a room on which waiting vjobs would start.
+
+        Returns:
+            What was done, and what was refused, in sentences.
+        """
+        said = self._end_strange(seen)
+        self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
+        self._notice_ends(seen)
+        occupied = self._occupied(seen)
+        for name in self._context.settings.hosts_partitions:
+            partition = seen.rms.partitions.get(name)
+            if partition is None or not partition.up:
+                continue
+            hosts = self._context.settings.hosts_of(name)
+            rooms = {node: room for node, room in seen.rooms.by_node.items() if room.partition == name}
+            uses = {
+                node: self._use(seen, node, node in occupied, node in wanted)
+                for node in seen.rms.nodes
+                if node in partition.nodes
+            }
+            plan = plan_rooms(hosts, rooms, uses)
+            said += [self._request(node, partition) for node in plan.request]
+            for node, why in plan.give_back.items():
+                said += self._give_back(seen, rooms[node], why)
+            for room in rooms.values():
+                said += self._extend(seen, room, hosts.room_time_limit_s)
+        return said
+
+    def lendable(self, seen: Observation) -> set[str]:
+        """Nodes of elastic partitions for which a room would be requested if a vjob that waits needed one."""
+        found: set[str] = set()
+        for name in self._context.settings.hosts_partitions:
+            hosts, partition = self._context.settings.hosts_of(name), seen.rms.partitions.get(name)
+            if hosts.rooms != "elastic" or partition is None or not partition.up:
+                continue
+            held = sum(room.partition == name for room in seen.rooms.by_node.values())
+            idle = [node for node in partition.nodes if node in seen.rms.nodes and self._may_lend(seen, node)]
+            found.update(idle[: None if hosts.rooms_max is None else max(0, hosts.rooms_max - held)])
+        return found
+
+    def _may_lend(self, seen: Observation, node: str) -> bool:
+        resting = self._is_resting(node, seen.taken)
+        return node not in seen.rooms.by_node and not resting and is_idle(seen.rms.nodes[node])
+
+    # -- what is so --------------------------------------------------------------------------------------------------
+
+    def _occupied(self, seen: Observation) -> set[str]:
+        """Nodes that VMs of ours are on, or about to be; and those with saved states that have to leave first."""
+        found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
+        live = self._context.ledger.live_vms()
+        for vm in live:
+            found |= {vm.host, vm.destination}
+        unsafe = unsafe_stores(self._context, seen)
+        sleeping = {vjob.job_id for vjob in self._context.ledger.vjobs() if vjob.state is VJobState.SLEEPING}
+        found |= {vm.image_node for vm in live if vm.job_id in sleeping} & unsafe
+        return found - {""}
+
+    def _use(self, seen: Observation, node: str, occupied: bool, wanted: bool) -> HostUse:
+        now = seen.taken
+        since = self._idle_since.setdefault(node, now)
+        if occupied or wanted:
+            since = self._idle_since[node] = now
+        resting, fault = self._is_resting(node, now), seen.faults.get(node, "")
+        return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, resting, fault)
+
+    def _is_resting(self, node: str, now: float) -> bool:
+        rest = self._rests.get(node)
+        return rest is not None and rest.until > now
+
+    def _notice_ends(self, seen: Observation) -> None:
+        """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""
+        for node, job_id in self._known.items():
+            found = seen.rooms.by_node.get(node)
+            if found is None or found.job_id != job_id:
+                self._context.ledger.event("room-gone", f"room {job_id} on {node} has ended", node=node)
+                self._rest(node, seen.taken)
+            elif found.since and seen.taken - found.since > _SHORT_S:
+                self._rests.pop(node, None)
+        rooms = seen.rooms.by_node
+        self._known = {node: room.job_id for node, room in rooms.items() if room.job_id not in self._ended}
+
+    def _rest(self, node: str, now: float) -> None:
+        failures = self._rests[node].failures + 1 if node in self._rests else 0
+        self._rests[node] = _Rest(now + min(_REST_MAX_S, _REST_S * 2**failures), failures)
+
+    # -- what is asked of Slurm --------------------------------------------------------------------------------------
+
+    def _end_strange(self, seen: Observation) -> list[str]:
+        """End jobs of ours that are no use as rooms; one that has its node only when it is seen that no VM is there."""
+        said = []
+        occupied = self._occupied(seen) if seen.rooms.strange else set()
+        for job in seen.rooms.strange:
+            if job.state is not JobState.PENDING and any(
+                node in occupied or node not in seen.vms for node in job.nodes
+            ):
+                continue
+            said += self._cancel(job, "it is no room that the settings know, or one too many")
+        return said
+
+    def _cancel(self, job: RmsJob | Room, why: str) -> list[str]:
+        try:
+            self._context.rms.cancel(job.job_id)
+        except NotFoundError:
+            return []
+        except RmspluginError as error:
+            return [f"room {job.job_id} cannot be ended: {error}"]
+        self._ended.add(job.job_id)
+        self._known = {node: known for node, known in self._known.items() if known != job.job_id}
+        where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
+        self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
+        return [f"give back {where}: {why}"]
+
+    def _request(self, node: str, partition: RmsPartition) -> str:
+        limit_s = self._context.settings.hosts_of(partition.name).room_time_limit_s
+        least_s = min(limit_s, shortest_room_s(partition.grace_time_s))
+        try:
+            job_id = self._context.rms.request_room(node, partition.name, time_limit_s=limit_s, time_min_s=least_s)
+        except RmspluginError as error:
+            self._rest(node, self._context.clock.now())
+            return f"no room on {node}: {error}"
+        self._known[node] = job_id
+        self._context.ledger.event("room-requested", f"room {job_id} on {node}", node=node)
+        return f"request room on {node}"
+
+    def _give_back(self, seen: Observation, room: Room, why: str) -> list[str]:
+        def occupied() -> bool:
+            return room.node in self._occupied(seen)
+
+        if not self._placing.close(room.node, occupied):
+            return []
+        said = self._cancel(room, why)
+        if room.node in seen.faults:
+            self._rest(room.node, seen.taken)
+        elif room.state is RoomState.LEAVING:
+            self._rests[room.node] = _Rest(seen.taken + _REST_S, 0)
+        return said
+
+    def _extend(self, seen: Observation, room: Room, limit_s: float) -> list[str]:
+        """Long before a room's time is up; what Slurm refuses is asked again, until the room has to be left."""
+        now = seen.taken
+        if room.state is not RoomState.HELD or room.until - now > limit_s / 2:
+            return []
+        if now - self._extended.get(room.job_id, 0.0) < _EXTEND_AGAIN_S:
+            return []
+        self._extended[room.job_id] = now
+        # Slurm itself would let the room overlap a reservation.
+        until = min(now + limit_s, next_reservation(self._context.settings, seen.rms, room.node, now))
+        if until <= room.until:
+            return []
+        try:
+            self._context.rms.extend_room(room.job_id, until - room.since)
+        except RmspluginError as error:
+            return [f"room {room.job_id} on {room.node} is not extended: {error}"]
+        self._context.ledger.event("room-extended", f"room {room.job_id} by {until - room.until:.0f} s", node=room.node)
+        return []

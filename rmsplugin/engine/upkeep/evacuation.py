@@ -1,0 +1,117 @@
+"""Evacuation: VMs leave the nodes that have to be given back: live where there is room elsewhere, else saved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.single import expected_s
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.observe.ending import is_ending
+from rmsplugin.engine.observe.leaving import leaving_nodes
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.model.vjob import VJobState
+
+log = logging.getLogger(__name__)
+
+#: Of the time that is left, a migration may be expected to take this share; else the VM is saved at once.
+_SHARE = 0.5
+
+
+class Evacuation:
+    """Begins what takes VMs off the nodes that they must leave."""
+
+    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+
+    def run(self, seen: Observation, busy: set[int]) -> list[str]:
+        """Look at all vjobs. Returns what was begun, and what could not be, in sentences."""
+        leaving = leaving_nodes(self._context, seen)
+        said: list[str] = []
+        if not leaving:
+            return said
+        for vjob in self._context.ledger.vjobs():
+            if not vjob.state.is_live or vjob.state_since >= seen.taken:
+                continue
+            vms = self._context.ledger.vms(vjob.job_id)
+            nodes = {vm.host for vm in vms} & leaving.keys()
+            try:
+                if nodes:
+                    said += self._leave(seen, vjob, vms, {node: leaving[node] for node in nodes}, busy)
+                elif vjob.state is VJobState.SLEEPING and vjob.job_id not in busy:
+                    said += self._rescue(seen, vjob, vms, leaving)
+            except RmspluginError as error:
+                said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: {error}")
+            except Exception as bug:  # a fault that concerns one vjob keeps no other where it must not stay
+                log.exception("vjob %s cannot leave", vjob.display_id)
+                said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: internal error: {bug!r}")
+        return said
+
+    def _leave(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str], busy: set[int]
+    ) -> list[str]:
+        node, why = next(iter(sorted(leaving.items())))
+        reason = f"leaves {node}: {why}"
+        if vjob.state is VJobState.STARTING:
+            # Nothing of the user's has run: it starts again elsewhere.
+            if vjob.job_id in busy:
+                self._executor.cancel(vjob.job_id, reason)
+                return []
+            self._executor.begin(vjob.job_id, OperationKind.RESTART, reason)
+            return [f"restart {vjob.display_id}: {reason}"]
+        if vjob.job_id in busy:
+            self._executor.make_way(vjob.job_id, "an evacuation")  # the next cycle goes on
+        stays = vjob.state not in (VJobState.RUNNING, VJobState.PAUSED)  # an operation on it is under way
+        if stays or vjob.job_id in busy or is_ending(vjob, seen.taken):
+            return []
+        if self._rests(vjob, OperationKind.SUSPEND):
+            return []
+        try:
+            if self._rests(vjob, OperationKind.MIGRATE):
+                raise RefusedError("the last migration failed")
+            if self._too_late_to_migrate(seen, vjob, vms, leaving):
+                raise RefusedError("too little time is left for a migration")
+            self._placing.leave(seen, vjob, leaving.keys(), reason)
+            return [f"migrate {vjob.display_id}: {reason}"]
+        except RefusedError as error:
+            self._placing.suspend(vjob, f"{reason}; not migrated: {error}", resumes=True)
+            return [f"suspend {vjob.display_id}: {reason}"]
+
+    def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
+        """Whether an operation of the kind failed too short a time ago."""
+        failed = self._context.ledger.failures.of_vjob(vjob.job_id, kind)
+        return failed is not None and failed.rests(self._context.clock.now())
+
+    def _too_late_to_migrate(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
+    ) -> bool:
+        need_s = expected_s(self._context, OperationKind.MIGRATE, vjob, vms, {})
+        until = min((room.until for node in leaving if (room := seen.rooms.by_node.get(node))), default=None)
+        return until is not None and need_s > _SHARE * (until - self._context.clock.now())
+
+    def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
+        """Copy saved states off nodes that keep nothing once they are given back."""
+        doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._context, seen)
+        if not doomed or self._rests(vjob, OperationKind.RELOCATE):
+            return []
+        reason = f"its saved state would not stay on {', '.join(sorted(doomed))}"
+        self._placing.relocate(seen, vjob, doomed, reason)
+        return [f"relocate {vjob.display_id}: {reason}"]
+
+
+def unsafe_stores(context: Context, seen: Observation) -> set[str]:
+    """The nodes whose stores do not outlive their rooms."""
+    if context.shared:
+        return set()
+    return {
+        node
+        for name in context.settings.hosts_partitions
+        if not context.settings.hosts_of(name).store_survives and name in seen.rms.partitions
+        for node in seen.rms.partitions[name].nodes
+    }
