@@ -15,10 +15,10 @@ from rmsplugin.cli.simulate.options import (
     POLICIES,
     SWITCHING,
     add_options,
-    page_of,
     refuse_misuse,
     refuse_page,
 )
+from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.cli.simulating import warn
 from rmsplugin.cli.table import Field, Row, duration, plain_table, printable, text_of
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli import arguments as options
 from rmsplugin.cli.bar import bar
-from rmsplugin.cli.simulate.options import POLICIES, add_options, page_of, refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.options import POLICIES, add_options, refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.cli.table import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 from rmsplugin.node_agent import guest_filter
-from rmsplugin.node_agent.verbs import Guard
+from rmsplugin.node_agent.values import Guard
 
 _QEMU_HOOK = "/etc/libvirt/hooks/qemu"
 _TIMEOUT_S = 20

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from rmsplugin.model.vm_names import TAP_PREFIX, tap_of
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Guard
+from rmsplugin.node_agent.values import Guard
 
 TABLE = "rmsplugin_guests"
 _TIMEOUT_S = 20

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, Guard, Reply, VMName, standard_input
+from rmsplugin.node_agent.values import Guard, Reply, VMName
+from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, standard_input
 
 if TYPE_CHECKING:
     from rmsplugin.node_agent.templates import Template

@@ -19,7 +19,7 @@ from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked, rename
 from rmsplugin.node_agent.spare import SUFFIX, Spare
-from rmsplugin.node_agent.verbs import Reply, VMName
+from rmsplugin.node_agent.values import Reply, VMName
 
 #: What the guest says on its console where a template of it can be saved.
 WAITING = b"rmsplugin-guest: waiting"

@@ -18,7 +18,8 @@ from typing import IO, Any
 
 from rmsplugin.node_agent import compression, files
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Agent, Reply, Report, VMName, incoming_path, lock_state
+from rmsplugin.node_agent.values import Reply, Report, VMName
+from rmsplugin.node_agent.verbs import Agent, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
 

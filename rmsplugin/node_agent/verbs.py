@@ -6,19 +6,16 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.node_agent import compression, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
-
-Reply = dict[str, Any]
-Report = Callable[[Reply], None]
+from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
 
 CONFIG_LIMIT_BYTES = 64 * 1024
 SEED_LIMIT_BYTES = 4 << 20
@@ -37,25 +34,6 @@ _VM_DIR_MODE = 0o711
 
 #: The file that says that the node filters the VM's interface.
 _GUARD = ".guard"
-
-
-class Guard(NamedTuple):
-    """The addresses that a VM's interface is pinned to."""
-
-    mac: str
-    address: str
-
-
-class VMName:
-    """A VM name that was checked, with what it consists of."""
-
-    def __init__(self, name: str) -> None:
-        # ASCII: other scripts have digits too, and two names must not mean one VM.
-        identity = parse_vm_name(name) if name.isascii() else None
-        if identity is None:
-            raise AgentError("failed", f"not the name of a VM: {name[:80]!r}")
-        self.name = name
-        self.identity = identity
 
 
 class Agent:

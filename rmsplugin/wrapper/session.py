@@ -22,7 +22,7 @@ from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:
-    from rmsplugin.wrapper.engine import Access
+    from rmsplugin.wrapper.access import Access
 
 SSH_PORT = 22
 _GUEST = f"{TOOLS}/rmsplugin-guest"

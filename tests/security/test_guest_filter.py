@@ -15,7 +15,7 @@ from security import guest_frames
 from rmsplugin.model.vm_names import TAP_PREFIX, tap_of
 from rmsplugin.node_agent import guest_filter
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.verbs import Guard
+from rmsplugin.node_agent.values import Guard
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
 

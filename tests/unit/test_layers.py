@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,12 @@ INSTALLED = {
 }
 
 
+#: The packages and modules of the engine, in the order of the data: each imports only from those before it.
+ENGINE = (
+    *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep", "cycle"),
+    *("serve", "periodic", "daemon"),
+)
+
 #: Of these modules, names that are values: a duration is no clock.
 #: Chance that comes from a seed is none.
 PURE_NAMES = {"datetime.timedelta", "random.Random"}
@@ -134,12 +141,13 @@ def layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything imported, wherever in the file; only what TYPE_CHECKING guards is left out."""
+def imports(source: str, package: str, *, types: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the file; what TYPE_CHECKING guards only for ``types``."""
     tree = ast.parse(source)
     guarded = {
         id(inner)
         for node in ast.walk(tree)
+        if not types
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for statement in node.body
         for inner in ast.walk(statement)
@@ -157,9 +165,24 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+def imports_of(path: Path, *, types: bool = False) -> Iterator[tuple[int, str]]:
     package = ".".join(["rmsplugin", *path.relative_to(PACKAGE).parent.parts])
-    return imports(path.read_text(), package)
+    return imports(path.read_text(), package, types=types)
+
+
+def name_of(path: Path) -> str:
+    parts = ("rmsplugin", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imported_modules() -> dict[str, set[str]]:
+    """By module, the modules of ours that it imports, for its types alone too."""
+    names = {name_of(path) for path in modules()}
+    found = {}
+    for path in modules():
+        whole = {name for _, name in imports_of(path, types=True)}
+        found[name_of(path)] = {name if name in names else name.rpartition(".")[0] for name in whole} & names
+    return found
 
 
 def faults(path: Path, found: Iterator[tuple[int, str]]) -> list[str]:
@@ -211,6 +234,39 @@ def test_what_others_wait_for_is_light(path: Path) -> None:
 def test_the_walk_finds_what_it_looks_for(layer_name: str, source: str, count: int) -> None:
     path = PACKAGE / layer_name / "module.py"
     assert len(faults(path, imports(source, f"rmsplugin.{layer_name}"))) == count
+
+
+def back(imported: dict[str, set[str]]) -> list[str]:
+    """The imports in the engine that go against the order of its packages."""
+    prefix = "rmsplugin.engine."
+    place = {name: ENGINE.index(name.split(".")[2]) for name in imported if name.startswith(prefix)}
+    return [f"{one} imports {other}" for one in place for other in imported[one] if place.get(other, -1) > place[one]]
+
+
+def circles(imported: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """One circle of imports, if there is any."""
+    try:
+        graphlib.TopologicalSorter(imported).prepare()
+    except graphlib.CycleError as error:
+        return [tuple(error.args[1])]
+    return []
+
+
+def test_the_packages_of_the_engine_import_only_from_those_before_them() -> None:
+    found = {path.relative_to(PACKAGE / "engine").parts[0] for path in modules() if layer(path) == "engine"}
+    assert {name.removesuffix(".py") for name in found} - {"__init__"} == set(ENGINE)
+    assert back(imported_modules()) == []
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
+    assert circles(imported_modules()) == []
+
+
+def test_arrows_back_and_circles_are_found() -> None:
+    ledger, cycle = "rmsplugin.engine.ledger.rows", "rmsplugin.engine.cycle"
+    assert back({ledger: {cycle}, cycle: {ledger}}) == [f"{ledger} imports {cycle}"]
+    assert circles({ledger: {cycle}, cycle: {ledger}}) != []
+    assert circles({ledger: set(), cycle: {ledger}}) == []
 
 
 def test_planning_is_read_in_one_direction() -> None:

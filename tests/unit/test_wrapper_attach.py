@@ -13,8 +13,8 @@ import pytest
 
 from rmsplugin.errors import UnavailableError
 from rmsplugin.wrapper import attach
+from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.attach import Wrapper
-from rmsplugin.wrapper.engine import Access
 from rmsplugin.wrapper.preparation import Preparation
 from rmsplugin.wrapper.streams import Ack
 

@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.errors import OperationFailedError, UnavailableError
-from rmsplugin.wrapper.engine import Access
+from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.libssh2 import Connection
 from rmsplugin.wrapper.mailbox import Mailbox
 from rmsplugin.wrapper.session import SSH_PORT, Session

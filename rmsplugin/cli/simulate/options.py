@@ -14,7 +14,6 @@ from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.simulate.page import PageFile
     from rmsplugin.simulation.capacity import Cluster
     from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.observed_memory import MemoryParameters
@@ -236,20 +235,6 @@ def refuse_page(arguments: argparse.Namespace) -> None:
     if arguments.html == "-":
         arguments.refuse("--html needs a file")
     refuse_input(arguments, "--html", arguments.html)
-
-
-def page_of(arguments: argparse.Namespace) -> PageFile | None:
-    """The page of --html, if one is asked for; nobody else waits for the libraries that make pages.
-
-    Raises:
-        RefusedError: it cannot be written there.
-        ReportError: what pages need is not installed.
-    """
-    if arguments.html is None:
-        return None
-    from rmsplugin.cli.simulate.page import PageFile
-
-    return PageFile(arguments.html)
 
 
 def refuse_input(arguments: argparse.Namespace, option: str, output: str | None) -> None:

@@ -1,0 +1,42 @@
+"""The page about the engine names files that there are, and leaves out no package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import rmsplugin
+
+PACKAGE = Path(rmsplugin.__file__).parent
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs/engine.md").read_text()
+#: A path, or a module of the engine by its package: what the picture has at the beginning of a line, and what is code.
+PLACE = re.compile(r"(?:^ {8}\|  |, |`|; )((?:[a-z_]+/)+[a-z_]*(?:\.py|\.lua)?)(?=[\s`,;:])", re.MULTILINE)
+
+
+def is_there(place: str) -> bool:
+    roots = (PACKAGE / "engine", REPOSITORY)
+    return any((root / name).exists() for root in roots for name in (place, f"{place}.py"))
+
+
+def test_each_file_that_it_names_is_there() -> None:
+    places = set(PLACE.findall(PAGE))
+    assert len(places) > 40
+    assert {place for place in places if not is_there(place)} == set()
+
+
+def test_each_package_and_module_of_the_engine_has_its_row() -> None:
+    _, _, table = PAGE.partition("## Packages")
+    table, _, _ = table.partition("## A cycle")
+    rows = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    names = {path.name for path in (PACKAGE / "engine").iterdir()} - {"__init__.py", "__pycache__"}
+    wanted = {name if name.endswith(".py") else f"{name}/" for name in names}
+    assert {name for name in wanted if f"`{name}`" not in rows} == set()
+
+
+def test_a_name_of_nothing_is_found() -> None:
+    assert not is_there("execute/nothing")
+    assert PLACE.findall("        |  execute/nothing   what\n`nowhere/at_all.py`") == [
+        "execute/nothing",
+        "nowhere/at_all.py",
+    ]
