@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from rmsplugin.assessment.back_off import MOST_S, pause_s
 from rmsplugin.engine.ledger.chapter import Chapter
 
+#: What the error of a start begins with that Slurm did not carry out.
+NOT_STARTED = "Slurm does not start it"
+
 #: The kind of failure that is the loss of a vjob's state soon after its start; the next start waits.
 LOSS = "loss"
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.task import CancelledError, Task
+from rmsplugin.engine.ledger.failures import NOT_STARTED
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
 #: Slurm mostly starts a job within half a second of the opening; one that it does not is asked for less and less often.
@@ -28,8 +29,6 @@ _ENTERED_S = 10.0
 _LOOK_S = 1.0
 #: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
 _LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
-#: What the reason of a vjob that Slurm did not start begins with.
-NOT_STARTED = "Slurm does not start it"
 
 
 class NotStartedError(OperationFailedError):

@@ -17,7 +17,6 @@ from rmsplugin.adapters.nodes.base import Template
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.execute.identity import account_of, guest_config
 from rmsplugin.engine.execute.operations.allocation import (
-    NOT_STARTED,
     NotStartedError,
     Opening,
     await_allocation,
@@ -31,6 +30,7 @@ from rmsplugin.engine.execute.operations.guest_file import put_config
 from rmsplugin.engine.execute.operations.stop import remove_all
 from rmsplugin.engine.execute.stages import Stages
 from rmsplugin.engine.execute.task import CancelledError, Task, combined, sentence_of
+from rmsplugin.engine.ledger.failures import NOT_STARTED
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.execute.operations.allocation import NOT_STARTED
-from rmsplugin.engine.ledger.failures import VJobFailure
+from rmsplugin.engine.ledger.failures import NOT_STARTED, VJobFailure
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 

@@ -1,0 +1,120 @@
+"""Waiting vjobs: who of them may start, be resumed or go on now, as far as Slurm and they themselves are concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.assess.first_sight import FirstSight
+from rmsplugin.engine.assess.job_identity import JobIdentity
+from rmsplugin.engine.assess.limits import Limits
+from rmsplugin.engine.assess.queue import Waiting, queue_order
+from rmsplugin.engine.capacity.priorities import priority_of
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.ledger.failures import LOSS
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
+from rmsplugin.engine.observe.gone import require_answers
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.strays import strays
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.vjob import VJobState
+
+#: What lets a vjob go on that has begun.
+_WAKES = {VJobState.SLEEPING: OperationKind.RESUME, VJobState.PAUSED: OperationKind.UNPAUSE}
+
+
+class Queue(NamedTuple):
+    """Who waits.
+
+    Attributes:
+        waiting: who may start, be resumed or go on, head first.
+        silent: by job id, why the states of a vjob cannot be had now, which would be resumed otherwise.
+    """
+
+    waiting: list[Waiting]
+    silent: dict[int, str]
+
+
+class WaitingVJobs:
+    """Finds them, once a cycle and for previews."""
+
+    def __init__(self, context: Context, first_sight: FirstSight, identity: JobIdentity) -> None:
+        self._context = context
+        self._first_sight = first_sight
+        self._identity = identity
+        self._limits = Limits()
+
+    def look(self, seen: Observation) -> None:
+        """Take note of what has changed since the last cycle."""
+        self._limits.look(seen)
+
+    def tell(self, silent: Mapping[int, str]) -> None:
+        """Record why these vjobs wait."""
+        ledger = self._context.ledger
+        for job_id, why in silent.items():
+            if ledger.vjob(job_id).reason != why:
+                ledger.update_vjob(job_id, reason=why)
+
+    def find(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> Queue:
+        """Who may start, be resumed or go on. Changes nothing.
+
+        Args:
+            seen: one look at the cluster.
+            ours: the jobs of vjobs.
+            report: what is wrong with one of them goes into it.
+        """
+        rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
+        waiting, silent = [], {}
+        failures = self._context.ledger.failures.of_vjobs()
+        for job in ours:
+            with report.alone(f"job {job.display_id}"):
+                row = rows.get(job.display_id) if job.split else None
+                if row is not None and row.job_id in self._identity.others:
+                    continue
+                if row is not None:
+                    kind = _WAKES.get(row.state, OperationKind.START)
+                    failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
+                    if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
+                        continue
+                    if row.state is VJobState.SLEEPING and strays(self._context, seen, row):
+                        continue  # it would run twice
+                    if row.state in _WAKES and row.resumes and (why := self._silent(row)):
+                        silent[row.job_id] = why
+                        continue
+                if each := self._waits(seen, job, row):
+                    waiting.append(each)
+        return Queue(queue_order(seen, waiting), silent)
+
+    def _moved(self, seen: Observation, row: VJobRow) -> bool:
+        """Whether it may be other than it was seen; a job that became a vjob by this look is as it was seen."""
+        if row.job_id in self._first_sight.newcomers:
+            return row.job_id in seen.changed
+        return row.state_since >= seen.taken
+
+    def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None) -> Waiting | None:
+        """What may start, be resumed or go on now, as far as Slurm and the vjob itself are concerned."""
+        if row is not None and row.state in _WAKES and row.resumes:
+            if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:
+                priority = priority_of(seen, row, job)
+                return Waiting(job, row.geometry, row.submitted, priority, row, row.state_since)
+            return None
+        if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
+            return None
+        if row is not None:
+            # Not read from Slurm again: an engine that was restarted would ask for the script of each job.
+            return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
+        found = self._first_sight.look_into(job)
+        if found is None or job.split:
+            return None
+        geometry, script = found
+        return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time, script=script)
+
+    def _silent(self, row: VJobRow) -> str:
+        """Why its states cannot be had now; empty if they can."""
+        try:
+            require_answers(self._context, self._context.ledger.vms(row.job_id))
+        except RefusedError as error:
+            return str(error)
+        return ""

@@ -1,0 +1,255 @@
+"""Following: each vjob is compared with its job and its VMs, and what disagrees is followed, or held back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.assess.first_sight import FirstSight
+from rmsplugin.engine.assess.held_back import StateFinder
+from rmsplugin.engine.assess.job_identity import JobIdentity
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.operations.allocation import suspend_job
+from rmsplugin.engine.execute.operations.go_on import last_heard, stands_still
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.execute.single import ENGINE
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
+from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
+from rmsplugin.engine.observe.gone import require_answers
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.strays import strays
+from rmsplugin.engine.reconcile import brake
+from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.engine.reconcile.reconcile import Directive, RmsAct, reconcile
+from rmsplugin.engine.reconcile.requeues import record_requeue_exits
+from rmsplugin.errors import OperationFailedError, RefusedError
+from rmsplugin.model.vjob import VJobState
+
+#: States of a vjob in which its VMs are on their nodes, and nothing is under way on them.
+_HAVE_VMS = (VJobState.RUNNING, VJobState.PAUSED)
+
+
+class Following:
+    """Runs once a cycle."""
+
+    def __init__(
+        self, context: Context, executor: Executor, placing: Placing, first_sight: FirstSight, identity: JobIdentity
+    ) -> None:
+        self._context = context
+        self._executor = executor
+        self._placing = placing
+        self._first_sight = first_sight
+        self._identity = identity
+        self._missing = MissingVMs(context)
+        self.brake = brake.Brake()
+        self._started = context.clock.now()
+        self._states: StateFinder
+        self._unclear: dict[int, str] = {}  # vjobs of which a VM was not seen, before that proves anything
+
+    def run(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Jobs:
+        """Follow what disagrees. Returns the jobs of the vjobs."""
+        context = self._context
+        # All that have not ended, and those that have but whose jobs have come back.
+        alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
+        vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
+        context.signs.retain(vjobs)
+        context.suspensions.retain(vjobs)
+        record_requeue_exits(context, seen.rms.requeue_exits, vjobs.values())
+        jobs = find_jobs(context, seen, vjobs.values(), self._identity.others)
+        self._missing.begin()
+        self._states = StateFinder(context, seen)
+        self._unclear = {}
+        vms: dict[int, list[VMRow]] = defaultdict(list)
+        for vm in context.ledger.vms():
+            vms[vm.job_id].append(vm)
+        gone = context.ledger.nodes.gone()
+        doubtful = []
+        for vjob in vjobs.values():
+            with report.alone(f"vjob {vjob.display_id}"):
+                held = self._reconcile_one(seen, vjob, vms[vjob.job_id], gone, jobs, busy, report)
+                if held is not None:
+                    doubtful.append(held)
+        with report.alone("what is held back"):
+            through = self._let_through(doubtful, vjobs, report)
+            held_back = {held.job_id: held.directive.reason for held in self.brake.held}
+            self._executor.held_back.set(self._unclear | held_back)
+            for held in through:
+                with report.alone(f"vjob {held.vjob}"):
+                    self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
+        return jobs
+
+    def _reconcile_one(
+        self,
+        seen: Observation,
+        vjob: VJobRow,
+        vms: list[VMRow],
+        gone: Collection[str],
+        jobs: Jobs,
+        busy: set[int],
+        report: CycleReport,
+    ) -> Held | None:
+        """Do what has to be done to the vjob, or return it, when it follows from something that is not seen."""
+        job, proved = jobs.found.get(vjob.job_id), vjob.job_id not in jobs.unknown
+        if has_ended(job) and proved:
+            self._executor.cancel(vjob.job_id, "its job has ended")
+        if vjob.state_since >= seen.taken:
+            return None  # it moved after the first look
+        if vjob.job_id in busy | self._executor.busy():
+            self._look_behind_checkpoint(seen, vjob, vms)
+            return None  # it moves
+        directive = self._directive(seen, vjob, vms, gone, jobs)
+        if directive is None and vjob.state in _HAVE_VMS and _unseen(seen, vms):
+            names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
+            self._unclear[vjob.job_id] = f"{names} was not seen at the last look"
+        if directive is not None and (directive.absence or directive.disputed or not proved):
+            return Held(vjob.job_id, vjob.display_id, vjob.user, directive, proved and not directive.disputed)
+        if directive is not None:
+            self._executor.held_back.release(vjob.job_id)
+            self._follow(seen, vjob, job, directive, report)
+        else:
+            tell_of_end_that_does_not_come(self._context, vjob, job, seen.taken)
+        return None
+
+    def _look_behind_checkpoint(self, seen: Observation, vjob: VJobRow, vms: list[VMRow]) -> None:
+        """A checkpoint of VMs that are gone may go on for an hour: it makes way. The next cycle sees to the loss."""
+        if vjob.job_id in self._executor.yielding() and not vjob.finished and self._missing.gone(vjob, vms, seen):
+            self._executor.make_way(vjob.job_id, "the loss of its VMs")
+
+    def _directive(
+        self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
+    ) -> Directive | None:
+        context = self._context
+        # While the engine was down no wrapper could give a sign of life.
+        heard = max(vjob.wrapper_seen, last_heard(context, vjob.job_id), self._started)
+        job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
+        lost = self._executor.lost(vjob.job_id)
+        directive = reconcile(
+            vjob,
+            vms,
+            job,
+            missing,
+            seen.taken - heard,
+            context.settings.engine.orphan_s,
+            gone,
+            self._copies(vms, seen) or strays(context, seen, vjob),
+            lost,
+            self._states.unknown(vms, bool(missing), job, lost),
+            seen.running(vms) if vjob.state is VJobState.PAUSED else (),
+            stands_still(context, seen, vjob, job),
+        )
+        if directive is None:
+            return None
+        suspends = directive.what is OperationKind.SUSPEND and not directive.takes_over
+        if vjob.state in _HAVE_VMS and suspends and _unseen(seen, vms):
+            return None  # there is nothing to be saved; whether they are gone shows in another look
+        if vjob.job_id in jobs.found:
+            return directive
+        if why := jobs.unknown.get(vjob.job_id):
+            return replace(directive, reason=why)
+        how = jobs.ended[vjob.job_id]
+        absence = how in DOUBTFUL_ENDS and vjob.state is not VJobState.WAITING
+        return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
+
+    def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
+        """Nodes on which VMs are seen, by VM name, that are not where they run and where no migration takes them."""
+        found = {
+            vm: node for vm in vms if vm.host and not vm.destination for node in seen.where(vm.name) if node != vm.host
+        }
+        # One that has just been moved may have been seen where it was before.
+        arrival = self._context.ledger.last_arrival
+        return {vm.name: node for vm, node in found.items() if arrival(vm.name, vm.host) < seen.taken}
+
+    def _let_through(self, doubtful: list[Held], vjobs: Mapping[int, VJobRow], report: CycleReport) -> list[Held]:
+        before = {held.key for held in self.brake.held}
+        through = self.brake.let_through(doubtful, sum(vjob.state.is_live for vjob in vjobs.values()))
+        held = self.brake.held
+        if held:
+            report.problems.append(brake.sentence(held))
+        if not {each.key for each in held} <= before:
+            self._context.ledger.event("held-back", brake.sentence(held))
+        if before and not held:
+            self._context.ledger.event("held-back-no-more", "what was held back is done, or need not be any more")
+        return through
+
+    def _follow(
+        self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive, report: CycleReport
+    ) -> None:
+        failures, kind = self._context.ledger.failures, directive.what
+        failed = failures.of_vjob(vjob.job_id, kind)
+        if failed is not None and failed.rests(seen.taken):
+            report.problems.append(f"vjob {vjob.display_id}: {kind}: {failed.error}; it is tried again soon")
+            return
+        try:
+            for name, node in directive.hosts.items():
+                self._context.ledger.touch(name, node)
+            if isinstance(kind, RmsAct):
+                self._follow_rms(seen, vjob, job, directive)
+                if failed is not None:
+                    failures.vjob_done(vjob.job_id, kind)
+            elif directive.takes_over:
+                self._executor.begin(
+                    vjob.job_id, kind, directive.reason, hosts=directive.hosts, takes_over=True, resumes=True
+                )
+            elif kind is OperationKind.RESUME and directive.hosts:
+                self._go_on_with(vjob, directive)
+            elif kind is OperationKind.RESUME and vjob.state is VJobState.SLEEPING:
+                self._resume(seen, vjob, directive.reason)
+            elif kind is OperationKind.UNPAUSE and vjob.state is VJobState.PAUSED:
+                self._unpause(seen, vjob, directive.reason)
+            elif kind is OperationKind.SUSPEND and vjob.state in _HAVE_VMS:
+                self._placing.suspend(vjob, directive.reason, resumes=directive.resumes)
+            else:
+                self._executor.begin(vjob.job_id, kind, directive.reason, destinations=directive.destinations)
+            report.begun.append(f"{kind} {vjob.display_id}: {directive.reason}")
+        except Exception as error:
+            failures.vjob_failed(vjob.job_id, kind, str(error) or repr(error))
+            raise
+
+    def _go_on_with(self, vjob: VJobRow, directive: Directive) -> None:
+        """Resume a vjob whose VMs run already: nothing is restored."""
+        for name, node in directive.hosts.items():
+            if not self._context.hypervisor.has_vm(node, name):
+                raise OperationFailedError(f"{name} is not on {node}, which listed it")
+        self._executor.begin(vjob.job_id, OperationKind.RESUME, directive.reason, hosts=directive.hosts)
+
+    def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
+        try:
+            require_answers(self._context, self._context.ledger.vms(vjob.job_id))
+            self._placing.resume(seen, vjob, "", reason, ENGINE)
+        except RefusedError:
+            # Its wrapper must not run while its VMs sleep.
+            suspend_job(self._context, vjob.job_id)
+            raise
+
+    def _unpause(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
+        try:
+            self._placing.unpause(seen, vjob, reason, ENGINE)
+        except RefusedError:
+            suspend_job(self._context, vjob.job_id)  # as above
+            raise
+
+    def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
+        context, job_id = self._context, vjob.job_id
+        if directive.what in (RmsAct.GATE, RmsAct.REQUEUE):
+            seen.changed.add(job_id)
+        if directive.what is RmsAct.GATE:
+            context.rms.close_gate(job_id)
+        elif directive.what is RmsAct.REQUEUE:
+            context.rms.requeue(job_id)
+            context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
+        elif directive.what is RmsAct.FORGET and context.ledger.asides.of_vjob(job_id):
+            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
+        elif directive.what is RmsAct.FORGET:
+            context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
+        elif job is not None:
+            self._first_sight.renew(job)
+
+
+def _unseen(seen: Observation, vms: Collection[VMRow]) -> bool:
+    """Whether one of the VMs was not seen, although its host was."""
+    return any(vm.host in seen.vms and not seen.where(vm.name) for vm in vms)
