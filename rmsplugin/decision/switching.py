@@ -24,7 +24,7 @@ from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
 
 #: Where its VMs share the storage of a node a switch takes longer: one runs for so many times that, too (0153).
-SHARED_SWITCHES = 2.0
+SHARED_SWITCHES = 8.0
 
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
