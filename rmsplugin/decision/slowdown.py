@@ -8,8 +8,8 @@
 - Where making way is a pause, which costs nothing, one that has not begun need not wait for that if its limit is a
   third of what the other one still needs, and it is not far behind it (0104).
 - Nobody makes way who was started or resumed a moment ago: for his tier not before he has run for ten times what a
-  switch of his largest VM takes, and for eight times what one of him does (0153); for a higher one he is exempt as long as
-  Slurm says, as under any policy (0151).
+  switch of his largest VM takes, and for eight times what one of him does (0153); for a higher one he is exempt as
+  long as Slurm says, as under any policy (0151).
 - With what is beyond the share of its user (0121), if the site sets one, it is the other way round: that comes last,
   and makes way for whoever of others has waited long enough.
 - An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is

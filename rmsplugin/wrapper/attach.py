@@ -17,13 +17,12 @@ from functools import partial
 from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.wrapper import process, signals
-from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.commands import Commands
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.mailbox import Mailbox
 from rmsplugin.wrapper.preparation import Preparation
 from rmsplugin.wrapper.sentry import Sentry
-from rmsplugin.wrapper.session import Ending, NoRoomError, Session
+from rmsplugin.wrapper.session import Access, Ending, NoRoomError, Session
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import OutputFile, same_file
 from rmsplugin.wrapper.telltale import Telltale

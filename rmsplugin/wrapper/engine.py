@@ -12,13 +12,11 @@ from collections.abc import Callable
 
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
-from rmsplugin.wrapper.access import Access
+from rmsplugin.wrapper.session import Access, Ending
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:
     from typing import Any, TypeVar
-
-    from rmsplugin.wrapper.session import Ending
 
     _T = TypeVar("_T")
 

@@ -6,6 +6,7 @@ section 3). A lost connection raises UnavailableError, and everything can be sai
 
 from __future__ import annotations
 
+import binascii
 import os
 import select
 import socket
@@ -22,7 +23,7 @@ from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:
-    from rmsplugin.wrapper.access import Access
+    from typing import Any
 
 SSH_PORT = 22
 _GUEST = f"{TOOLS}/rmsplugin-guest"
@@ -44,6 +45,53 @@ _ACKNOWLEDGE_S = 5.0
 # process stopped. A VM that moves or sleeps longer than this is connected to anew.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _UNACKNOWLEDGED_MS = 20_000
+
+
+class Access:
+    """What the engine tells of a running vjob: how to get into its VMs."""
+
+    __slots__ = ("address", "host_key", "private_key", "returned", "returns", "user", "vm_names")
+
+    def __init__(self, user: str, vm_names: tuple[str, ...], address: str, host_key: str, private_key: str) -> None:
+        """``address`` and ``host_key`` are those of the first VM; the host key is ``ssh-ed25519 AAAA...``."""
+        self.user, self.vm_names, self.address = user, vm_names, address
+        self.host_key, self.private_key = host_key, private_key
+        #: How often the vjob went back to a checkpoint, and what its user is told of the last time.
+        self.returns, self.returned = 0, ""
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> Access | None:
+        """Read the engine's answer; None while the VMs are not running.
+
+        Raises:
+            UnavailableError: it is not what an engine says.
+        """
+        if answer.get("state") != "running" or not answer.get("vms"):
+            return None
+        try:
+            vms = answer["vms"]
+            access = cls(
+                str(answer["user"]),
+                tuple(str(vm["name"]) for vm in vms),
+                str(vms[0]["address"]),
+                str(vms[0]["host_key"]),
+                str(answer["private_key"]),
+            )
+            access.returns, access.returned = int(answer.get("returns", 0)), str(answer.get("returned", ""))
+            return access
+        except (KeyError, TypeError) as error:
+            raise UnavailableError(f"the engine's answer lacks {error}") from None
+
+    def host_key_bytes(self) -> bytes:
+        """The host key as it travels.
+
+        Raises:
+            UnavailableError: it is not what an engine says.
+        """
+        try:
+            return binascii.a2b_base64(self.host_key.split()[1], strict_mode=True)
+        except (IndexError, ValueError):
+            raise UnavailableError("the engine's answer has no proper host key") from None
 
 
 class NoRoomError(RefusedError):

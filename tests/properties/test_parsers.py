@@ -24,9 +24,8 @@ from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.files import STATE_MAGIC
 from rmsplugin.node_agent.saved_state import _HEAD, _VERSION, Identity, _rewritten_head
 from rmsplugin.workload.swf import FaultyLineError, parse_line
-from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.asked import read as asked
-from rmsplugin.wrapper.session import _parse_state
+from rmsplugin.wrapper.session import Access, _parse_state
 from rmsplugin.wrapper.signals import Fate, parse_fate
 from rmsplugin.wrapper.steps import Steps
 

@@ -9,6 +9,7 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.reconcile import following
 from rmsplugin.engine.serve.views import node_views
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -338,17 +339,15 @@ def test_one_bad_job_ends_the_cycle_for_itself_only(world: World) -> None:
 def test_a_fault_of_ours_in_reconciling_one_vjob_is_none_of_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmsplugin.engine import cycle
-
     bad, good = running(world), running(world)
-    reconcile = cycle.reconcile
+    reconcile = following.reconcile
 
     def faulty(vjob, *words):  # type: ignore[no-untyped-def]
         if vjob.job_id == bad:
             raise KeyError("n9")
         return reconcile(vjob, *words)
 
-    monkeypatch.setattr(cycle, "reconcile", faulty)
+    monkeypatch.setattr(following, "reconcile", faulty)
     world.rms.finish(bad)
     world.rms.finish(good)
     world.until(good, S.TERMINATED)

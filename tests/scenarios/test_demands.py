@@ -33,6 +33,11 @@ def running(world: World, vms: int = 1, cpus: int = 2, memory_mib: int = 256) ->
     return job, [vm.name for vm in world.context.ledger.vms(job)]
 
 
+def cpus_of(world: World, vm: str) -> float | None:
+    """What the VM was seen to demand."""
+    return world.context.demanded_cpus.cpus(vm)
+
+
 def look(world: World, demands: Demands, times: int = 1, step_s: float = STEP_S) -> None:
     """So many cycles' looks, each after a while."""
     for _ in range(times):
@@ -102,11 +107,11 @@ def test_a_node_that_does_not_answer_has_no_counters(world: World) -> None:
 
 def test_nothing_is_known_of_a_vm_until_two_samples_show_it(world: World, demands: Demands) -> None:
     _, (vm,) = running(world)
-    assert demands.cpus(vm) is None
+    assert cpus_of(world, vm) is None
     look(world, demands, 2)
-    assert demands.cpus(vm) is None and recorded(world, vm) is None
+    assert cpus_of(world, vm) is None and recorded(world, vm) is None
     look(world, demands)
-    assert demands.cpus(vm) == 0 and recorded(world, vm) == 0
+    assert cpus_of(world, vm) == 0 and recorded(world, vm) == 0
 
 
 def test_demand_follows_what_a_vm_uses(world: World, demands: Demands) -> None:
@@ -114,9 +119,9 @@ def test_demand_follows_what_a_vm_uses(world: World, demands: Demands) -> None:
     look(world, demands, 3)
     world.hypervisor.set_demand(vm, 1.25)
     look(world, demands)
-    assert demands.cpus(vm) == 0, "one sample is a spike"
+    assert cpus_of(world, vm) == 0, "one sample is a spike"
     look(world, demands)
-    assert demands.cpus(vm) == 1.25 and recorded(world, vm) == 125
+    assert cpus_of(world, vm) == 1.25 and recorded(world, vm) == 125
 
 
 def test_the_window_is_that_of_the_settings(world: World) -> None:
@@ -126,9 +131,9 @@ def test_the_window_is_that_of_the_settings(world: World) -> None:
     demands = Demands(world.context)
     _, (vm,) = running(world)
     look(world, demands, 10)
-    assert demands.cpus(vm) is None
+    assert cpus_of(world, vm) is None
     look(world, demands)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
 
 
 def test_vms_that_share_cpus_show_what_they_would_use(world: World, demands: Demands) -> None:
@@ -142,7 +147,7 @@ def test_vms_that_share_cpus_show_what_they_would_use(world: World, demands: Dem
     for vm, cpus in ((a, 2.0), (b, 1.5), (c, 0.5)):
         world.hypervisor.set_demand(vm, cpus)
     look(world, demands, 3)
-    assert {vm: demands.cpus(vm) for vm in (a, b, c)} == {a: 2.0, b: 1.5, c: 0.5}
+    assert {vm: cpus_of(world, vm) for vm in (a, b, c)} == {a: 2.0, b: 1.5, c: 0.5}
     assert world.state(job) is S.RUNNING
 
 
@@ -151,9 +156,9 @@ def test_samples_that_are_too_close_are_left_out(world: World, demands: Demands)
     look(world, demands, 3)
     world.hypervisor.set_demand(vm, 2)
     look(world, demands, 3, step_s=1)
-    assert demands.cpus(vm) == 0, "events started cycles early, and the VM has worked for 3 s"
+    assert cpus_of(world, vm) == 0, "events started cycles early, and the VM has worked for 3 s"
     look(world, demands, 2)
-    assert demands.cpus(vm) == 2
+    assert cpus_of(world, vm) == 2
 
 
 # -- what a VM keeps, and where it begins anew -----------------------------------------------------------------------
@@ -162,16 +167,16 @@ def test_samples_that_are_too_close_are_left_out(world: World, demands: Demands)
 def test_a_vm_that_migrates_keeps_its_demand_and_its_counters_begin_anew(world: World, demands: Demands) -> None:
     job, (vm,) = running(world)
     look(world, demands, 3)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
     world.tick()
     world.ask(job, K.MIGRATE, other(world, vm))
     world.tick()
     world.hypervisor.set_demand(vm, 1)
     for _ in range(2):
         look(world, demands)
-        assert demands.cpus(vm) == 0, "its first sample there has none before it, its second may be a spike"
+        assert cpus_of(world, vm) == 0, "its first sample there has none before it, its second may be a spike"
     look(world, demands)
-    assert demands.cpus(vm) == 1
+    assert cpus_of(world, vm) == 1
 
 
 def test_a_vm_on_two_nodes_gives_no_sample(world: World, demands: Demands) -> None:
@@ -185,7 +190,7 @@ def test_a_vm_on_two_nodes_gives_no_sample(world: World, demands: Demands) -> No
         assert len(world.hypervisor.where(vm)) == 2
         for _ in range(4):
             look(world, demands)
-            seen.append(demands.cpus(vm))
+            seen.append(cpus_of(world, vm))
 
     world.hypervisor.hook_next("migrate", Point.DURING, meanwhile, vm=vm)
     world.ask(job, K.MIGRATE, other(world, vm))
@@ -214,7 +219,7 @@ def test_a_sample_of_the_source_that_comes_late_confuses_nobody(world: World, de
             sampled=dict.fromkeys([*now.sampled, source], time),
         )
         demands.look(mixed)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
 
 
 def test_a_resumed_vm_demands_what_it_did_when_it_was_suspended_until_its_samples_say_otherwise(
@@ -222,21 +227,21 @@ def test_a_resumed_vm_demands_what_it_did_when_it_was_suspended_until_its_sample
 ) -> None:
     job, (vm,) = running(world)
     look(world, demands, 3)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
     demands.look(observe(world.context))
-    assert demands.cpus(vm) is None, "nobody samples what sleeps"
+    assert cpus_of(world, vm) is None, "nobody samples what sleeps"
     assert recorded(world, vm) == 0, "and it is remembered"
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     look(world, demands)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
     world.hypervisor.set_demand(vm, 2.0)
     look(world, demands)
-    assert demands.cpus(vm) == 0, "one sample that shows it is none"
+    assert cpus_of(world, vm) == 0, "one sample that shows it is none"
     look(world, demands)
-    assert demands.cpus(vm) == 2
+    assert cpus_of(world, vm) == 2
 
 
 def test_a_resumed_vm_of_which_nothing_was_known_demands_what_it_requested(world: World, demands: Demands) -> None:
@@ -248,7 +253,7 @@ def test_a_resumed_vm_of_which_nothing_was_known_demands_what_it_requested(world
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     look(world, demands, 2)
-    assert demands.cpus(vm) is None
+    assert cpus_of(world, vm) is None
     assert recorded(world, vm) is None
 
 
@@ -259,12 +264,12 @@ def test_a_vjob_that_starts_again_demands_what_it_requested(world: World, demand
     world.hypervisor.kill_vm(vm)
     world.until(job, S.WAITING)
     demands.look(observe(world.context))
-    assert demands.cpus(vm) is None
+    assert cpus_of(world, vm) is None
     world.pass_time(200)
     world.until(job, S.RUNNING)
     assert recorded(world, vm) is None
     look(world, demands)
-    assert demands.cpus(vm) is None
+    assert cpus_of(world, vm) is None
 
 
 def test_booting_says_nothing_about_work(world: World, demands: Demands) -> None:
@@ -274,13 +279,13 @@ def test_booting_says_nothing_about_work(world: World, demands: Demands) -> None
     def meanwhile() -> None:
         for _ in range(4):
             look(world, demands)
-            seen.append(demands.cpus(f"vjob{job}-0"))
+            seen.append(cpus_of(world, f"vjob{job}-0"))
 
     world.hypervisor.hook_next("boot", Point.AFTER, meanwhile)
     world.until(job, S.RUNNING)
     assert seen == [None] * 4
     look(world, demands, 2)
-    assert demands.cpus(f"vjob{job}-0") is None, "what it used while it booted is not compared with"
+    assert cpus_of(world, f"vjob{job}-0") is None, "what it used while it booted is not compared with"
 
 
 def test_a_vm_keeps_its_demand_while_a_suspend_of_it_fails(world: World, demands: Demands) -> None:
@@ -292,7 +297,7 @@ def test_a_vm_keeps_its_demand_while_a_suspend_of_it_fails(world: World, demands
     def meanwhile() -> None:
         for _ in range(4):
             look(world, demands)
-            seen.append(demands.cpus(vm))
+            seen.append(cpus_of(world, vm))
 
     world.hypervisor.hook_next("save", Point.DURING, meanwhile, vm=vm)
     world.hypervisor.fail_next("save", OperationFailedError("no"), vm=vm)
@@ -301,7 +306,7 @@ def test_a_vm_keeps_its_demand_while_a_suspend_of_it_fails(world: World, demands
     world.until(job, S.RUNNING)
     assert seen == [1, 1, 1, 1]
     look(world, demands)
-    assert demands.cpus(vm) == 1
+    assert cpus_of(world, vm) == 1
 
 
 def test_a_vm_that_stands_still_is_not_idle(world: World, demands: Demands) -> None:
@@ -312,7 +317,7 @@ def test_a_vm_that_stands_still_is_not_idle(world: World, demands: Demands) -> N
     for power in (VMPower.PAUSED, VMPower.RUNNING) * 4:
         world.hypervisor.machines.become(node, vm, power)
         look(world, demands)
-    assert demands.cpus(vm) == 1.5
+    assert cpus_of(world, vm) == 1.5
 
 
 def test_a_vm_of_a_vjob_that_is_being_suspended_gives_no_sample(world: World, demands: Demands) -> None:
@@ -325,13 +330,13 @@ def test_a_vm_of_a_vjob_that_is_being_suspended_gives_no_sample(world: World, de
     world.context.ledger.transition(job, S.SUSPENDING, "its wrapper stands still, it waits to be saved")
     for _ in range(4):
         look(world, demands)
-        assert demands.cpus(vm) == 1
+        assert cpus_of(world, vm) == 1
     world.context.ledger.transition(job, S.RUNNING, "it could not be saved")
     demands.look(before)
     look(world, demands, 2)
-    assert demands.cpus(vm) == 1, "what was seen before it ran again is not compared with"
+    assert cpus_of(world, vm) == 1, "what was seen before it ran again is not compared with"
     look(world, demands)
-    assert demands.cpus(vm) == 0
+    assert cpus_of(world, vm) == 0
 
 
 def test_a_node_that_is_silent_for_a_while_changes_no_demand(world: World, demands: Demands) -> None:
@@ -341,10 +346,10 @@ def test_a_node_that_is_silent_for_a_while_changes_no_demand(world: World, deman
     node = host(world, vm)
     world.hypervisor.set_reachable(node, False)
     look(world, demands, 5)
-    assert demands.cpus(vm) == 1
+    assert cpus_of(world, vm) == 1
     world.hypervisor.set_reachable(node, True)
     look(world, demands)
-    assert demands.cpus(vm) == 1
+    assert cpus_of(world, vm) == 1
 
 
 def test_clocks_that_are_set_back_give_nothing_away(world: World, demands: Demands) -> None:
@@ -356,7 +361,7 @@ def test_clocks_that_are_set_back_give_nothing_away(world: World, demands: Deman
         back = {node: time - 3600 + number * STEP_S for node, time in seen.sampled.items()}
         counters = VMStatistics(10**13 + round(number * 2 * STEP_S * 1e9), 0, None, None)
         demands.look(replace(seen, sampled=back, statistics={host(world, vm): {vm: counters}}))
-        assert demands.cpus(vm) == (1 if number < 2 else 2)
+        assert cpus_of(world, vm) == (1 if number < 2 else 2)
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
@@ -369,12 +374,12 @@ def test_a_restarted_engine_goes_on_with_the_last_demand(world: World, demands: 
     world.start_engine()
     again = Demands(world.context)
     look(world, again)
-    assert again.cpus(vm) == 0.75
+    assert cpus_of(world, vm) == 0.75
     look(world, again, 3)
-    assert again.cpus(vm) == 0.75
+    assert cpus_of(world, vm) == 0.75
     world.hypervisor.set_demand(vm, 2)
     look(world, again, 3)
-    assert again.cpus(vm) == 2
+    assert cpus_of(world, vm) == 2
 
 
 def test_only_changes_are_written_all_of_a_cycle_together(world: World, demands: Demands) -> None:
@@ -416,7 +421,7 @@ def test_a_change_that_is_of_another_run_by_now_is_not_written(world: World, dem
     ledger.samples.record([(vjob, row, change)])
     assert recorded(world, vm) == 150
     look(world, demands)
-    assert demands.cpus(vm) == 1.5, "the ledger is what counts"
+    assert cpus_of(world, vm) == 1.5, "the ledger is what counts"
 
 
 def test_figures_are_kept_to_the_second_and_pruned(world: World, demands: Demands) -> None:
@@ -445,7 +450,7 @@ def test_others_may_ask_while_a_cycle_looks(world: World, demands: Demands) -> N
 
     def ask() -> None:
         while not stop.is_set():
-            if demands.cpus(vm) is None:
+            if cpus_of(world, vm) is None:
                 missing.append(vm)
 
     thread = threading.Thread(target=ask)

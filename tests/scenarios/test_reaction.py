@@ -175,10 +175,13 @@ def test_all_vms_of_a_gang_are_ready_before_the_first_of_them_is_paused_and_the_
     def counting(method: str) -> Callable[..., None]:
         act = getattr(world.hypervisor, method)
 
-        def call(*arguments: Any, **options: Any) -> None:
-            rows = world.context.ledger._rows("select count(*) as number from actions where kind = ?", [method])
-            begun[method].append(rows[0]["number"])
-            act(*arguments, **options)
+        def call(*arguments: Any, ready: Callable[[], None], **options: Any) -> None:
+            def counted() -> None:
+                ready()
+                rows = world.context.ledger._rows("select count(*) as number from actions where kind = ?", [method])
+                begun[method].append(rows[0]["number"])
+
+            act(*arguments, ready=counted, **options)
 
         return call
 

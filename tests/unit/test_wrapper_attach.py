@@ -13,9 +13,9 @@ import pytest
 
 from rmsplugin.errors import UnavailableError
 from rmsplugin.wrapper import attach
-from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.attach import Wrapper
 from rmsplugin.wrapper.preparation import Preparation
+from rmsplugin.wrapper.session import Access
 from rmsplugin.wrapper.streams import Ack
 
 

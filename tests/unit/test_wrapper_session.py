@@ -14,10 +14,9 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.errors import OperationFailedError, UnavailableError
-from rmsplugin.wrapper.access import Access
 from rmsplugin.wrapper.libssh2 import Connection
 from rmsplugin.wrapper.mailbox import Mailbox
-from rmsplugin.wrapper.session import SSH_PORT, Session
+from rmsplugin.wrapper.session import SSH_PORT, Access, Session
 from rmsplugin.wrapper.signals import Fate
 from rmsplugin.wrapper.steps import Steps
 from rmsplugin.wrapper.streams import Ack
