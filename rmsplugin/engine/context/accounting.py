@@ -1,6 +1,6 @@
-"""Accounting: asks the RMS's accounting how jobs have ended; one that does not answer is asked less and less often.
+"""Accounting: asks the RMS's accounting how jobs have ended; while it does not answer, it is asked less and less often.
 
-slurmdbd may be down for days, or hang until the time limit of every question: that must not be added to every cycle.
+slurmdbd may be down for days, or let every question hang until its time limit: no cycle may wait for that each time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MOST_S = 300.0
 
 
 class Accounting:
-    """Remembers since when it is silent; for one thread, that of the cycle."""
+    """Remembers the failures of the accounting; used by one thread, that of the cycle."""
 
     def __init__(self, rms: Rms, clock: Callable[[], float]) -> None:
         """``clock``: seconds."""
@@ -26,7 +26,7 @@ class Accounting:
         self._why = ""
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
-        """See ``Rms.ended``. Raises UnavailableError without having asked, too, while it rests."""
+        """See ``Rms.ended``. While the accounting rests, raises UnavailableError without asking it."""
         if self._failures and self._clock() < self._not_before:
             raise UnavailableError(f"{self._why}; it is asked again soon")
         try:

@@ -1,7 +1,8 @@
-"""Bounds: what observed VMs may take of each node together, as the node agents keep it, and who waits because of it.
+"""Bounds: the memory that all observed VMs of a node may take together, kept by node agents, and VMs that wait for it.
 
 A VM that waits for memory must not be asked anything: with control groups of version 1 its hypervisor process may not
-survive that (docs/decisions/0040). So node agents are asked first, and often: each time they share out what is left.
+survive a question (docs/decisions/0040). So the node agents are asked first, and often: each time they share out the
+memory that is left.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _PARALLEL = 32
 class _Agent:
     """One node agent, and what it was told."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)  # held while it is asked
+    lock: threading.RLock = field(default_factory=threading.RLock)  # held while the agent is asked
     bound_mib: int | None = None
-    kept_mib: int = 0  # what of the node's memory is kept back from them besides
-    lowered: int = 0  # how often for a VM that came
+    kept_mib: int = 0  # memory of the node that is kept back from observed VMs, besides
+    lowered: int = 0  # how often the bound was lowered for a VM that came
     failures: int = 0  # in a row
     rests_until: float = 0.0
     report: MemoryReport | None = None
@@ -53,22 +54,22 @@ class Bounds:
         return self._agents[node].lowered
 
     def report(self, node: str) -> MemoryReport | None:
-        """What the node said last; None where it did not answer."""
+        """The node agent's last report; None if it did not answer."""
         return self._agents[node].report
 
     def is_idle(self, node: str) -> bool:
-        """Whether the node has its bound, and said last that nothing of it is used: there is nothing new to ask."""
+        """Whether the node has its bound, and reported last that nothing of it is used: nothing is worth asking."""
         agent = self._agents[node]
         return agent.bound_mib is not None and agent.report is not None and not agent.report.used_mib
 
     @property
     def waiting(self) -> frozenset[str]:
-        """The VMs that wait for memory, by what was said last."""
+        """The VMs that wait for memory, by the agents' last reports."""
         reports = [agent.report for agent in list(self._agents.values())]
         return frozenset(vm for report in reports if report is not None for vm in report.waiting)
 
     def waits_on(self, node: str) -> bool:
-        """Whether a VM there waits for memory: then no VM there is asked anything that can be left."""
+        """Whether a VM there waits for memory: then no VM there is asked anything that can wait."""
         report = self._agents[node].report
         return report is not None and bool(report.waiting)
 
@@ -76,14 +77,14 @@ class Bounds:
         """Set a bound, unless it was ``lowered`` since it was worked out; a silent agent is asked again later.
 
         Args:
-            node: where.
-            room_mib: what observed VMs may have.
-            kept_mib: what of it is kept back, for a VM that waits and is asked something.
+            node: its name.
+            room_mib: the memory that observed VMs may have.
+            kept_mib: the part of it that is kept back, for a VM that waits and is asked something.
             lowered: see ``lowered``.
         """
         agent = self._agents[node]
         with agent.lock:
-            # Where the old bound stays, what is kept back of it does, too: both together are never more than there is.
+            # If the old bound stays, its kept part stays, too: both together never exceed the memory that is there.
             if agent.lowered == lowered and self._quietly(node, room_mib - kept_mib):
                 agent.kept_mib = kept_mib
 
@@ -91,7 +92,7 @@ class Bounds:
         """Lower a bound before a VM comes that is not observed.
 
         Raises:
-            RefusedError: more is used, or the node agent does not answer.
+            RefusedError: observed VMs use more than ``mib``, or the node agent does not answer.
         """
         agent = self._agents[node]
         with agent.lock:
@@ -102,21 +103,21 @@ class Bounds:
                 raise RefusedError(f"the VMs on {node} whose memory is observed cannot do with less: {error}") from None
 
     def keep(self, node: str) -> None:
-        """Set the bound again before an observed VM starts there: a node that has restarted has lost it."""
+        """Set the bound again before an observed VM starts there: a node that has restarted has lost its bound."""
         agent = self._agents[node]
         with agent.lock:
             if agent.bound_mib is not None:
                 self._quietly(node, agent.bound_mib)
 
     def relieve(self, node: str) -> None:
-        """Give observed VMs what was kept back, until the next cycle: one that may wait is asked something now."""
+        """Give observed VMs the kept part until the next cycle, before a VM is asked that may wait for memory."""
         agent = self._agents[node]
         with agent.lock:
             if agent.bound_mib is not None and self._quietly(node, agent.bound_mib + agent.kept_mib):
                 agent.kept_mib = 0
 
     def watch(self, nodes: Collection[str]) -> bool:
-        """Have the agents of these nodes share out what is left; whether a VM waits that did not before."""
+        """Have the agents of these nodes share out the memory left. Returns whether a VM waits that did not before."""
         before = self.waiting
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="bounds") as pool:
             list(pool.map(self.keep, nodes))
@@ -126,13 +127,13 @@ class Bounds:
         """Ask for a bound; returns whether it is set."""
         try:
             self._ask(node, mib)
-        except RmspluginError as error:  # the old bound holds; where more is used than that, balloons come first
+        except RmspluginError as error:  # the old bound holds; if more than the new one is used, balloons come first
             log.info("the bound of observed VMs on %s: %s", node, error)
             return False
         return True
 
     def _ask(self, node: str, mib: int) -> None:
-        """Ask a node agent, unless it rests from failures; its lock is held."""
+        """Ask a node agent, unless it rests from failures. The caller holds its lock."""
         agent, now = self._agents[node], self._now()
         if now < agent.rests_until:
             raise UnavailableError(f"the node agent of {node} did not answer, and is asked again soon")

@@ -1,4 +1,4 @@
-"""Clock: time as the engine takes it, which tests and simulations replace."""
+"""Clock: the engine's time, which tests and simulations replace."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, injected: seconds since the epoch, a way to let some pass, and one to wait for an event meanwhile.
+    """Time, injected: seconds since the epoch, a way to let time pass, and a way to wait for an event meanwhile.
 
-    What ``now`` tells never goes back, nor forward faster than time passes (``steady_clock``).
+    The time of ``now`` never goes back, and never jumps forward (``steady_clock``).
     """
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     wait: Callable[[threading.Event, float], object] = threading.Event.wait
-    ahead_s: Callable[[], float] = lambda: 0.0  # of the RMS's clock, which is the host's
-    problem: Callable[[], str] = lambda: ""  # what is to be said of the host's clock
+    ahead_s: Callable[[], float] = lambda: 0.0  # by how much ``now`` is ahead of the RMS's clock, which is the host's
+    problem: Callable[[], str] = lambda: ""  # a sentence about a fault of the host's clock; empty: none

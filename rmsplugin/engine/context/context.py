@@ -31,7 +31,7 @@ from rmsplugin.settings.guests import KernelImage as KernelImageSettings
 
 @dataclass(frozen=True)
 class Context:
-    """One set of adapters."""
+    """One set of adapters, with the settings, the ledger and the clock."""
 
     settings: Settings
     ledger: Ledger
@@ -47,38 +47,38 @@ class Context:
     demanded_cpus: Demanded = field(default_factory=Demanded)
     #: The threads in which VMs are acted on.
     threads: Lender = field(default_factory=Lender)
-    #: When each VM was last seen on a node; by its name and the node's. In memory only.
+    #: When each VM was last seen on a node, by the VM's name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: How long the last VM of each image took until it answered. In memory only.
+    #: How long the last VM restored from each image's template took until it answered. In memory only.
     restored_s: dict[str, Restored] = field(default_factory=dict)
 
-    #: Held while room on nodes is given away, from the look at what is free until the ledger has who takes it.
+    #: Held while VMs are placed: from the look at the free memory and CPUs until the ledger has the VMs that take them.
     giving: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        """Have nothing asked of nodes that are gone."""
+        """Shield the adapters, so that nodes that are gone are asked nothing."""
         object.__setattr__(self, "suspensions", Suspensions(self.clock.now()))
         object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
         object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
 
     @cached_property
     def jobs(self) -> JobReader:
-        """Reads of single jobs, shared by all operations that wait for theirs."""
+        """Reads of single jobs, shared by all operations that wait for their jobs."""
         return JobReader(self.rms)
 
     @cached_property
     def accounting(self) -> Accounting:
-        """How jobs have ended that the RMS has forgotten."""
+        """The ends of jobs that the RMS has forgotten."""
         return Accounting(self.rms, self.clock.now)
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What VMs whose memory is observed may take of each node."""
+        """The memory of each node that observed VMs may take."""
         return Bounds(self.nodes, self.clock.now)
 
     @cached_property
     def stores(self) -> Stores:
-        """The stores of saved states, as far as they prove themselves."""
+        """The stores of saved states, each proved by its marker."""
         return Stores(self.ledger, self.nodes, shared=self.shared)
 
     @property
@@ -96,40 +96,40 @@ class Context:
         return not isinstance(self.settings.image[vjob.geometry.image], KernelImageSettings)
 
     def new_vm_mib(self, geometry: Geometry, index: int) -> int:
-        """The memory with which VM number ``index`` is booted now; one that is there has ``VMRow.memory_mib``."""
+        """The memory (MiB) with which VM number ``index`` would boot now; an existing VM has ``VMRow.memory_mib``."""
         return self.settings.image[geometry.image].vm_mib(geometry.memory_mib_of(index))
 
     def pinned(self, vjob: VJobRow) -> bool:
-        """Whether the VMs of the vjob can only run where they were booted, for their disks are there."""
+        """Whether the VMs of the vjob can only run where they were booted, because their disks are there."""
         return self.has_disk(vjob) and not self.settings.nodes.vm_dir_shared
 
     def partial_path(self, vm: VMRow) -> str:
-        """Where a save writes: never a name that a restore would read."""
+        """The file that a save writes: never under a name that a restore would read."""
         return f"{self.store}/{vm.name}.state.partial"
 
     def state_path(self, vm: VMRow) -> str:
-        """Where a sealed state lies."""
+        """The file of a sealed state."""
         return f"{self.store}/{vm.name}.state"
 
     def checkpoint_path(self, vm: VMRow, number: int) -> str:
-        """Where the checkpoint with this number is written; sealed, it has the name without the last part."""
+        """The file that the checkpoint with this number is written to; sealed, it loses the last part of this name."""
         return f"{self.store}/checkpoint-{number}.{vm.name}.state.partial"
 
     def complete_state_bytes(self, vm: VMRow) -> int | None:
-        """Size of the file of a save that has ended well; None if there is no whole one.
+        """Size of the file of a save that has ended well; None if there is no whole file.
 
-        Only under the temporary name: before it gets the final one it is in the ledger, and a file that has it already
-        may be of an earlier sleep.
+        Only the temporary name is looked at: the ledger records a state before its file gets the final name, so a file
+        that has the final name already may be of an earlier sleep.
         """
         partial = self.nodes.stat(vm.host, vm.name, shared=self.shared).partial
         return partial.size_bytes if partial is not None and partial.complete else None
 
     def template_path(self, vm: VMRow) -> str:
-        """Where the state lies from which a VM starts that does not boot."""
+        """The file of the state from which a VM starts that does not boot."""
         return f"{self.settings.nodes.vm_dir}/{vm.name}.template"
 
     def spec(self, vjob: VJobRow, vm: VMRow) -> VMSpec:
-        """What a hypervisor must know of the VM."""
+        """The VM as a hypervisor must know it."""
         directory = str(self.settings.nodes.vm_dir)
         image = self.settings.image[vjob.geometry.image]
         return VMSpec(

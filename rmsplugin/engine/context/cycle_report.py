@@ -1,4 +1,4 @@
-"""Cycle report: what a cycle did, and what went wrong in it; one fault ends nothing but what it is a fault of."""
+"""Cycle report: the actions of a cycle, and its faults; a fault ends only the part of the cycle where it happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class CycleReport:
-    """What a cycle did, in a sentence, and what is wrong with the site."""
+    """The actions of a cycle, in a sentence, and the problems of the site."""
 
     time: float = 0.0
     seconds: float = 0.0
@@ -30,7 +30,7 @@ class CycleReport:
 
     @contextmanager
     def alone(self, what: str) -> Iterator[None]:
-        """Let an error, be it one of our own, harm only what is done inside; it is among the problems as ``what``."""
+        """Let an error, even one of our own, end only the body of the block; it becomes a problem, named ``what``."""
         try:
             yield
         except RmspluginError as error:

@@ -13,9 +13,9 @@ class Demanded:
         self._cpus: Mapping[str, float] = {}
 
     def set(self, cpus: Mapping[str, float]) -> None:
-        """Replace what is known."""
+        """Replace all demands."""
         self._cpus = cpus
 
     def cpus(self, vm_name: str) -> float | None:
-        """The demand in CPUs; None if none was observed, so that what was requested counts."""
+        """The demand in CPUs; None if none was observed, so that the requested CPUs count."""
         return self._cpus.get(vm_name)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from rmsplugin.adapters.rms.base import Rms, RmsJob
 from rmsplugin.errors import NotFoundError
 
-#: Of so many jobs it is remembered where they ran.
+#: The number of jobs whose front (the node where the job ran) is remembered.
 _FRONTS = 10_000
 
 
 class JobReader:
-    """Reads jobs afresh; who asks while a question is under way shares the next one, and gets nothing older."""
+    """Reads jobs afresh. Callers that come while a question is under way share the next one, and get nothing older."""
 
     def __init__(self, rms: Rms) -> None:
         self._rms = rms
@@ -21,13 +21,13 @@ class JobReader:
         self._asking = threading.Lock()  # one question at a time
         self._begun = 0
         self._wanted: dict[int, set[int]] = {}  # the jobs asked for, by number of the question that will answer
-        self._answered = 0  # number of the last question that was answered, with the jobs asked for and found
+        self._answered = 0  # number of the last answered question; then its jobs, asked for and found
         self._asked: frozenset[int] = frozenset()
         self._found: dict[int, RmsJob] = {}
         self._fronts: dict[int, str] = {}  # in the order in which they were read
 
     def front(self, job_id: int) -> str:
-        """Where the job ran when it was read last; empty if nobody knows. Waits for nothing."""
+        """The node where the job ran when it was read last; empty if it is not known. Waits for nothing."""
         return self._fronts.get(job_id, "")
 
     def read(self, job_id: int) -> RmsJob:
@@ -44,7 +44,7 @@ class JobReader:
                 self._answered, self._asked = number, frozenset(wanted)
                 self._remember(self._found)
             if self._answered != number or job_id not in self._asked:
-                # The question that was to answer us failed for somebody else, and the next one was not about our job.
+                # Another caller asked our question and it failed; the question after it was not about our job.
                 return self._rms.job(job_id)
             found = self._found.get(job_id)
         if found is None:

@@ -1,4 +1,4 @@
-"""Lender: the threads in which VMs of vjobs are acted on; a bounded number of them for all operations together."""
+"""Lender: the threads that act on the VMs of vjobs; a bounded number of them for all operations together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: With those of the executor, of looks at nodes and of the service fewer than 200, with default settings.
+#: With the threads of the executor, of looks at nodes and of the service these are fewer than 200 by default settings.
 THREADS = 48
 
 
 class Lender:
-    """Says how many threads an operation may start; nobody waits for any."""
+    """Says how many threads an operation may start; no operation waits for threads."""
 
     def __init__(self, threads: int = THREADS) -> None:
         self._free = threads
@@ -19,10 +19,10 @@ class Lender:
 
     @contextmanager
     def lend(self, wanted: int) -> Iterator[int]:
-        """So many of the threads that are wanted, for as long as this lasts: half of what is left at most, maybe none.
+        """Lend up to ``wanted`` threads for the time of the block: at most half of those left, perhaps none.
 
-        With none an operation acts on one VM after the other in its own thread: whoever comes last is slower, and
-        waits behind nobody.
+        An operation without threads acts on one VM after the other in its own thread: the last one to come is slower,
+        but waits behind no other.
         """
         with self._lock:
             lent = min(wanted, (self._free + 1) // 2)

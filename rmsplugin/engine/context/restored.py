@@ -1,4 +1,4 @@
-"""Restored: how long the last VM of an image took that was restored from a template."""
+"""Restored: how long the last VM that was restored from an image's template took."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Restored(NamedTuple):
-    """Seconds until its guest answered.
+    """Seconds until the VM's guest answered.
 
     Attributes:
-        whole_s: from the beginning of its restore.
-        loaded_s: from the moment when its state was loaded.
+        whole_s: from the beginning of the restore.
+        loaded_s: from the moment when the state was loaded.
     """
 
     whole_s: float

@@ -1,4 +1,4 @@
-"""Shield: between the engine and an adapter, so that nothing is asked of nodes that are gone."""
+"""Shield: stands between the engine and an adapter, so that nodes that are gone are asked nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rmsplugin.errors import NodeGoneError
 
 T = TypeVar("T")
 
-#: Where the names of nodes are among the arguments of a method; of all others the first one names the node.
+#: By method, the positions of nodes' names among its arguments; in all other methods the first argument names the node.
 _NODES = {"migrate": slice(1, 3), "send": slice(0, 2), "reach": slice(0, 2), "close": slice(0, 0)}
 
 
 def shielded(adapter: T, book: NodeBook) -> T:
-    """The adapter, whose methods raise NodeGoneError at once when they are called for a node that is gone."""
+    """The adapter with methods that raise NodeGoneError at once if they are called for a node that is gone."""
     return adapter if isinstance(adapter, _Shield) else cast(T, _Shield(adapter, book))
 
 

@@ -1,6 +1,6 @@
-"""Signs of life: when the wrapper of each vjob was last heard of. In memory only: no transaction for any of them.
+"""Signs of life: when the wrapper of each vjob was last heard of. In memory only: a sign of life writes no database.
 
-A restarted engine has heard of none; whoever counts a wrapper's silence counts it from the engine's start at most.
+A restarted engine has heard of no wrapper, so a wrapper's silence is counted from the engine's start at the earliest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class SignsOfLife:
         self._heard: dict[int, float] = {}
 
     def heard(self, job_id: int, now: float) -> None:
-        """The wrapper of this vjob is there."""
+        """Record that the wrapper of this vjob gave a sign of life."""
         self._heard[job_id] = now
 
     def last(self, job_id: int) -> float:
-        """When it was last heard of; 0 if never."""
+        """When the wrapper was last heard of; 0 if never."""
         return self._heard.get(job_id, 0.0)
 
     def retain(self, job_ids: Collection[int]) -> None:

@@ -1,6 +1,6 @@
-"""Slurm facts: what guests and the engine know of the site's Slurm, as the last observation found it. In memory only.
+"""Slurm facts: the site's Slurm as guests and the engine know it, from the last observation. In memory only.
 
-An engine that has just been restarted, and goes on with a start before its first observation, tells the defaults.
+A restarted engine that goes on with a start before its first observation uses the defaults.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 
 
 class SeenSlurm:
-    """Set by each observation, read by each start of a VM, in any thread: each is one step."""
+    """Set by each observation, read by each start of a VM, in any thread: each set or read is one step."""
 
     def __init__(self) -> None:
         self.facts = SlurmFacts()
-        #: Where slurmctld keeps its state; empty: not known yet.
+        #: The directory of slurmctld's state; empty: not known yet.
         self.state_dir = ""
 
     def seen(self, rms: RmsSnapshot) -> None:
-        """This was read."""
+        """Take over the facts of this snapshot."""
         self.state_dir = rms.state_dir
         facts = SlurmFacts(rms.version, spool_dir=rms.spool_dir)
         self.facts = facts if rms.kill_wait_s is None else replace(facts, kill_wait_s=rms.kill_wait_s)

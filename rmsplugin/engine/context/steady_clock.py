@@ -1,8 +1,8 @@
 """SteadyClock: seconds since the epoch that never jump, whatever is done to the host's clock.
 
 An administrator, or NTP, may set the host's clock forward or back by hours. Time limits, back-off, silence and patience
-are told by differences of times, and proofs by their order; so the engine's own clock runs on at its pace, and takes
-the host's time over slowly, as chrony does. Times that the RMS tells are brought to it (``of_the_rms``).
+depend on differences of times, and proofs on their order. So the engine's clock runs on at its own pace, and approaches
+the host's time slowly, as chrony does. Times given by the RMS are converted to the engine's clock (``of_the_rms``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 
-#: How much faster or more slowly than time it runs while it differs from the host's clock.
+#: The clock runs by this share faster or slower than time while it differs from the host's clock.
 _RATE = 0.1
-#: A difference of so many seconds is told.
+#: A difference of so many seconds is reported as a problem.
 _TOLD_S = 60.0
 
 
 class SteadyClock:
-    """Begins with the host's time. Several threads may ask."""
+    """A clock that begins with the host's time. Several threads may ask."""
 
     def __init__(
         self, *, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class SteadyClock:
         self._time = wall()
 
     def not_before(self, moment: float) -> None:
-        """Let no time be told that is earlier: what happened before the engine's start happened before."""
+        """Never tell a time before ``moment``: what happened before the engine's start stays in the past."""
         with self._lock:
             self._time = max(self._time, moment)
 
@@ -45,13 +45,13 @@ class SteadyClock:
             return self._time
 
     def ahead_s(self) -> float:
-        """By how much it is ahead of the host's clock; negative: behind it."""
+        """Seconds by which this clock is ahead of the host's clock; negative: behind it."""
         with self._lock:
             wall = self._look()
             return self._time - wall
 
     def problem(self) -> str:
-        """What is to be said of the host's clock; empty if nothing is."""
+        """A sentence about a fault of the host's clock; empty if there is none."""
         ahead_s = self.ahead_s()
         if abs(ahead_s) < _TOLD_S:
             return ""
@@ -59,12 +59,12 @@ class SteadyClock:
         return f"the clock of this host was {how}: the engine goes by its own, and takes the new time over slowly"
 
     def _look(self) -> float:
-        """Go on to now. Returns the host's time."""
+        """Advance this clock to now. Returns the host's time."""
         before, wall, monotonic = self._monotonic(), self._wall(), self._monotonic()
         passed = max(0.0, monotonic - self._last)
         self._last = monotonic
         expected = self._time + passed
-        # Who is kept waiting between two readings, on a busy machine, has seen no jump.
+        # A delay between two readings, on a busy machine, is not a jump of the clock.
         if abs(wall - expected) <= _RATE * passed + (monotonic - before):
             self._time = max(self._time, wall)
         else:
@@ -73,9 +73,9 @@ class SteadyClock:
 
 
 def of_the_rms(snapshot: RmsSnapshot, ahead_s: float) -> RmsSnapshot:
-    """The snapshot with its times brought to a clock that is ahead of the RMS's; 0 stays what it means: none.
+    """The snapshot with its times converted to a clock that is ``ahead_s`` ahead of the RMS's; 0 (no time) stays 0.
 
-    Times of submission stay as they are: they are the order of the queue, and each may be read with another difference.
+    Times of submission are not converted: they are the order of the queue, and the difference changes between readings.
     """
     shift = round(ahead_s)
     if not shift:

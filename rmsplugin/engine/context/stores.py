@@ -1,8 +1,8 @@
-"""Stores: the directories of saved states, each known by its marker, so that what is missing there is known to be lost.
+"""Stores: the directories of saved states. A state is known to be lost if it is missing from a store with its marker.
 
-The engine sets up a store when it first uses it and remembers its marker in the ledger. From then on a node that shows
-no marker, or another one, has its store not mounted (or a new one): nothing is concluded from what is missing there,
-and nothing is saved there, until it is back or an operator says that it is a new one (`rmsplugin confirm --new-store`).
+The engine sets up a store when it first uses it, and remembers its marker in the ledger. If a node later shows no
+marker, or another one, its store is not mounted, or is a new one. Then nothing is concluded from a missing state, and
+nothing is saved there, until the store is back or an operator says that it is new (`rmsplugin confirm --new-store`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import NodeGoneError, NoStoreError, UnavailableError
 
-#: What the shared store is called, in the place of a node's name.
+#: The name of the shared store, in the place of a node's name.
 SHARED = "shared"
 
 
@@ -25,7 +25,7 @@ class Stores:
     """All stores. Several threads may call."""
 
     def __init__(self, ledger: Ledger, nodes: Nodes, *, shared: bool) -> None:
-        """``shared``: all nodes have one and the same."""
+        """``shared``: all nodes have one and the same store."""
         self._ledger = ledger
         self._nodes = nodes
         self._shared = shared
@@ -33,11 +33,11 @@ class Stores:
         self._setting_up = threading.Lock()
 
     def require(self, node: str) -> None:
-        """Return if the node shows the store that the engine knows; one that it does not know is set up.
+        """Return if the node shows the store that the engine knows; a store that is not known yet is set up.
 
         Raises:
-            NoStoreError: it shows no marker, or another store's.
-            RmspluginError: it does not answer.
+            NoStoreError: the node shows no marker, or another store's.
+            RmspluginError: the node does not answer.
         """
         name = SHARED if self._shared else node
         known = self._ledger.markers.of(name)
@@ -55,15 +55,15 @@ class Stores:
         self._ready.add(node)
 
     def ensure(self, node: str) -> None:
-        """``require``, once for each node and life of the engine: the agent itself looks for a marker in each call."""
+        """``require``, once for each node and life of the engine: the agent itself checks the marker in each call."""
         if node not in self._ready:
             self.require(node)
 
     def drop(self, nodes: Sequence[str], vm: VMRow) -> None:
-        """Remove final and partial state of the VM from the nodes' stores, or from the shared one, by whichever has it.
+        """Remove final and partial state of the VM from the nodes' stores, or from the shared store by any one node.
 
         Raises:
-            NoStoreError: the store that holds its state cannot be reached; of others without a marker nothing is known.
+            NoStoreError: the store that holds the VM's state shows no marker; others without a marker are skipped.
             RmspluginError: a node does not answer.
         """
         if self._shared:
@@ -83,7 +83,7 @@ class Stores:
 
     def _drop_shared(self, nodes: Sequence[str], vm: VMRow) -> None:
         failures: list[UnavailableError] = []
-        # Any node does; those that the VM was on may all be gone.
+        # Any node will do: the nodes that the VM was on may all be gone.
         for node in [*nodes, *sorted(self._ready - {*nodes})]:
             try:
                 self.ensure(node)
@@ -96,14 +96,14 @@ class Stores:
                 raise failure
 
     def renew(self, name: str) -> None:
-        """An operator says that this store ("shared", or a node's) is a new one: it is set up at its next use."""
+        """Take an operator's word that this store ("shared", or a node's) is new: it is set up at its next use."""
         self._ledger.markers.set(name, "")
         self._ready.clear()
 
     def _set_up(self, name: str, node: str) -> str:
-        """Give the store a marker. It is remembered afterwards: a marker that is there already is taken over."""
+        """Give the store a marker, and then remember it; a marker that is there already is taken over."""
         expected = ""
-        # The first engine that knows markers: the store may have states already.
+        # If this is the first engine that knows markers, the store may have states already.
         if self._ledger.markers.of(name) is None:
             expected = next((vm.name for vm in self._ledger.vms() if vm.image_node == name), "")
         marker = self._nodes.init_store(node, uuid.uuid4().hex, expected=expected, shared=self._shared)

@@ -1,9 +1,9 @@
-"""Suspensions: what Slurm was told of them, and whose wrapper does not go on. In memory only.
+"""Suspensions: which jobs Slurm was told to suspend or resume, and whose wrappers do not go on. In memory only.
 
-slurmctld answers at once, and slurmd acts later: of a suspend and the resume right behind it slurmd may do the resume
-first (Slurm 22.05). The job runs then, as Slurm says, and its wrapper is stopped; a signal that a user sends it
-meanwhile is lost, for slurmstepd refuses it. The same where the resume never reached slurmd, which is not told twice.
-Two things help: time between both (``APART_S``), and a look whether the wrapper is heard of again.
+slurmctld answers at once, but slurmd acts later: of a suspend and a resume right behind it, slurmd may do the resume
+first (Slurm 22.05). Then Slurm says that the job runs, while its wrapper is stopped. A signal that a user sends the job
+meanwhile is lost, because slurmstepd refuses it. The same happens if the resume never reaches slurmd, since it is not
+sent twice. Two things help: time between suspend and resume (``APART_S``), and a check that the wrapper is heard of.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-#: slurmstepd stops processes in two steps, two seconds apart.
+#: Seconds between suspend and resume: slurmstepd stops processes in two steps, two seconds apart.
 APART_S = 2.0
-#: A wrapper that goes on says so within a second. So long it is waited for at first; doubled with each further attempt.
+#: A wrapper that goes on says so within a second. The first wait for it is so many seconds; each further one doubles.
 _PATIENCE_S = 4.0
 
 
 @dataclass(slots=True)
 class _Awaited:
-    """A wrapper that is to go on and was not heard of since."""
+    """A wrapper that is to go on, and was not heard of since."""
 
     since: float
     due: float
@@ -32,29 +32,29 @@ class Suspensions:
     """Times in seconds since the epoch, by job id; several threads may call."""
 
     def __init__(self, now: float) -> None:
-        """An engine that begins now, and does not know what the one before it has just told."""
+        """Begin now, without knowing what an earlier engine has just told Slurm."""
         self._began = now
         self._lock = threading.Lock()
         self._suspended: dict[int, float] = {}
         self._awaited: dict[int, _Awaited] = {}
 
     def suspended(self, job_id: int, now: float) -> None:
-        """Slurm was told, or may have been, to suspend the job."""
+        """Record that Slurm was told, or may have been told, to suspend the job."""
         with self._lock:
             self._suspended[job_id] = now
 
     def left_s(self, job_id: int, now: float) -> float:
-        """How long it is not told yet to let the job go on."""
+        """Seconds until Slurm may be told to let the job go on."""
         with self._lock:
             return max(0.0, self._suspended.get(job_id, self._began) + APART_S - now)
 
     def goes_on(self, job_id: int, now: float, *, again: bool = False) -> None:
-        """Slurm is being told to let the job go on: from now on its wrapper should be heard of.
+        """Record that Slurm is being told to let the job go on: its wrapper should be heard of from now on.
 
         Args:
             job_id: the job.
             now: a time before the request.
-            again: it was told before, in vain.
+            again: Slurm was told before, in vain.
         """
         with self._lock:
             before = self._awaited.get(job_id)
@@ -82,7 +82,7 @@ class Suspensions:
             return self._is_overdue(job_id, heard, now)
 
     def news(self, heard: Callable[[int], float], now: float) -> bool:
-        """Whether a wrapper is overdue that was not when this was asked last."""
+        """Whether a wrapper is overdue that was not overdue when this was asked last."""
         found = False
         with self._lock:
             for job_id in list(self._awaited):

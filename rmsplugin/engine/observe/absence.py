@@ -1,8 +1,8 @@
-"""Absence: what is not seen is not gone. Here is asked for the proof that it is, before anything is ended for it.
+"""Absence: a job or VM that is not seen may still be there; nothing is ended for it before its absence is proved.
 
-A job has ended when slurmctld or sacct says so of its id. A VM does not exist when it was missing in two looks some
-time apart, and when every node that may have it answers, asked by its name, that it has not, or is gone, or had the
-epilog of its room.
+A job has ended when slurmctld or sacct says so of its id. A VM is absent when two looks, some time apart, have missed
+it, and each node that may have it gives a proof: the node, asked for the VM by name, says that it has none; or the node
+is gone; or the epilog of the room there has reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rmsplugin.model.vjob import VJobState
 
 #: What accounting also says of jobs that a slurmctld has thrown away at its start, with their VMs still there.
 DOUBTFUL_ENDS = frozenset({"CANCELLED"})
-#: Between the two looks in which a VM is missing there is at least so much time.
+#: The least time, in seconds, between the two looks in which a VM is missing.
 APART_S = 5.0
 
 
@@ -30,12 +30,12 @@ class Jobs:
 
     found: Mapping[int, RmsJob]
     ended: Mapping[int, str]  # not in slurmctld any more; accounting says how they ended
-    unknown: Mapping[int, str] = field(default_factory=dict)  # nothing is proved; why not
+    unknown: Mapping[int, str] = field(default_factory=dict)  # why nothing is proved of the job
 
 
 _TAKEN = "Slurm has given the id of its job to another one, and nothing proves that its own has ended"
 
-#: States of a job in the RMS that fit that of its vjob, so that nothing follows from them.
+#: By the state of a vjob: the states of its job that agree with it, so that the engine has nothing to conclude.
 _FITTING = {
     VJobState.WAITING: {JobState.PENDING},
     VJobState.RUNNING: {JobState.RUNNING},
@@ -46,16 +46,16 @@ _FITTING = {
 
 
 def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()) -> Jobs:
-    """Find each vjob's job: in the listing, whatever its partition; else asked for by its id; else in accounting.
+    """Find each vjob's job: in the listing, whatever its partition; else by asking for its id; else in accounting.
 
-    A job whose state in the listing does not fit its vjob's is asked for by its id, too: nothing is ended, suspended or
-    requeued because of one answer. Nothing is proved of a vjob whose id another job has (``others``): accounting speaks
-    of that.
+    A job whose state in the listing disagrees with its vjob's is asked for by its id, too: one answer alone never ends,
+    suspends or requeues anything. Nothing is proved of a vjob whose id another job has (``others``), because accounting
+    would speak of the other job.
     """
     known = {vjob.job_id: vjob for vjob in vjobs}
 
     def its(job: RmsJob) -> bool:
-        """Whether it is a vjob's job: an id that Slurm gave out again, while the vjob lives, is somebody else's."""
+        """Whether the job is its vjob's: while the vjob lives, Slurm may give its id to somebody else's job."""
         vjob = known.get(job.job_id)
         if job.job_id in others:
             return False
@@ -95,7 +95,7 @@ class MissingVMs:
         self._now: dict[str, float] = {}
 
     def begin(self) -> None:
-        """A cycle begins: those that it does not find missing are forgotten at the next one."""
+        """Begin a cycle; a VM that this cycle does not find missing is forgotten at the next one."""
         self._before, self._now = self._now, {}
         live = {vm.name for vm in self._context.ledger.live_vms()}
         for vm, node in [key for key in self._context.seen_vms if key[0] not in live]:
@@ -112,7 +112,7 @@ class MissingVMs:
         for vm in missing:
             self._now[vm.name] = self._before.get(vm.name, seen.taken)
         late = [vm for vm in missing if vm.name in self._before and seen.taken - self._before[vm.name] >= APART_S]
-        # What is proved of a node that cannot be asked needs no second look.
+        # An absence that is proved although the node cannot be asked needs no second look.
         late += [vm for vm in absent if vm.host not in seen.vms and has_left(self._context, vm.host, vm)]
         return [vm for vm in late if self._is_gone(vm)]
 
@@ -124,10 +124,10 @@ class MissingVMs:
 
 
 def nowhere(context: Context, vm: VMRow) -> bool:
-    """Whether no node that may have the VM has it now: its host, and all that migrations may have carried it to.
+    """Whether the VM is on none of the nodes that may have it: its host, and all destinations of its migrations.
 
     Raises:
-        UnavailableError: one of them does not answer, and nothing is proved of it.
+        UnavailableError: a node does not answer, and the VM's absence there is not proved.
     """
     places = {vm.host, vm.destination, *vm.touched} - {""}
     return not any(has(context, place, vm) for place in sorted(places))
@@ -137,7 +137,7 @@ def has(context: Context, node: str, vm: VMRow) -> bool:
     """Whether the node has the VM in any form.
 
     Raises:
-        UnavailableError: the node does not answer, and nothing is proved of it.
+        UnavailableError: the node does not answer, and the VM's absence there is not proved.
     """
     try:
         return context.hypervisor.has_vm(node, vm.name)

@@ -1,4 +1,4 @@
-"""Allowance: time that something may take of all that passes, so that it happens at once when it is rare."""
+"""Allowance: the share of all time that an activity may take. A rare activity happens at once, a frequent one waits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Allowance:
     """A share of the time, saved up to a bound. Several threads may call."""
 
     def __init__(self, share: float, most_s: float, monotonic: Callable[[], float]) -> None:
-        """Begin with all that can be saved up.
+        """Begin with the most that can be saved up.
 
         Args:
             share: of the time, above 0, at most 1.
-            most_s: no more than this is saved up.
+            most_s: the most that is saved up, in seconds.
             monotonic: tells the time.
         """
         self._share = share
@@ -25,7 +25,7 @@ class Allowance:
         self._since = monotonic()
 
     def take(self, seconds: float) -> bool:
-        """Whether there is anything left; then it is less by so much, and may be less than nothing."""
+        """Take ``seconds`` if anything is left, and return whether it was; what is left then may be negative."""
         with self._lock:
             now = self._monotonic()
             self._left_s = min(self._most_s, self._left_s + (now - self._since) * self._share)

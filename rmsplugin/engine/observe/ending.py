@@ -1,4 +1,4 @@
-"""Ending: a vjob whose script has ended gives back its room by itself; for how long that is expected of it.
+"""Ending: a vjob whose script has ended is expected, for a limited time, to give back its room by itself.
 
 Its memory is booked until its VMs are gone. Its CPUs are free at once, for nothing computes in it any more.
 """
@@ -10,16 +10,16 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
 
-#: A wrapper tells of the end of its script for up to 60 s, should the answer be lost, and goes 2 s later; Slurm hears
-#: of that within seconds. Behind a job that runs on is a wrapper that said so too early, or a Slurm that is slow: its
-#: vjob may be suspended and moved like any other, which does no harm to one whose script has ended.
+#: Seconds. A wrapper repeats the report of its script's end for up to 60 s, until it is answered, and exits 2 s later;
+#: Slurm notices the exit within seconds. If the job runs longer, its wrapper reported too early, or Slurm is slow. Its
+#: vjob may then be suspended and moved like any other, which does no harm to a vjob whose script has ended.
 _EXPECTED_S = 90.0
 
 _RUNS_ON = f"its script was said to have ended, but its job runs on after {_EXPECTED_S:.0f} s: it counts as running"
 
 
 def is_ending(vjob: VJobRow, now: float) -> bool:
-    """Whether its script has ended so short a time ago that its job is expected to end, too."""
+    """Whether the vjob's script ended so recently that its job is expected to end, too."""
     return vjob.finished and now - vjob.finished_at < _EXPECTED_S
 
 

@@ -1,4 +1,4 @@
-"""Gone: what is proved of nodes that do not answer, and what is ended, removed or refused because of it.
+"""Gone: nodes that do not answer; what is proved of them, and what the engine then ends, removes or refuses.
 
 A node is dead, or its VMs are gone, when an operator or a fencing command said so, or when the epilog of the engine's
 room there, which ends all VMs, reported after a VM was last brought there. Silence alone proves nothing.
@@ -17,7 +17,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
-#: So late at most the report of an epilog is recorded after the epilog has looked: a VM that came since may be there.
+#: An epilog's report arrives at most this late, in seconds; a VM may have arrived since.
 _LATE_S = 60.0
 
 
@@ -33,10 +33,10 @@ def has_left(context: Context, node: str, vm: VMRow) -> bool:
 
 
 def end_vm(context: Context, node: str, vm: VMRow) -> None:
-    """End the VM on the node; where it is proved that it is not there, this is left behind until the node answers.
+    """End the VM on the node. If the node is silent and the VM proved absent, the stop is left behind for later.
 
     Raises:
-        UnavailableError: the node does not answer, and nothing is proved.
+        UnavailableError: the node does not answer, and the VM's absence is not proved.
     """
     try:
         context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
@@ -47,7 +47,11 @@ def end_vm(context: Context, node: str, vm: VMRow) -> None:
 
 
 def drop_files(context: Context, node: str, vm: VMRow) -> None:
-    """Remove the VM's configuration and disk; they are left behind where the VM was. Raises UnavailableError."""
+    """Remove the VM's configuration and disk; a silent node where the VM itself was left behind keeps them until later.
+
+    Raises:
+        UnavailableError: the node does not answer, and the VM was not left behind there.
+    """
     try:
         context.nodes.drop_config(node, vm.name)
     except UnavailableError:
@@ -57,7 +61,7 @@ def drop_files(context: Context, node: str, vm: VMRow) -> None:
 
 
 def require_answers(context: Context, vms: Sequence[VMRow]) -> None:
-    """Raise RefusedError if saved states (or disks that are nowhere else) are on nodes that are gone: not lost."""
+    """Raise RefusedError if saved states, or disks without another copy, are on nodes that are gone: not yet lost."""
     gone = context.ledger.nodes.gone()
     for vm in vms:
         pinned = context.pinned(context.ledger.vjob(vm.job_id))
@@ -70,7 +74,7 @@ def require_silent(context: Context, node: str) -> None:
     """Return if neither libvirt nor the node agent of the node answers.
 
     Raises:
-        RefusedError: one of them does: VMs may run there.
+        RefusedError: one of them answers: VMs may run there.
     """
     where = f"{node} is not gone"
     what = "drain it (scontrol update), or power it off first"
@@ -97,7 +101,7 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
     """Record that the node is gone.
 
     Returns:
-        The vjobs with VMs there, which begin again, and those that sleep there, which wait; as their users call them.
+        The vjobs with VMs there, which begin again, and the vjobs asleep there, which wait; by the names users know.
     """
     ledger = context.ledger
     with ledger.transaction():
@@ -109,7 +113,7 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
         for vjob in ledger.vjobs():
             rows = vms.get(vjob.job_id, [])
             if any(node in (vm.image_node, vm.destination, vm.host, *vm.touched) for vm in rows):
-                ledger.failures.vjob_forgiven(vjob.job_id)  # what failed for the node's silence is tried at once
+                ledger.failures.vjob_forgiven(vjob.job_id)  # what failed by the node's silence is tried at once
             if any(node in (vm.host, vm.destination) for vm in rows):
                 begin_again.append(vjob.display_id)
             elif vjob.state is VJobState.SLEEPING and (why := _unreachable(context, rows)):
@@ -147,7 +151,7 @@ def _unreachable(context: Context, vms: Sequence[VMRow]) -> str:
 
 
 def clear_left_behind(context: Context, seen: Observation) -> list[str]:
-    """End and remove what was left behind on nodes that answer again. Returns what could not be, in sentences."""
+    """End the VMs and remove the files left behind on nodes that answer again. Returns a sentence for each failure."""
     problems = []
     left_behind = context.ledger.nodes.left_behind()
     rows = {vm.name: vm for vm in context.ledger.vms()} if left_behind else {}
@@ -165,7 +169,7 @@ def clear_left_behind(context: Context, seen: Observation) -> list[str]:
 def _clear(
     context: Context, node: str, name: str, what: frozenset[Left], row: VMRow | None, found: VMInfo | None
 ) -> None:
-    # Listed or not: a VM that is about to be found there is none of the vjob's any more.
+    # Stop it, listed or not: a VM that appears there later does not belong to the vjob any more.
     context.hypervisor.stop(node, name, timeout_s=context.settings.hypervisor.stop_timeout_s)
     if found is not None:
         context.ledger.event("stray-stopped", f"{name} ran on {node}, which had been gone", vm=name, node=node)

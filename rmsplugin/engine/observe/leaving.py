@@ -13,11 +13,11 @@ _HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
     """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
 
-    Nodes that do not answer are not among them: nobody can act there. A node that nobody else has is left in peace,
-    too: its room is requested.
+    Nodes that do not answer are not among them: nobody can act there. Nor is a node that no other job has: the engine
+    requests a room there instead.
     """
     found = {}
-    # A busy node whose job is in no listing may well be ours: a room that was left out.
+    # A busy node whose job is in no listing may well be held by one of our rooms that the listing left out.
     others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
     for name in vm_hosts(context.settings, seen.rms):
         node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)

@@ -43,13 +43,13 @@ class Observation:
     faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
     statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
     sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
-    #: By partition and constraints, the VM hosts that they leave: found once for all vjobs that ask for the same.
+    #: By partition and constraints, the VM hosts that both allow: found once for all vjobs that ask for the same.
     allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
-    #: By user, job name and request, the memory that a new VM is expected to need; found once, too.
+    #: By user, job name and request, the memory in MiB that a new VM is expected to need; found once, too.
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict, repr=False, compare=False)
     #: By partition, the most memory that a VM can have on one of its nodes.
     most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    #: Ids of jobs that the engine itself has requeued or gated since: they are not as they were seen any more.
+    #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: set[int] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
@@ -59,7 +59,7 @@ class Observation:
 
     @cached_property
     def of_jobs(self) -> dict[int, dict[str, str]]:
-        """The VMs of ours that were seen, by job id and name, and a node on which each was."""
+        """By job id and VM name, a node on which the VM was seen. Only the engine's VMs."""
         found: dict[int, dict[str, str]] = {}
         for name, nodes in self._nodes_of.items():
             if parsed := parse_vm_name(name):
@@ -110,7 +110,7 @@ def observe(context: Context) -> Observation:
                 answers[name] = future.result()
             except RmspluginError as error:
                 unreachable[name] = str(error)
-            except Exception as bug:  # one odd node keeps nobody from seeing the others
+            except Exception as bug:  # a fault at one node must not hide the others
                 log.exception("looking at %s", name)
                 unreachable[name] = f"internal error: {bug!r}"
     rooms = find_rooms(context.settings, rms, taken)
@@ -130,9 +130,9 @@ def observe(context: Context) -> Observation:
 
 
 def _look_at(context: Context, node: str) -> _Node:
-    """Read one node; a node that lists its VMs and has no statistics of them is seen without these.
+    """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.
 
-    VMs on a node where one waits for memory are asked nothing (``engine.bounds``).
+    If a VM on the node waits for memory, no VM there is asked anything (``engine.context.bounds``).
     """
     vms = context.hypervisor.list_vms(node)
     statistics: dict[str, VMStatistics] | None = None
@@ -141,6 +141,6 @@ def _look_at(context: Context, node: str) -> _Node:
             statistics = context.hypervisor.statistics(node)
         except RmspluginError as error:
             log.warning("no statistics of %s: %s", node, error)
-        except Exception:  # counters are not worth the sight of the VMs
+        except Exception:  # the VMs are seen without their counters
             log.exception("reading statistics of %s", node)
     return _Node(vms, statistics, context.clock.now())

@@ -1,8 +1,8 @@
-"""Queue watch: notices what users do to Slurm's queue, for nobody tells of jobs that they submit, hold or cancel.
+"""Queue watch: notices that users submit, hold or cancel jobs, since Slurm does not tell the engine.
 
-Slurm is asked now and then. A batch job that was submitted is noticed sooner: slurmctld keeps its script in one of ten
-directories of its state. When these were changed costs Slurm nothing to tell, and the script's first line says whether
-it is a vjob's.
+Slurm is asked now and then. A submitted batch job is noticed sooner: slurmctld keeps its script in one of ten
+directories of its state. Reading when these directories changed costs Slurm nothing, and the first line of the script
+says whether the job is a vjob.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.observe.allowance import Allowance
 from rmsplugin.errors import RmspluginError
 
-#: Share of the time in which Slurm's queue is looked at: a busy slurmctld is asked less often.
+#: The share of all time that questions about Slurm's queue may take: a busy slurmctld is asked less often.
 MOST = 0.1
-#: Share of the time that cycles take which the queue has caused, and how much of it is saved up while it is quiet: the
-#: first of a thousand arrivals is seen to at once, and all together cause no storm of cycles.
+#: The share of all time that cycles caused by the queue may take, and the most that a quiet time saves up, in seconds.
+#: The first of a thousand arrivals is served at once, and all of them together cause no storm of cycles.
 CYCLES_SHARE, CYCLES_MOST_S = 0.2, 3.0
-#: slurmctld writes a script right after it has made its directory. Of one that it has not written by then nobody knows.
+#: slurmctld writes a script right after making its directory. A script that is not there after so many seconds is not
+#: waited for any longer.
 _WRITTEN_S = 2.0
 _OURS = re.compile(r"#!\S*/rmsplugin-job ")
 
@@ -74,7 +75,7 @@ class QueueWatch:
             self._submitted.vjobs.clear()
 
     def _wake(self) -> bool:
-        """Whether the queue may cause a cycle now; what has changed is seen again later if it may not."""
+        """Wake the engine if the queue may cause a cycle now; else the change is seen again later. Returns whether."""
         if not self._allowance.take(self._cycle_s()):
             return False
         self._wake_engine()
@@ -85,7 +86,7 @@ class _Submitted:
     """The vjobs that were submitted, as slurmctld's state tells of them. Used in one thread.
 
     Attributes:
-        vjobs: ids of those that nobody was told of yet.
+        vjobs: ids of the vjobs for which the engine was not woken yet.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -95,14 +96,15 @@ class _Submitted:
         self._changes: slurm_scripts.Changes = ()
         self._again: frozenset[int] = frozenset()
         self._known: dict[int, frozenset[int]] = {}
-        self._unread: dict[int, float] = {}  # scripts that are about to be written, and since when they are
+        self._unread: dict[int, float] = {}  # job id -> since when its script is about to be written
 
     def look(self, state_dir: str) -> None:
-        """Find those that have come since the last look; at the first one all are known."""
+        """Find the vjobs that were submitted since the last look; the first look takes all jobs as known."""
         now, seen = self._monotonic(), slurm_scripts.changes(state_dir) if state_dir else ()
         is_first = state_dir != self._state_dir or len(seen) != len(self._changes)
         changed = frozenset(digit for digit, change in enumerate(seen) if is_first or change != self._changes[digit])
-        # Once more, for the kernel tells the time of changes to some milliseconds: another one may have the same.
+        # A changed directory is read once more at the next look: the kernel tells the time of a change only to some
+        # milliseconds, so a second change may bear the same time.
         for digit in changed if is_first else changed | self._again:
             there = slurm_scripts.jobs(state_dir, digit)
             if not is_first:

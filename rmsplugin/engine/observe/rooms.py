@@ -1,4 +1,4 @@
-"""Rooms: the exclusive jobs by which the engine holds VM hosts; what they are now, and which to have. Pure.
+"""Rooms: the exclusive jobs by which the engine holds VM hosts; their present state, and which of them to have. Pure.
 
 Slurm's list of jobs is the only memory of rooms: an engine that was killed finds them there, whatever it was doing.
 """
@@ -14,7 +14,7 @@ from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, Rm
 from rmsplugin.settings import Settings
 from rmsplugin.settings.slurm import Hosts
 
-#: So long before a node has to be free (a reservation, the end of a room) its VMs begin to leave, at least.
+#: The VMs begin to leave a node at least so many seconds before it has to be free (a reservation, the end of a room).
 _EVACUATION_S = 300.0
 
 
@@ -24,7 +24,7 @@ def evacuation_s(grace_s: float) -> float:
 
 
 def shortest_room_s(grace_s: float) -> float:
-    """A shorter room is not worth to be had: its VMs would hardly arrive before they have to leave."""
+    """The length below which a room is not worth requesting: its VMs would have to leave soon after they arrive."""
     return 2 * evacuation_s(grace_s)
 
 
@@ -53,7 +53,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """All rooms by node, and jobs of ours that are no (more) rooms of any use."""
+    """All rooms by node, and jobs of the engine that serve as no room (any more)."""
 
     by_node: Mapping[str, Room]
     strange: tuple[RmsJob, ...]
@@ -74,9 +74,9 @@ def hosts_of(settings: Settings, rms: RmsSnapshot, partition: str) -> tuple[str,
 
 
 def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
-    """Tell the rooms in a reading of Slurm.
+    """Find the rooms in a reading of Slurm.
 
-    A job of ours that names no node, or one of no hosts partition, or a node that another room has, is strange.
+    A job of the engine is strange if it names no node, a node of no hosts partition, or a node that another room has.
     """
     by_node: dict[str, Room] = {}
     strange: list[RmsJob] = []
@@ -88,7 +88,7 @@ def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
         and job.state is not JobState.ENDED
         and not job.completing
     ]
-    # Those that run come first: a second one on the same node can only be pending.
+    # Running rooms come first: a second room on the same node can only be pending.
     for job in sorted(jobs, key=lambda job: (job.state is JobState.PENDING, job.job_id)):
         partition = rms.partitions.get(job.partition)
         node = job.nodes[0] if len(job.nodes) == 1 else ""
@@ -124,7 +124,7 @@ def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now:
 
 
 def is_coming(room: Room | None) -> bool:
-    """Whether it was requested, and is not held yet."""
+    """Whether the room was requested, and is not held yet."""
     return room is not None and room.state in (RoomState.REQUESTED, RoomState.STARTING)
 
 
@@ -147,26 +147,26 @@ def _reservations(settings: Settings, rms: RmsSnapshot, node: str, now: float) -
 
 
 def _reservation_ahead(settings: Settings, rms: RmsSnapshot, node: str, now: float, within_s: float) -> str:
-    """What is said of a reservation that others have of the node soon; empty if there is none."""
+    """A sentence about a reservation by which others will soon have the node; empty if there is none."""
     soon = [each.name for each in _reservations(settings, rms, node, now) if now >= each.start_time - within_s]
     return f"reservation {soon[0]} needs it" if soon else ""
 
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """What a decision about rooms must know of one VM host."""
+    """The facts about one VM host that a decision about rooms needs."""
 
     node: RmsNode
     occupied: bool  # VMs are on it or about to be, or saved states that may not stay
     idle_s: float  # for how long it has not been occupied
     wanted: bool  # waiting vjobs would start on it
-    resting: bool  # a request failed, or Slurm took it back, a moment ago
+    resting: bool  # a moment ago a request failed, or Slurm took the room back
     fault: str = ""  # why no VM can run there, as the prolog of its room says
 
 
 @dataclass(frozen=True, slots=True)
 class RoomPlan:
-    """What to ask of Slurm: nodes to hold, and rooms to give back with why."""
+    """The requests to Slurm: nodes to hold, and rooms to give back, each with its reason."""
 
     request: tuple[str, ...]
     give_back: Mapping[str, str]
@@ -206,7 +206,7 @@ def plan_rooms(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostU
 
 
 def _surplus(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostUse], kept: Iterable[str]) -> list[str]:
-    """Rooms that an elastic partition does not need: those whose node has become busy meanwhile, then the idle."""
+    """Rooms that an elastic partition does not need: requested ones whose node has become busy, then idle ones."""
     overtaken = [
         name
         for name in kept

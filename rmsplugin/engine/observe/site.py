@@ -25,7 +25,7 @@ def switches(preempt_mode: str) -> bool:
 
 
 def problems(settings: Settings, rms: RmsSnapshot) -> list[str]:
-    """What an administrator has to mend, each in a sentence."""
+    """The faults that an administrator has to mend, each in a sentence."""
     named = {name: f"slurm.partitions has {name}" for name in settings.slurm.partitions}
     named |= {each.hosts: f"[partition.{name}] has hosts = {each.hosts}" for name, each in settings.partition.items()}
     found = [f"{where}, which does not exist in Slurm" for name, where in named.items() if name not in rms.partitions]

@@ -1,8 +1,8 @@
-"""Strays: VMs that are seen although their vjobs have none, as the ledger has it.
+"""Strays: VMs that are seen although, by the ledger, their vjobs have no VMs.
 
-Mostly a stop that was interrupted has left them, on a node that was out of reach: they are ended. But where the ledger
-is older than the world, restored from a backup, such a VM may be the job itself. As long as Slurm shows that the job
-runs, it is left alone, and an operator is asked.
+Most strays were left by an interrupted stop, on a node that was out of reach: these are ended. But if the ledger is
+older than the world, restored from a backup, such a VM may be the job itself. As long as Slurm shows that the job runs,
+its VM is left alone, and an operator is asked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def strays(context: Context, seen: Observation, vjob: VJobRow) -> dict[str, str]
     found = seen.of_jobs.get(vjob.job_id)
     if not found or vjob.state not in _WITHOUT_VMS or vjob.state_since >= seen.taken:
         return {}
-    left_behind = context.ledger.nodes.left_behind()  # these are known, and removed
+    left_behind = context.ledger.nodes.left_behind()  # those are known, and removed elsewhere
     return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}
 
 
@@ -39,9 +39,9 @@ def stray_nodes(context: Context, seen: Observation) -> set[str]:
 
 
 def stop_strays(context: Context, seen: Observation, jobs: Jobs, report: CycleReport) -> None:
-    """End VMs of vjobs that have none, if it is known that their jobs do not run.
+    """End strays, if it is known that their jobs do not run.
 
-    Only of vjobs that the ledger knows as having no VMs: with a lost or foreign ledger nothing is ended.
+    A VM whose vjob the ledger does not know is never ended: with a lost or foreign ledger nothing happens.
     """
     without = {
         job_id: vjob

@@ -1,8 +1,9 @@
-"""Unentered: jobs that slurmctld takes for being entered into the accounting, and lets nobody change, for ever.
+"""Unentered: jobs that slurmctld forever takes for being entered into the accounting, and so lets nobody change.
 
-Before 24.11 slurmctld marks a job while it waits for slurmdbd's number of it, and saves the mark. One that is killed
-meanwhile reads it again, and nobody takes it off. Natively such a job runs; a vjob's gate cannot be opened. It is tried
-again for ever, at last every minute, for one that is really being entered is so for a while; an operator is told.
+Before 24.11 slurmctld marks a job while it waits for slurmdbd to number it, and saves the mark. If slurmctld is killed
+meanwhile, it reads the mark back, and nothing ever removes it. A native job runs all the same; but the gate of a vjob
+cannot be opened. The engine keeps trying, in the end once a minute, because a job that is really being entered bears
+the mark only for a while. An operator is told.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _FAILURES = 5
 
 
 class Unentered:
-    """Tells of such jobs, of each one once in an event, and in the problems as long as it lasts."""
+    """Tells of such jobs: once in an event for each, and in the problems as long as the mark lasts."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._told: frozenset[int] = frozenset()
 
     def problems(self) -> list[str]:
-        """What an operator has to know, in one sentence for all of them."""
+        """One sentence for the operator about all such jobs; an empty list if there are none."""
         failures = self._context.ledger.failures.of_vjobs()
         found = {job_id for (job_id, _), failure in failures.items() if _is_stuck(failure.error, failure.failures)}
         names = {vjob.job_id: vjob.display_id for vjob in self._context.ledger.vjobs() if vjob.job_id in found}
