@@ -1,1 +1,1 @@
-"""What is remembered: the ledger, table by table, in one SQLite file."""
+"""The engine's memory: the ledger, table by table, in one SQLite file."""

@@ -1,4 +1,4 @@
-"""Asides: saved states that were put aside, each until somebody has resumed or dropped it; in the ledger, so kept."""
+"""Asides: saved states that were put aside. The ledger keeps each until somebody has resumed or dropped it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rmsplugin.errors import NotFoundError
 
 
 class Asides(Chapter):
-    """The ledger's table of them."""
+    """The ledger's table of saved states put aside."""
 
     def open(self, vjob: VJobRow, vms: Sequence[VMRow], reason: str) -> Aside:
-        """Record that the saved states of a vjob are being put aside, or go on with a record that was left open."""
+        """Record that the saved states of a vjob are being put aside; a record that was left open is gone on with."""
         with self._write() as db:
             rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
             if rows:
@@ -36,24 +36,24 @@ class Asides(Chapter):
             return self.numbered(insert(db, "asides", row))
 
     def close(self, job_id: int) -> None:
-        """The restart that put states of the vjob aside is done with them."""
+        """Record that the restart that put states of the vjob aside has finished doing so."""
         with self._write() as db:
             db.execute("update asides set complete = 1 where job_id = ?", [job_id])
 
     def drop(self, number: int) -> None:
-        """Forget saved states that were put aside; nothing happens if they are forgotten already."""
+        """Forget these saved states; nothing happens if they are forgotten already."""
         with self._write() as db:
             db.execute("delete from asides where id = ?", [number])
 
     def numbered(self, number: int) -> Aside:
-        """Saved states that were put aside. Raises NotFoundError."""
+        """The saved states with this number. Raises NotFoundError."""
         rows = self._rows("select * from asides where id = ?", [number])
         if not rows:
             raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
         return records.read_aside(rows[0])
 
     def of_vjob(self, job_id: int) -> list[Aside]:
-        """What was put aside of one vjob, oldest first."""
+        """All that was put aside of one vjob, oldest first."""
         sql = "select * from asides where job_id = ? order by id"
         return [records.read_aside(row) for row in self._rows(sql, [job_id])]
 

@@ -14,15 +14,15 @@ from rmsplugin.model.job_names import JobName
 
 
 class Rows(Protocol):
-    """A query of the ledger's: its rows, by column."""
+    """The ledger's way to read: rows of a query, each by column."""
 
     def __call__(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        """Ask it."""
+        """Run the query."""
         ...
 
 
 class Chapter:
-    """What each part needs. Times are seconds since the epoch; several threads may call."""
+    """The base of all chapters. Times are seconds since the epoch; several threads may call."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Chapter:
         self._clock = clock
 
 
-# One statement each. sqlite-utils' own methods take some ten, most of which ask for the schema.
+# One statement each. The methods of sqlite-utils take some ten statements, most of which ask for the schema.
 
 
 def insert(db: sqlite_utils.Database, table: str, row: Mapping[str, Any]) -> int:
@@ -55,7 +55,7 @@ def update(db: sqlite_utils.Database, table: str, key: Mapping[str, Any], change
 
 
 def called(column: str, name: JobName) -> tuple[str, list[Any]]:
-    """The condition that what users call a vjob, in this column, is meant by the name, and its parameters."""
+    """The SQL condition that ``name`` means the vjob whose display id is in ``column``, and its parameters."""
     if not name.ranges:
         return f"({column} = ? or {column} glob ?)", [str(name.job), f"{name.job}_*"]
     element = f"cast(substr({column}, instr({column}, '_') + 1) as integer)"

@@ -1,8 +1,8 @@
-"""Failures: how often in a row something failed, and until when it is not tried again; in the ledger, so kept.
+"""Failures: how often in a row something failed, and until when it is not tried again. The ledger keeps the counts.
 
-For each vjob and kind (of operation, or of request to the RMS) the engine's next attempt waits, longer each time. For
-each node and kind of action there is a count, too: a node where three in a row failed *rests*, the engine chooses it
-for no new action of the kind for a while. What somebody asks for by hand is tried at once, whatever failed before.
+After a failure of a vjob the next attempt of the same kind (of operation, or of request to the RMS) waits, longer each
+time. Actions are counted by node and kind, too: a node where three in a row failed *rests*, and the engine chooses it
+for no new action of the kind for a while. A request by hand is tried at once, whatever failed before.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from rmsplugin.assessment.back_off import MOST_S, pause_s
 from rmsplugin.engine.ledger.chapter import Chapter
 
-#: What the error of a start begins with that Slurm did not carry out.
+#: The beginning of the error of a start that Slurm did not carry out.
 NOT_STARTED = "Slurm does not start it"
 
-#: The kind of failure that is the loss of a vjob's state soon after its start; the next start waits.
+#: The kind of failure: the vjob's state was lost soon after its start. The next start waits.
 LOSS = "loss"
 
-#: So many failures in a row make a node rest; so long at first, doubled with each further failure up to ``MOST_S``.
+#: So many failures in a row make a node rest. Its rest doubles with each further failure, up to ``MOST_S``.
 _NODE_LIMIT = 3
 _NODE_REST_S = 60.0
 
@@ -31,20 +31,20 @@ def node_rest_s(failures: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class VJobFailure:
-    """What failed for a vjob, how often in a row, and the time before which the engine does not try it again."""
+    """The last error of one kind for a vjob, how often in a row, and the time before which it is not tried again."""
 
     failures: int
     not_before: float
     error: str
 
     def rests(self, at: float) -> bool:
-        """Whether the engine does not try it again yet, at that time."""
+        """Whether the next attempt still waits at this time."""
         return self.not_before > at
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRest:
-    """A node that the engine chooses for no new action of a kind until a time."""
+    """A node that the engine chooses for no new action of one kind until a time."""
 
     node: str
     kind: str
@@ -58,7 +58,7 @@ class NodeRest:
         return f"takes no new {self.kind} for a while: {self.failures} failed in a row, the last: {self.error}"
 
 
-#: By kind of action, the nodes that the engine chooses for no new one now.
+#: By kind of action, the nodes that the engine now chooses for no new action of it.
 Resting = Mapping[str, frozenset[str]]
 
 
@@ -78,30 +78,30 @@ class Failures(Chapter):
             )
 
     def vjob_done(self, job_id: int, kind: str) -> None:
-        """It went well: nothing waits any more."""
+        """Record a success: the next attempt of the kind does not wait any more."""
         with self._write() as db:
             db.execute("delete from vjob_failures where job_id = ? and kind = ?", [job_id, kind])
 
     def vjob_forgiven(self, job_id: int) -> None:
-        """Whatever failed may go well now: nothing waits any more."""
+        """Forget all failures of the vjob, for the cause may be gone: no attempt waits any more."""
         with self._write() as db:
             db.execute("delete from vjob_failures where job_id = ?", [job_id])
 
     def of_vjob(self, job_id: int, kind: str) -> VJobFailure | None:
-        """What failed last for the vjob; None if nothing of the kind did since it went well."""
+        """The last failure of this kind for the vjob; None if there was none since the last success."""
         sql = "select failures, not_before, error from vjob_failures where job_id = ? and kind = ?"
         rows = self._rows(sql, [job_id, kind])
         return VJobFailure(**rows[0]) if rows else None
 
     def of_vjobs(self) -> Mapping[tuple[int, str], VJobFailure]:
-        """All of them, by job id and kind."""
+        """The failures of all vjobs, by job id and kind."""
         return {
             (row.pop("job_id"), row.pop("kind")): VJobFailure(**row)
             for row in self._rows("select * from vjob_failures")
         }
 
     def any_of_user(self, user: str, kind: str, beginning: str) -> bool:
-        """Whether a vjob of this user, which has not ended, last failed at this kind with such an error."""
+        """Whether a vjob of this user has not ended, and its last error of this kind begins with ``beginning``."""
         sql = (
             "select 1 from vjob_failures join vjobs using (job_id) "
             "where user = ? and state <> 'terminated' and kind = ? and substr(error, 1, ?) = ? limit 1"
@@ -114,11 +114,11 @@ class Failures(Chapter):
         """Count a failure of an action for a vjob of ``user``. Returns the rest that the node is to have, if any.
 
         Args:
-            node: where it was.
+            node: the node of the action.
             kind: of the action.
-            user: whose vjob it was for.
-            error: what went wrong.
-            once: the vjob itself may be to blame: those of one user count as one.
+            user: the owner of the vjob.
+            error: of the action.
+            once: the vjob itself may be to blame, so all failures of one user count as one.
         """
         grows = "failures" if once else "failures + 1"
         with self._write() as db:
@@ -131,7 +131,7 @@ class Failures(Chapter):
             return next((rest for rest in self.node_rests() if (rest.node, rest.kind) == (node, kind)), None)
 
     def node_done(self, node: str, kind: str) -> bool:
-        """An action of the kind went well there. Returns whether the node has had failures enough for a rest."""
+        """Record a success of the kind on the node. Returns whether the node had failures enough for a rest."""
         with self._write() as db:
             sql = "select coalesce(sum(failures), 0) as n from node_failures where node = ? and kind = ?"
             failures = int(self._rows(sql, [node, kind])[0]["n"])
@@ -140,7 +140,7 @@ class Failures(Chapter):
             return failures >= _NODE_LIMIT
 
     def node_rests(self) -> list[NodeRest]:
-        """The nodes that rest now, and from what."""
+        """The nodes that rest now, each with the kind of action that failed there."""
         # SQLite takes the other columns from the row that has the maximum.
         sql = "select node, kind, sum(failures) as n, max(last) as at, error from node_failures group by node, kind"
         rests = [
@@ -150,7 +150,7 @@ class Failures(Chapter):
         return [rest for rest in rests if rest.until > self._clock()]
 
     def resting(self) -> Resting:
-        """The nodes that rest now, by kind of action; of kinds that are not there, none."""
+        """The nodes that rest now, by kind of action; a kind for which no node rests is left out."""
         found: dict[str, set[str]] = {}
         for rest in self.node_rests():
             found.setdefault(rest.kind, set()).add(rest.node)

@@ -1,4 +1,4 @@
-"""History: what the operations of a ledger took, read from its file, whether or not an engine runs."""
+"""History: how long the operations of a ledger took, read from its file, whether or not an engine runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ACTIONS = """
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What went well, and all that was done."""
+    """The actions that succeeded, and all operations."""
 
     operations: tuple[MeasuredOperation, ...]
     actions: tuple[MeasuredAction, ...]
@@ -36,7 +36,7 @@ class History:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Connect to the ledger at ``path``; all that is read inside is of the same moment. Changes nothing.
+    """Connect to the ledger at ``path``; everything that is read inside is of one moment. Changes nothing.
 
     Raises:
         LedgerError: there is no ledger, it cannot be read, or it is not of this release.

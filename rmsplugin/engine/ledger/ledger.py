@@ -35,7 +35,7 @@ from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, parse
 from rmsplugin.model.vjob import VJobState, check_transition
 
-#: What a change is of: ("vjob", its job id) or ("operation", its id).
+#: The subject of a change: ("vjob", its job id) or ("operation", its id).
 Subject = tuple[str, int]
 
 _SELECT = "select * from vjobs"
@@ -50,10 +50,10 @@ class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S) -> None:
-        """Open, or make, the database at ``path``. Raises LedgerError where it cannot be this release's.
+        """Open, or make, the database at ``path``. Raises LedgerError if it cannot be a ledger of this release.
 
-        From then on every method raises LedgerUnavailableError while the database cannot be read or written: locked by
-        another process for longer than ``busy_s``, or its disk is full.
+        From then on every method raises LedgerUnavailableError while the database cannot be read or written: another
+        process has locked it for longer than ``busy_s`` (seconds), or its disk is full.
         """
         self._clock = clock
         self._lock = threading.RLock()
@@ -62,32 +62,32 @@ class Ledger:
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
         self._current: dict[int, VJobRow] | None = None
-        #: The VMs of these; None once anything has changed.
+        #: The VMs of all vjobs that may have VMs or saved states; None once anything has changed.
         self._live: list[VMRow] | None = None
         self._db = open_database(path, busy_s=busy_s)
-        #: What failed in a row, and until when it is not tried again.
+        #: How often in a row something failed, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
-        #: What was decided, and the plans that carry it out.
+        #: The decisions of cycles, and the plans that carry them out.
         self.plans = Plans(self._write, self._rows, clock)
-        #: What running VMs demand.
+        #: The demands of running VMs.
         self.samples = Samples(self._write, self._rows, clock)
-        #: Of running vjobs, and of which files they consist.
+        #: The checkpoints of running vjobs, and their files.
         self.checkpoints = Checkpoints(self._write, self._rows, clock)
-        #: Which stores of saved states are known, and by which marker.
+        #: The stores of saved states that are known, each by its marker.
         self.markers = Markers(self._write, self._rows, clock)
         #: Saved states that were put aside.
         self.asides = Asides(self._write, self._rows, clock)
-        #: What the hooks of rooms said.
+        #: The reports of the hooks of rooms.
         self.room_reports = RoomReports(self._write, self._rows, clock)
-        #: Which nodes are gone, and what was left behind where.
+        #: The nodes that are gone, and the VMs and files left behind on nodes.
         self.nodes = NodeBook(self._write, self._rows, clock)
-        #: What the processes of vjobs have used.
+        #: The usage of the processes of vjobs.
         self.usage = UsageBook(self._write, self._rows, clock)
-        #: Which nodes are reserved for VMs that have outgrown theirs.
+        #: The nodes that are reserved for VMs that have outgrown their own.
         self.reservations = ReservationBook(self._write, self._rows, clock)
 
     def newest_time(self) -> float:
-        """The latest time of which the ledger has something that happened; 0 if it has nothing."""
+        """The latest time at which, by the ledger, anything happened; 0 if it has nothing."""
         times = "select time from events union all select max(state_since, wrapper_seen) from vjobs"
         return float(self._rows(f"select coalesce(max(time), 0) as newest from ({times})")[0]["newest"])
 
@@ -106,7 +106,7 @@ class Ledger:
             finally:
                 self._depth -= 1
                 if self._depth == 0:
-                    # Told of changes that were undone as well: who is told looks again, and sees what there is.
+                    # Subscribers are told of rollbacks too, and read again.
                     changed, self._changed = frozenset(self._changed), set()
                     self._live = None
                     if any(what == "vjob" for what, _ in changed):
@@ -115,9 +115,9 @@ class Ledger:
                         tell(changed)
 
     def subscribe(self, tell: Callable[[frozenset[Subject]], None]) -> None:
-        """Have ``tell`` called after each transaction that changed vjobs, or ended operations, with which.
+        """Have ``tell`` called with the subjects of each transaction that changed vjobs or ended operations.
 
-        It is called in whatever thread made the change, with the ledger locked: it must not wait for anything.
+        ``tell`` is called in the thread that made the change, with the ledger locked: it must not wait for anything.
         """
         self._subscribers.append(tell)
 
@@ -128,7 +128,7 @@ class Ledger:
             yield
 
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        with self._lock, available():  # a query() of sqlite-utils takes three statements for each
+        with self._lock, available():  # query() of sqlite-utils takes three statements for each query
             cursor = self._db.execute(sql, list(parameters))
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
@@ -136,7 +136,7 @@ class Ledger:
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
     def add_vjob(self, vjob: VJobRow) -> None:
-        """Remember a vjob at first sight; what is known already stays."""
+        """Remember a vjob at first sight; a row that is there already stays."""
         with self._write() as db:
             if self._rows("select 1 from vjobs where job_id = ?", [vjob.job_id]):
                 return
@@ -160,7 +160,7 @@ class Ledger:
         return records.read_vjob(rows[0])
 
     def find_vjob(self, display_id: str) -> VJobRow:
-        """One vjob by what its user calls it, ``12`` or ``12_3``. Raises NotFoundError."""
+        """One vjob by its display id, ``12`` or ``12_3``. Raises NotFoundError."""
         rows = self._rows("select * from vjobs where display_id = ?", [display_id])
         if not rows and display_id.isdecimal():
             return self.vjob(int(display_id))
@@ -169,9 +169,9 @@ class Ledger:
         return records.read_vjob(rows[0])
 
     def named(self, name: JobName) -> list[VJobRow]:
-        """The vjob with this name, or the elements of the job array that it names and that are known; also ended ones.
+        """The vjob with this name, or the known elements of the job array that it names; also ended ones.
 
-        Job ids are given out again one day: a vjob that is called so comes before elements of an array of that id.
+        Job ids are given out again one day: a vjob with this name comes before elements of an array with that id.
         """
         sql, parameters = called("display_id", name)
         found = [records.read_vjob(row) for row in self._rows(f"{_SELECT} where {sql} order by job_id", parameters)]
@@ -179,7 +179,7 @@ class Ledger:
         return exact or sorted(found, key=lambda vjob: int(vjob.display_id.partition("_")[2]))
 
     def vjobs(self, *, ended: bool = False) -> list[VJobRow]:
-        """All vjobs, in order of first submission; the terminated ones only with ``ended``."""
+        """All vjobs, in order of first submission; terminated vjobs only with ``ended``."""
         if not ended:
             return list(self._current_vjobs().values())
         return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
@@ -192,7 +192,7 @@ class Ledger:
     def newest_ended(self, limit: int, before: int = 0) -> list[VJobRow]:
         """The ``limit`` terminated vjobs that were submitted last, in order of first submission.
 
-        ``before``: of those that come before this job id in that order; none if it is not known any more.
+        ``before``: only vjobs that come before this job id in that order; none if the id is not known any more.
         """
         older = "and (submitted, job_id) < (select submitted, job_id from vjobs where job_id = ?)" if before else ""
         sql = f"{_SELECT} where state = 'terminated' {older} order by submitted desc, job_id desc limit ?"
@@ -205,12 +205,12 @@ class Ledger:
             if self._current is not None and not self._changed:
                 return self._current
             sql = f"{_SELECT} where state != 'terminated' order by submitted, job_id"
-            # Should what a transaction has changed be undone, this is forgotten at its end.
+            # If a transaction changed something and is undone, this is forgotten at its end.
             self._current = {row["job_id"]: records.read_vjob(row) for row in self._rows(sql)}
             return self._current
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
-        """Those of the named jobs that the ledger knows, in whatever state, by job id."""
+        """The vjobs, in any state, that the ledger knows of these jobs, by job id."""
         asked, current = list(job_ids), self._current_vjobs()
         found = {job_id: current[job_id] for job_id in asked if job_id in current}
         wanted = [job_id for job_id in asked if job_id not in current]
@@ -224,9 +224,9 @@ class Ledger:
         return found
 
     def prune(self, before: float) -> int:
-        """Forget vjobs that ended before that time, with their operations, and older events and samples.
+        """Forget vjobs that ended before this time, with their operations, and older events and samples.
 
-        Returns how many vjobs.
+        Returns the number of vjobs forgotten.
         """
         old = "select job_id from vjobs where state = 'terminated' and state_since < ?"
         operations = f"select id from operations where job_id in ({old})"
@@ -247,7 +247,7 @@ class Ledger:
         """Move a vjob to another state, with other changes of its row, in one transaction.
 
         Raises:
-            IllegalTransitionError: its life cycle has no such move.
+            IllegalTransitionError: the life cycle of vjobs has no such move.
         """
         with self._write() as db:
             vjob = self.vjob(job_id)
@@ -304,7 +304,7 @@ class Ledger:
                 marks = ",".join("?" * len(_LIVE))
                 sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
                 found = [records.read_vm(row) for row in self._rows(sql, _LIVE)]
-                self._live = None if self._depth else found  # what a transaction has changed may be undone
+                self._live = None if self._depth else found  # changes of an open transaction may be undone
             return list(found)
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
@@ -314,7 +314,7 @@ class Ledger:
             return records.read_vm(self._rows("select * from vms where name = ?", [name])[0])
 
     def touch(self, name: str, node: str) -> None:
-        """Remember, before anything is put there, that ``node`` may hold something of the VM."""
+        """Record, before anything is put there, that ``node`` may hold a file or a domain of the VM."""
         with self._write() as db:
             touched = json.loads(self._rows("select touched from vms where name = ?", [name])[0]["touched"])
             if node not in touched:
@@ -328,7 +328,7 @@ class Ledger:
         """Record the intent to do something to a vjob.
 
         Raises:
-            RefusedError: another operation on it has not ended.
+            RefusedError: another operation on the vjob has not ended.
         """
         with self._write() as db:
             busy = self._rows("select kind from operations where job_id = ? and state = 'running'", [job_id])
@@ -347,7 +347,7 @@ class Ledger:
             return self.operation(insert(db, "operations", row))
 
     def end_operation(self, operation_id: int, error: str = "") -> None:
-        """Record how an operation ended; actions that it left under way end with it."""
+        """Record how an operation ended; its actions that are still under way end with it."""
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
             update(db, "operations", {"id": operation_id}, outcome)
@@ -371,7 +371,7 @@ class Ledger:
         return bool(self._rows(sql, [job_id]))
 
     def running_operations(self) -> list[Operation]:
-        """Operations that have not ended, oldest first: after a crash, what has to be finished."""
+        """Operations that have not ended, oldest first: after a crash, these have to be finished."""
         return [
             records.read_operation(row)
             for row in self._rows("select * from operations where state = 'running' order by id")
@@ -437,7 +437,7 @@ class Ledger:
         insert(self._db, "events", row)
 
     def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
-        """The newest ``limit`` events after id ``since`` (of what is called ``vjob``, if given), oldest first."""
+        """The newest ``limit`` events after id ``since``, oldest first; only of ``vjob`` (display id), if given."""
         where, parameters = called("vjob", parse(vjob)) if vjob else ("true", [])
         sql = f"select * from events where id > ? and {where} order by id desc limit ?"
         return [Event(**row) for row in reversed(self._rows(sql, [since, *parameters, limit]))]

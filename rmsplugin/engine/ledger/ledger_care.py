@@ -1,4 +1,4 @@
-"""Ledger care: whether a ledger is whole, and copies of it, while the engine writes it or while it is down."""
+"""Ledger care: checks and copies of a ledger, while the engine writes it or while the engine is down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a look at a ledger found, for a person."""
+    """The result of a check of a ledger, for a person."""
 
     whole: bool
     sentence: str
@@ -27,7 +27,7 @@ def check(path: Path) -> Health:
     """Read the whole ledger: its pages, its indexes, its references, and the release of its schema. Changes nothing.
 
     Raises:
-        LedgerError: it is not there, or cannot be read.
+        LedgerError: the ledger is not there, or cannot be read.
     """
     _require_there(path)
     if not path.stat().st_size:
@@ -47,7 +47,7 @@ def backup(path: Path, copy: Path | None = None) -> Path:
 
     Raises:
         LedgerError: the ledger is not there, or ``copy`` is there already; nothing was changed.
-        OperationFailedError: it cannot be copied, or the copy is damaged (as the ledger then is); no copy is left.
+        OperationFailedError: the ledger cannot be copied, or is damaged, as its copy then is; no copy is left.
     """
     _require_there(path)
     copy = copy or path.with_name(f"{path.stem}-backup-{stamp()}{path.suffix}")

@@ -1,6 +1,6 @@
-"""Ledger file: opens the ledger's database; one of a newer release is refused, an older one copied and migrated.
+"""Ledger file: opens the ledger's database. A newer release's ledger is refused, an older one's copied and migrated.
 
-One that is damaged is refused, too: what the engine would read there is not what it wrote.
+A damaged ledger is refused, too: the engine would read there what it never wrote.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rmsplugin.engine.ledger.migrations import migrations
 from rmsplugin.errors import LedgerError, LedgerUnavailableError
 from rmsplugin.presence import is_there
 
-#: What the ledger is called in engine.state_dir.
+#: The file name of the ledger in engine.state_dir.
 LEDGER_NAME = "ledger.sqlite"
 #: How many copies of older ledgers are kept.
 COPIES = 3
 #: How long a statement waits for another process that has the ledger locked.
 BUSY_S = 30.0
-#: So many of the damages that SQLite finds are told.
+#: The number of damages that are told, of all that SQLite finds.
 _TOLD = 5
 
-#: What SQLite says of a database that cannot be used now, and for a person: why.
+#: The errors of SQLite for a database that cannot be used now, and the reason for a person.
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY: "another process has it locked",
     sqlite3.SQLITE_LOCKED: "another process has it locked",
@@ -48,7 +48,7 @@ def open_database(path: Path, *, busy_s: float = BUSY_S) -> sqlite_utils.Databas
     ``COPIES`` copies are kept. All its migrations are done together, or none.
 
     Raises:
-        LedgerError: it is of a newer release, damaged, no ledger, or cannot be copied or migrated; it is as it was.
+        LedgerError: the file is a newer release's, damaged, no ledger, or cannot be copied or migrated.
     """
     try:
         _require_whole(path)
@@ -75,7 +75,7 @@ def open_database(path: Path, *, busy_s: float = BUSY_S) -> sqlite_utils.Databas
 
 @contextmanager
 def available() -> Iterator[None]:
-    """Raise LedgerUnavailableError for an error of SQLite's that is no fault of the statement."""
+    """Raise LedgerUnavailableError for an SQLite error that is not the statement's fault."""
     try:
         yield
     except sqlite3.Error as error:
@@ -91,11 +91,11 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]:
-    """What SQLite finds damaged in the database, the first of it; empty if it is whole.
+    """The first damages that SQLite finds in the database; empty if it is whole.
 
     Args:
         connection: to the database.
-        quick: leave out whether the indexes say the same as the tables (a tenth of the time).
+        quick: do not compare the indexes with the tables (a tenth of the time).
     """
     try:
         found = [
@@ -103,7 +103,7 @@ def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]
         ]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            raise  # it could not be read: nothing is known
+            raise  # the database could not be read: nothing is known
         return [str(error)]
     return [] if found == ["ok"] else [" ".join(line.split()) for line in found]
 
@@ -125,7 +125,7 @@ def _is_older(path: Path) -> bool:
     """Whether ``path`` is a ledger with an older schema. Only reads.
 
     Raises:
-        LedgerError: it is a ledger of a newer release.
+        LedgerError: the ledger is of a newer release.
     """
     if not is_there(path):
         return False
@@ -152,8 +152,8 @@ def copy_database(path: Path, copy: Path) -> None:
     ``copy`` is there as a whole, or not at all.
 
     Raises:
-        FileExistsError: there is something at ``copy`` already; it is as it was.
-        OSError, sqlite3.Error: it cannot be copied.
+        FileExistsError: there is something at ``copy`` already; it is unchanged.
+        OSError, sqlite3.Error: the database cannot be copied.
     """
     new = copy.with_name(f"{copy.name}.new")
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -174,7 +174,7 @@ def stamp() -> str:
 
 
 def _copy(path: Path) -> None:
-    for left in path.parent.glob(f"{path.stem}-before-*.new"):  # by an engine that was killed
+    for left in path.parent.glob(f"{path.stem}-before-*.new"):  # left by an engine that was killed
         left.unlink()
     copy_database(path, path.with_name(f"{path.stem}-before-{__version__}-{stamp()}{path.suffix}"))
     copies = sorted(path.parent.glob(f"{path.stem}-before-*{path.suffix}"), key=lambda made: made.stat().st_mtime_ns)

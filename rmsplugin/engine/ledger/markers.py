@@ -1,4 +1,4 @@
-"""Markers: which stores of saved states are known, and by which marker; in the ledger, so kept."""
+"""Markers: the stores of saved states that are known, each by its marker; kept in the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Markers(Chapter):
     """The ledger's table of stores: one for each node, or the one named "shared"."""
 
     def of(self, store: str) -> str | None:
-        """The marker of a store; "" where an operator said that it is a new one. None: it was never set up."""
+        """The marker of a store; "" if an operator said that the store is new; None if it was never set up."""
         rows = self._rows("select marker from stores where name = ?", [store])
         return str(rows[0]["marker"]) if rows else None
 

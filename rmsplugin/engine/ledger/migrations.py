@@ -39,7 +39,7 @@ def m001_first_schema(db: Database) -> None:
             state text not null, requested_by text not null, arguments text not null, error text not null,
             created real not null, ended real not null)"""
     )
-    # The rule "one operation at a time for each vjob", kept by the database itself.
+    # The database itself keeps the rule "one operation at a time for each vjob".
     db.execute("create unique index operations_running on operations (job_id) where state = 'running'")
     db.execute(
         """create table actions (
@@ -136,7 +136,7 @@ def m005_context_switches(db: Database) -> None:
 
 @migrations()
 def m006_cpu_demands(db: Database) -> None:
-    """Running VMs demand what they are seen to use; how that changed is kept."""
+    """Running VMs demand what they are seen to use; changes of the demand are kept."""
     db.execute("alter table vms add column centi_cpus integer")
     db.execute(
         """create table samples (
@@ -148,7 +148,7 @@ def m006_cpu_demands(db: Database) -> None:
 
 @migrations()
 def m007_nodes(db: Database) -> None:
-    """Nodes that are gone, by somebody's word or by fencing, and what was left behind there."""
+    """Nodes that are gone, by somebody's word or by fencing, and the VMs and files left behind there."""
     db.execute(
         """create table nodes (
             name text primary key, gone_at real not null default 0, gone_by text not null default '',
@@ -164,7 +164,7 @@ def m007_nodes(db: Database) -> None:
 @migrations()
 def m008_checkpoints(db: Database) -> None:
     """Running vjobs are written to files now and then, and go back to these when their VMs are lost."""
-    # A number is in the names of files: none is ever given again.
+    # Numbers are parts of file names, so none is ever given again.
     db.execute(
         """create table checkpoints (
             id integer primary key autoincrement, job_id integer not null, state text not null, began real not null,
@@ -179,20 +179,20 @@ def m008_checkpoints(db: Database) -> None:
 
 @migrations()
 def m009_samples_to_the_second(db: Database) -> None:
-    """Samples are kept to the second. Those by the minute in which they were seen get its end: none is too early."""
+    """Samples are kept to the second. Older ones, kept to the minute, get its end: so none is too early."""
     db.execute("update samples set time = time + 59")
 
 
 @migrations()
 def m010_memory_demands(db: Database) -> None:
-    """How much of their memory running VMs need, as their guests say."""
+    """The memory that running VMs need, as their guests say."""
     db.execute("alter table vms add column memory_demand_mib integer")
     db.execute("alter table samples add column memory_demand_mib integer")
 
 
 @migrations()
 def m011_memory_by_observation(db: Database) -> None:
-    """VMs that take of their nodes what they are seen to need, what jobs are called, and nodes that are reserved."""
+    """VMs that take of their nodes the memory they are seen to need; names of jobs; nodes that are reserved."""
     db.execute("alter table vms add column observed integer not null default 0")
     db.execute("alter table vjobs add column job_name text not null default ''")
     db.execute("create index vjobs_user_job_name on vjobs (user, job_name)")
@@ -205,9 +205,9 @@ def m011_memory_by_observation(db: Database) -> None:
 
 @migrations()
 def m012_memory_and_usage(db: Database) -> None:
-    """VMs are larger than what was requested; those that are there keep the size with which they were booted.
+    """VMs are larger than requested, while existing VMs keep the size with which they were booted.
 
-    What the processes of vjobs have used, and how their scripts ended.
+    Also the usage of the processes of vjobs, and how their scripts ended.
     """
     db.execute("alter table vms add column memory_mib integer not null default 0")
     db.execute("alter table actions add column memory_mib integer not null default 0")
@@ -233,19 +233,19 @@ def m012_memory_and_usage(db: Database) -> None:
 
 @migrations()
 def m013_accounts(db: Database) -> None:
-    """Who the user of a vjob is on the front that Slurm runs its job on."""
+    """The user of a vjob, as the front on which Slurm runs its job knows him."""
     db.execute("alter table vjobs add column account text not null default ''")
 
 
 @migrations()
 def m014_ends_of_scripts(db: Database) -> None:
-    """When the script of a vjob has ended, whose job may run on."""
+    """When the script of a vjob ended; its job may run on."""
     db.execute("alter table vjobs add column finished_at real not null default 0")
 
 
 @migrations()
 def m015_standing(db: Database) -> None:
-    """What the priority of a vjob was made of when Slurm last computed it."""
+    """The parts of a vjob's priority when Slurm last computed it."""
     db.execute("alter table vjobs add column standing text not null default ''")
 
 
@@ -258,7 +258,7 @@ def m016_requeues_on_purpose(db: Database) -> None:
 
 @migrations()
 def m017_identity_of_jobs(db: Database) -> None:
-    """What tells the job of a vjob from another one with its id."""
+    """The marks that tell the job of a vjob from another job with its id."""
     db.execute("alter table vjobs add column script_digest text not null default ''")
     db.execute("alter table vjobs add column seen_restarts integer not null default -1")
     db.execute("alter table vjobs add column seen_submitted integer not null default 0")
@@ -266,11 +266,11 @@ def m017_identity_of_jobs(db: Database) -> None:
 
 @migrations()
 def m018_newest_ended(db: Database) -> None:
-    """The newest vjobs that have ended are found without reading the others."""
+    """An index: the newest ended vjobs are found without reading the others."""
     db.execute("create index vjobs_state_submitted on vjobs (state, submitted, job_id)")
 
 
 @migrations()
 def m019_paused(db: Database) -> None:
-    """Whether the VMs of a vjob stand still: one whose save fails stands still again then."""
+    """Whether the VMs of a vjob stand still: after a failed save such a vjob stands still again."""
     db.execute("alter table vjobs add column paused integer not null default 0")

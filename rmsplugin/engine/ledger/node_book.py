@@ -1,8 +1,8 @@
-"""Node book: which nodes are gone, what was left behind where, and how fencing went; in the ledger, so kept.
+"""Node book: nodes that are gone, VMs and files left behind, and failures of fencing; kept in the ledger.
 
-A node is *gone* when somebody who can know said so: its VMs do not exist any more, whatever it was doing. Nothing is
-asked of it until somebody says that it is back. What should have been ended or removed there is *left behind*, and is
-done when the node answers again; until then the node takes no VMs.
+A node is *gone* when somebody who can know said so: its VMs do not exist any more, whatever it was doing. A node that
+is gone is asked nothing until somebody says that it is back. A VM or file that should have been ended or removed there
+is *left behind*: that is done when the node answers again, and until then the node takes no VMs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmsplugin.errors import NotFoundError, RefusedError
 
 
 class Left(enum.StrEnum):
-    """What may be left of a VM on a node."""
+    """The things of a VM that may be left on a node."""
 
     VM = "vm"
     FILES = "files"  # configuration, disk
@@ -26,7 +26,7 @@ class Left(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A node that is gone. ``since`` in seconds since the epoch."""
+    """A node that is gone. ``since`` is in seconds since the epoch."""
 
     node: str
     since: float
@@ -41,7 +41,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class FenceFailures:
-    """How often in a row a node could not be fenced, when last, and why."""
+    """How often in a row a node could not be fenced, the last time, and the last reason."""
 
     failures: int
     last: float
@@ -57,7 +57,7 @@ class NodeBook(Chapter):
         return {row["name"]: Gone(row["name"], row["gone_at"], row["gone_by"]) for row in rows}
 
     def set_gone(self, node: str, by: str) -> None:
-        """The node is gone, ``by`` says so. Raises RefusedError if it is gone already."""
+        """Record that the node is gone, as ``by`` says. Raises RefusedError if it is gone already."""
         with self._write() as db:
             if known := self.gone().get(node):
                 raise RefusedError(known.sentence)
@@ -68,7 +68,7 @@ class NodeBook(Chapter):
             )
 
     def set_back(self, node: str) -> None:
-        """The node is back. Raises NotFoundError if it is not gone."""
+        """Record that the node is back. Raises NotFoundError if it is not gone."""
         with self._write() as db:
             if node not in self.gone():
                 raise NotFoundError(f"{node} is not gone; `rmsplugin nodes` lists those that are")
@@ -77,7 +77,7 @@ class NodeBook(Chapter):
     # -- what was left behind ------------------------------------------------------------------------------------
 
     def leave(self, node: str, vm: str, what: Left) -> None:
-        """Remember to end, or to remove, this of the VM when the node answers again."""
+        """Remember to end or remove ``what`` of the VM when the node answers again."""
         with self._write() as db:
             db.execute("insert or ignore into left_behind (node, vm, what) values (?,?,?)", [node, vm, str(what)])
 
@@ -94,7 +94,7 @@ class NodeBook(Chapter):
         return {key: frozenset(what) for key, what in found.items()}
 
     def cleared(self, node: str, vm: str) -> None:
-        """Nothing of the VM is left behind there any more."""
+        """Record that nothing of the VM is left behind there any more."""
         with self._write() as db:
             db.execute("delete from left_behind where node = ? and vm = ?", [node, vm])
 
@@ -111,7 +111,7 @@ class NodeBook(Chapter):
             )
 
     def fence_failures(self) -> Mapping[str, FenceFailures]:
-        """The nodes that could not be fenced when it was tried last, by name."""
+        """The nodes whose last fencing failed, by name."""
         sql = "select name, fence_failures, fence_last, fence_error from nodes where fence_failures > 0"
         return {
             row["name"]: FenceFailures(row["fence_failures"], row["fence_last"], row["fence_error"])

@@ -1,4 +1,4 @@
-"""Plans: the part of the ledger with what cycles decided, the plans that carry it out, step by step, and the pause."""
+"""Plans: the part of the ledger with the decisions of cycles, their plans, step by step, and the pause."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _OPEN = ", ".join(f"'{state}'" for state in OPEN_STEPS)
 
 
 class Plans(Chapter):
-    """The records. Times are seconds since the epoch."""
+    """The ledger's tables of plans, steps, decisions and the pause. Times are seconds since the epoch."""
 
-    #: What was decided last of each vjob, and the code why; asked once in the life of an engine.
+    #: By display id, the last decision about a vjob, and the code of its reason; read once in the life of an engine.
     _last: dict[str, tuple[str, str]] | None = None
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def add(self, plan: Plan, steps: Sequence[PlannedStep] = (), reasons: Mapping[str, str] | None = None) -> int:
-        """Record a plan, and its steps as planned. Returns its id; that of ``plan`` is not used.
+        """Record a plan, and its steps as planned. Returns the plan's id; the id in ``plan`` is not used.
 
         Args:
-            plan: what is known of it.
-            steps: what it does.
-            reasons: why a vjob is started, suspended, ..., by its display id.
+            plan: the row of the plan.
+            steps: its steps.
+            reasons: by display id, the reason why the vjob is started, suspended, ...
         """
         with self._write() as db:
             row = {name: getattr(plan, name) for name in _PLAN_COLUMNS}
@@ -78,7 +78,7 @@ class Plans(Chapter):
         return [_plan(row) for row in reversed(rows)]
 
     def running(self) -> list[Plan]:
-        """The plans of which something is still to be done."""
+        """The plans that have not ended."""
         return [_plan(row) for row in self._rows("select * from plans where state = 'running' order by id")]
 
     def end(self, plan_id: int, state: PlanState, error: str = "") -> None:
@@ -89,7 +89,7 @@ class Plans(Chapter):
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def steps(self, plan_id: int) -> list[Step]:
-        """The steps of a plan, each after all that it waits for."""
+        """The steps of a plan, each after all steps that it waits for."""
         return self._steps("plan_id = ?", [plan_id])
 
     def open_steps(self) -> list[Step]:
@@ -111,7 +111,7 @@ class Plans(Chapter):
         return {row["id"]: StepState(row["state"]) for row in rows}
 
     def step_counts(self, plans: Collection[int]) -> dict[int, dict[StepState, int]]:
-        """How many steps of these plans are in which state, by the plan's id; of a plan without steps nothing."""
+        """By plan id, the number of steps in each state; a plan without steps is left out."""
         marks = ",".join("?" * len(plans))
         sql = f"select plan_id, state, count(*) as number from steps where plan_id in ({marks}) group by plan_id, state"
         counts: dict[int, dict[StepState, int]] = {}
@@ -133,7 +133,7 @@ class Plans(Chapter):
     # -- decisions -----------------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision, plan_id: int) -> None:
-        """Record what was decided of each vjob where that, or the code of its reason, is not as it was last time."""
+        """Record the decision about each vjob for which it, or the code of its reason, differs from the last one."""
         if self._last is None:  # there may be many rows
             sql = "select vjob, state, code, max(id) from decisions group by vjob"
             self._last = {row["vjob"]: (row["state"], row["code"]) for row in self._rows(sql)}
@@ -158,13 +158,13 @@ class Plans(Chapter):
             known |= {str(row["vjob"]): (str(row["state"]), str(row["code"])) for row in changed}
 
     def decisions(self, vjob: str) -> list[DecisionRow]:
-        """What was decided of what is called so, oldest first."""
+        """The decisions about the vjob with this display id, oldest first."""
         where, parameters = called("vjob", parse(vjob))
         rows = self._rows(f"select * from decisions where {where} order by id", parameters)
         return [DecisionRow(**row) for row in rows]
 
     def prune(self, before: float) -> None:
-        """Forget what ended before that time, and what was decided before it."""
+        """Forget plans that ended, and decisions that were made, before this time."""
         old = "select id from plans where ended > 0 and ended < ?"
         of_old = f"select id from steps where plan_id in ({old})"
         with self._write() as db:
@@ -177,12 +177,12 @@ class Plans(Chapter):
 
     @property
     def pause(self) -> Pause | None:
-        """Since when, and by whom, the engine is paused; None if it is not."""
+        """The pause of the engine, with its time and author; None if the engine is not paused."""
         rows = self._rows("select since, by from pause")
         return Pause(**rows[0]) if rows else None
 
     def set_pause(self, by: str) -> Pause:
-        """Pause; who paused first is remembered."""
+        """Pause the engine; the first to pause it is remembered."""
         with self._write() as db:
             db.execute("insert or ignore into pause (id, since, by) values (1, ?, ?)", [self._clock(), by])
             pause = self.pause
@@ -190,7 +190,7 @@ class Plans(Chapter):
             return pause
 
     def clear_pause(self) -> None:
-        """Go on."""
+        """End the pause."""
         with self._write() as db:
             db.execute("delete from pause")
 

@@ -1,4 +1,4 @@
-"""Records: rows of the ledger's tables as values of this program, and back."""
+"""Records: conversion of rows of the ledger's tables to values of this program, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmsplugin.model.vjob import Geometry, VJobState
 
 
 def ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
-    """How long a vjob has run since its start when it leaves its state."""
+    """The seconds that a vjob has run since its start, when it leaves its state for ``target``."""
     if target in (VJobState.WAITING, VJobState.STARTING):
         return 0.0
     return vjob.ran_s + (now - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
@@ -31,7 +31,7 @@ def vjob_record(vjob: VJobRow) -> dict[str, Any]:
 
 
 def standing_text(standing: Standing | None) -> str:
-    """How it is written; empty: none."""
+    """The standing as it is written to the ledger; empty: none."""
     return json.dumps(asdict(standing)) if standing else ""
 
 
@@ -40,12 +40,12 @@ def _standing(text: str) -> Standing | None:
     return Standing(**json.loads(text)) if text else None
 
 
-#: Many vjobs are of one geometry, and share the value: all of them are read at once.
+#: Many vjobs have the same geometry and share one value, since all vjobs are read at once.
 _geometry = lru_cache(maxsize=4096)(Geometry.parse)
 
 
 def read_vjob(row: dict[str, Any]) -> VJobRow:
-    """A vjob of its row."""
+    """The vjob of a row."""
     typed = {
         "geometry": _geometry(row["geometry"]),
         "state": VJobState(row["state"]),
@@ -66,19 +66,19 @@ def vm_record(vm: VMRow) -> dict[str, Any]:
 
 
 def read_vm(row: dict[str, Any]) -> VMRow:
-    """A VM of its row."""
+    """The VM of a row."""
     typed = {"touched": tuple(json.loads(row["touched"])), "observed": bool(row.get("observed"))}
     return VMRow(**{**row, **typed})
 
 
 def read_aside(row: dict[str, Any]) -> Aside:
-    """Saved states put aside, of their row."""
+    """The saved states put aside, of a row."""
     typed = {"complete": bool(row["complete"]), "vms": tuple(read_vm(vm) for vm in json.loads(row["vms"]))}
     return Aside(**{**row, **typed})
 
 
 def read_operation(row: dict[str, Any]) -> Operation:
-    """An operation of its row."""
+    """The operation of a row."""
     typed = {
         "kind": OperationKind(row["kind"]),
         "state": Outcome(row["state"]),

@@ -1,4 +1,4 @@
-"""Reservation book: the ledger's part with the nodes that are reserved for VMs that have outgrown theirs."""
+"""Reservation book: the part of the ledger with the nodes that are reserved for VMs that have outgrown their own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rmsplugin.engine.ledger.chapter import Chapter, insert
 
 
 class ReservationBook(Chapter):
-    """What virtual reconfiguration remembers from one cycle to the next; a restart of the engine changes nothing."""
+    """The memory of virtual reconfiguration from one cycle to the next; it outlives a restart of the engine."""
 
     def read(self) -> Reservations:
-        """All of it; times are seconds since the epoch."""
+        """The reservations; times are seconds since the epoch."""
         held = tuple(
             Reservation(row["node"], row["vm"], row["since"], frozenset(json.loads(row["guests"])))
             for row in self._rows("select node, vm, since, guests from reservations order by since, node")
@@ -22,7 +22,7 @@ class ReservationBook(Chapter):
         return Reservations(held, full[0]["until"] if full else -math.inf)
 
     def write(self, reservations: Reservations) -> None:
-        """Remember these instead of what was remembered before."""
+        """Replace the reservations by these."""
         with self._write() as db:
             db.execute("delete from reservations")
             for each in reservations.held:

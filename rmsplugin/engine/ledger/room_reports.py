@@ -1,4 +1,4 @@
-"""Room reports: what the hooks of rooms said; in the ledger, so kept."""
+"""Room reports: the reports of the hooks of rooms; kept in the ledger."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from rmsplugin.engine.ledger.rows import RoomReport
 
 
 class RoomReports(Chapter):
-    """The ledger's table of them."""
+    """The ledger's table of room reports."""
 
     def add(self, report: RoomReport) -> None:
-        """Remember what a hook of a room said."""
+        """Remember the report of a hook of a room."""
         row = {**asdict(report), "ended": json.dumps(list(report.ended))}
         with self._write() as db:
             insert(db, "room_reports", row)
 
     def of(self, rooms: Iterable[int]) -> list[RoomReport]:
-        """What the hooks of these rooms (job ids) said, oldest first."""
+        """The reports of the hooks of these rooms (job ids), oldest first."""
         wanted = set(rooms)
         marks = ",".join("?" * len(wanted))
         sql = f"select time, room, node, hook, problem, ended from room_reports where room in ({marks}) order by id"
         return [RoomReport(**{**row, "ended": tuple(json.loads(row["ended"]))}) for row in self._rows(sql, wanted)]
 
     def clean_epilog(self, node: str) -> float:
-        """When the epilog of a room last said that no VM of ours is left on the node; 0 if none did."""
+        """When the epilog of a room last reported that no VM of the engine is left on the node; 0 if none did."""
         sql = "select max(time) as time from room_reports where node = ? and hook = 'epilog' and problem = ''"
         return float(self._rows(sql, [node])[0]["time"] or 0.0)

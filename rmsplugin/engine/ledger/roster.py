@@ -1,6 +1,6 @@
-"""Roster: whose vjobs the running ones are, in memory, so that a sign of life reads no database.
+"""Roster: the owners of running vjobs, in memory, so that a sign of life reads no database.
 
-What is here is what the ledger says: an entry goes as soon as the ledger tells that its vjob has changed.
+An entry always agrees with the ledger: it is dropped as soon as the ledger tells that its vjob has changed.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from rmsplugin.model.vjob import VJobState
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What has to be known of a vjob to hear its wrapper."""
+    """The facts about a vjob that a call of its wrapper needs."""
 
     job_id: int
     uid: int
     user: str
     state: VJobState
-    returns: int  # how often it went back to a checkpoint
+    returns: int  # how often the vjob went back to a checkpoint
 
 
 class Roster:
-    """Entries by what users call their vjobs; filled when they are asked for. Several threads may call."""
+    """Entries by display id, each read when it is first asked for. Several threads may call."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -47,7 +47,7 @@ class Roster:
         vjob = self._ledger.find_vjob(display_id)
         entry = Entry(vjob.job_id, vjob.uid, vjob.user, vjob.state, vjob.returns)
         with self._lock:
-            # What changed since it was read may be this vjob: then it is not kept.
+            # If anything changed since the vjob was read, it may be this vjob: then the entry is not kept.
             if self._changes == before and entry.state is VJobState.RUNNING:
                 self._entries[display_id] = entry
                 self._names.setdefault(entry.job_id, set()).add(display_id)

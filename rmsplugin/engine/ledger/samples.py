@@ -1,7 +1,7 @@
-"""Samples: what running VMs demand and hold, kept in the ledger as it changes, to the second.
+"""Samples: the CPUs and memory that running VMs demand and hold; each change is kept in the ledger, to the second.
 
 A replay of the ledger sees what the engine saw, and when (``rmsplugin simulate --ledger``). There are few rows all the
-same: a demand falls only after a window in which nothing more was seen, and grows only above all that was seen in it.
+same: a demand falls only after a whole window without a higher sample, and grows only above all samples of the window.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from rmsplugin.engine.ledger.chapter import Chapter
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.model.vjob import Geometry, VJobState
 
-#: So many vjobs of a user's tell what the next one needs.
+#: The number of a user's newest vjobs that tell what the next one needs.
 _NEWEST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a VM demanded and held from a time on.
+    """The demand of a VM, and the memory that it held, from a time on.
 
     Attributes:
         vm: its name.
-        time: when it was seen, seconds since the epoch; in the ledger rounded up, so that none is older than its run.
+        time: when it was seen, seconds since the epoch; the ledger rounds up, so that no sample is older than its run.
         centi_cpus: its demand, in hundredths of a CPU.
-        memory_rss_kib: memory of the host that its hypervisor process held; None where the hypervisor cannot tell.
-        memory_demand_mib: what it demanded of its memory; None in samples of a release that did not look.
+        memory_rss_kib: memory of the host that its hypervisor process held; None if the hypervisor cannot tell.
+        memory_demand_mib: the part of its memory that it demanded; None in samples of a release that did not look.
     """
 
     vm: str
@@ -38,18 +38,18 @@ class Sample:
 
     @property
     def demands(self) -> tuple[int, int | None]:
-        """Its demand: hundredths of a CPU, and MiB."""
+        """The demand: hundredths of a CPU, and MiB."""
         return self.centi_cpus, self.memory_demand_mib
 
 
 class Samples(Chapter):
-    """The samples, and the demand that VMs have now in their own rows."""
+    """The ledger's table of samples; the present demand of a VM is in the VM's own row, too."""
 
     def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:
         """Record changed demands, all in one transaction.
 
-        Each comes with the rows of which it was worked out: that of a VM which has been suspended, or is another one by
-        now, is left out, for it was of another run.
+        Each sample comes with the rows from which it was worked out. If the VM was suspended or replaced since, its
+        sample is left out, because it belongs to another run.
         """
         with self._write() as db:
             for vjob, vm, sample in changes:
@@ -67,9 +67,9 @@ class Samples(Chapter):
                     )
 
     def peaks(self, user: str, job_name: str, memory_mib: int, image: str) -> list[int]:
-        """The most memory that VMs of a user's newest vjobs have demanded, by vjob: of this job name, request, image.
+        """The peak memory demand, in MiB, of each of a user's newest vjobs with this job name, request and image.
 
-        What each VM was taken to need before anything was seen of it is no sample.
+        The need that is assumed of a VM before anything was seen of it is not a sample.
         """
         rows = self._rows(
             "select geometry, (select max(memory_demand_mib) from samples "

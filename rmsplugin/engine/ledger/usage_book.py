@@ -1,4 +1,4 @@
-"""Usage book: what the processes of vjobs have used in their VMs, as last seen. A chapter of the ledger."""
+"""Usage book: the usage of the processes of vjobs in their VMs, as last seen. A chapter of the ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmsplugin.engine.ledger.chapter import Chapter
 
 @dataclass(frozen=True, slots=True)
 class VMUsage:
-    """One VM of a vjob, by its number, and what was used in it up to a time, in seconds since the epoch."""
+    """One VM of a vjob, by its number, and its usage up to a time, in seconds since the epoch."""
 
     idx: int
     time: float
@@ -19,22 +19,22 @@ class VMUsage:
 
 
 class UsageBook(Chapter):
-    """The ledger's table of it."""
+    """The ledger's table of usage."""
 
     def record(self, job_id: int, idx: int, used: Used) -> None:
-        """What was used in a VM up to now, instead of what was known before."""
+        """Replace the known usage of a VM by its usage up to now."""
         row = {"job_id": job_id, "idx": idx, "time": self._clock(), **asdict(used)}
         marks = ",".join("?" * len(row))
         with self._write() as db:
             db.execute(f"insert or replace into usage ({','.join(row)}) values ({marks})", list(row.values()))
 
     def of_vjob(self, job_id: int) -> list[VMUsage]:
-        """Of each VM that was ever asked, by number."""
+        """The usage of each VM of the vjob that was ever asked, by number."""
         rows = self._rows("select * from usage where job_id = ? order by idx", [job_id])
         return [VMUsage(row["idx"], row["time"], Used(**{name: row[name] for name in COLUMNS})) for row in rows]
 
     def forget(self, job_ids: Iterable[int]) -> None:
-        """These vjobs begin anew."""
+        """Forget the usage of these vjobs, which begin anew."""
         with self._write() as db:
             for job_id in job_ids:
                 db.execute("delete from usage where job_id = ?", [job_id])
