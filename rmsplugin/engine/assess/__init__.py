@@ -1,1 +1,1 @@
-"""Who waits, and what can be decided about."""
+"""The vjobs that wait, and the configuration that can be decided about."""

@@ -1,7 +1,7 @@
-"""Assess: from one look at the cluster to what can be decided: nodes, and vjobs in the order of the queue. Reads only.
+"""Assess: turns one look at the cluster into nodes, and vjobs in the order of the queue, to decide about. Only reads.
 
-Vjobs on which something is under way, or planned, keep what they hold and are promised; ``rmsplugin.assessment`` sorts
-them out. What is decided of the others, and by whom, is not known here.
+Vjobs on which something is under way, or planned, keep the resources that they hold and are promised;
+``rmsplugin.assessment`` sorts them out. This module does not know how the others are decided about.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
-#: States in which a vjob gives back what its VMs hold.
+#: States in which a vjob gives back the resources of its VMs.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
 
-#: States in which its VMs, on their hosts, compute nothing. Nor do they once its script has ended.
+#: States in which a vjob's VMs, on their hosts, compute nothing. They compute nothing after the end of its script, too.
 _HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What can be decided about, and why the other waiting vjobs are not part of it.
+    """The configuration to decide about, and why the other waiting vjobs are not part of it.
 
     Attributes:
-        settled: the configuration, and what it leaves out.
+        settled: the configuration, and the vjobs that it leaves out.
         refused: by display id, why a waiting vjob can use no VM host, in a sentence for its owner.
     """
 
@@ -83,10 +83,10 @@ def assess(
 
     Args:
         context: settings and ledger.
-        memory_care: up to what VMs may be planned on nodes that are short of memory.
+        memory_care: the memory up to which VMs may be planned on nodes that are short of it.
         seen: one look at the cluster.
         queue: the vjobs that may start or be resumed, as far as the RMS and they themselves are concerned.
-        busy: job ids of the vjobs that an operation is under way on.
+        busy: job ids of the vjobs that have an operation under way.
         closed: nodes whose rooms have just been given back.
     """
     return _Assessor(context, memory_care, seen, busy, closed).assess(queue)
@@ -194,11 +194,11 @@ class _Assessor:
         )
 
     def _hosted(self, vjob: VJobRow, job: RmsJob | None, *, goes_on: bool = False) -> VJobFacts:
-        """A vjob that has VMs, or saved states that nobody resumes now; ``goes_on``: it is paused, and may go on."""
+        """A vjob with VMs, or with saved states that nothing resumes now; ``goes_on``: it is paused, and may go on."""
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
-        # Nothing is ended because of this look; but what has probably ended is nobody to wait for.
+        # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
         ran_s = self._ran_s(vjob, job)
         return VJobFacts(
@@ -230,13 +230,13 @@ class _Assessor:
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)
-        # Where the admin has not switched context switches on, nothing that runs is moved to make room.
+        # If the admin has not switched context switches on, no running vjob is moved to make room.
         if not preemptible or self._context.pinned(vjob) or self._rests(vjob, OperationKind.MIGRATE):
             return here
         allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
         rest = self._resting.get("migrate")
         nodes = allowed - rest if rest else allowed
-        return nodes if here <= nodes else nodes | here  # mostly all share one set, which may be of a thousand nodes
+        return nodes if here <= nodes else nodes | here  # most vjobs share one set, perhaps of a thousand nodes
 
     def _unsettled(
         self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None, *, goes_on: bool
@@ -272,7 +272,7 @@ class _Assessor:
         return beyond_age(self._seen, priority, accrues_from(job, row, self._seen.taken), job, row)
 
     def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
-        """Whether one of these failed too short a time ago."""
+        """Whether the last operation of one of these kinds failed too short a time ago."""
         failed = [self._failures.get((vjob.job_id, kind)) for kind in kinds]
         return any(each is not None and each.rests(self._seen.taken) for each in failed)
 

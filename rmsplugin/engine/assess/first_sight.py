@@ -1,4 +1,4 @@
-"""First sight: jobs of the vjob partitions that the ledger does not know yet become vjobs, or are held as none."""
+"""First sight: jobs of the vjob partitions that the ledger does not know yet become vjobs, or are held as no vjobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class FirstSight:
-    """Remembers what it read of jobs, so that each script is fetched once.
+    """Remembers the geometries and digests that it read, so that each job's script is fetched once.
 
     Attributes:
         newcomers: ids of the jobs that became vjobs when jobs were last met.
@@ -28,10 +28,10 @@ class FirstSight:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.newcomers: frozenset[int] = frozenset()
-        #: By id and SubmitTime, with the digest of the script; None: no vjob, and that was said.
+        #: By id and SubmitTime: geometry, and digest of the script; None: the job is no vjob, and was reported.
         self._read: dict[tuple[int, int], tuple[Geometry, str] | None] = {}
-        self._kept_out: set[tuple[int, int]] = set()  # jobs with the ids of others, which were held
-        self._not_held: dict[int, VJobFailure] = {}  # jobs that are no vjobs, and that could not be held yet
+        self._kept_out: set[tuple[int, int]] = set()  # jobs with ids of other jobs' vjobs, already held
+        self._not_held: dict[int, VJobFailure] = {}  # by job id, jobs that are no vjobs and could not be held yet
 
     def look_into(self, job: RmsJob) -> tuple[Geometry, str] | None:
         """The geometry kept with the job (or its array), and the digest of its script; None if it cannot be a vjob."""
@@ -47,18 +47,18 @@ class FirstSight:
         return self._read[key]
 
     def met(self, jobs: Iterable[RmsJob]) -> list[RmsJob]:
-        """Those of the jobs that are known already: to look at another one may hold it."""
+        """The jobs that are known already; a look at an unknown one may hold it."""
         jobs = list(jobs)
         known = self._context.ledger.vjobs_among(job.job_id for job in jobs)
         return [job for job in jobs if _key(job) in self._read or job.job_id in known]
 
     def meet(self, jobs: Sequence[RmsJob], others: Mapping[int, RmsJob], report: CycleReport) -> None:
-        """Enter the unknown ones that have a job id of their own into the ledger.
+        """Enter unknown jobs that have a job id of their own into the ledger.
 
         Args:
-            jobs: all of the vjob partitions.
-            others: those with ids of other jobs' vjobs.
-            report: is told of faults.
+            jobs: all jobs of the vjob partitions.
+            others: by id, jobs that have the ids of other jobs' vjobs.
+            report: receives faults.
         """
         ledger = self._context.ledger
         self._forget_all_but(jobs)
@@ -74,7 +74,7 @@ class FirstSight:
                 if found is not None:
                     new.append(new_vjob(self._context, job, *found))
         if new:
-            with ledger.transaction():  # one for all: thousands may come at once
+            with ledger.transaction():  # one for all jobs: thousands may come at once
                 for vjob in new:
                     ledger.add_vjob(vjob)
         self.newcomers = frozenset(vjob.job_id for vjob in new)
@@ -82,14 +82,14 @@ class FirstSight:
         self._hold_again(jobs, report)
 
     def _gate_arrays(self, jobs: Iterable[RmsJob], report: CycleReport) -> None:
-        """Elements of arrays that have no row yet are put behind the gate together, by the id of their array."""
+        """Put elements of arrays that have no row yet behind the gate together, by the id of their array."""
         loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not job.gated}
         for job_id in sorted(loose):
             with report.alone(f"array {job_id}"):
                 self._context.rms.close_gate(job_id)
 
     def renew(self, job: RmsJob) -> None:
-        """An ended job is in the queue again (or its id was given to a new one): it begins anew."""
+        """Let a vjob begin anew: its ended job is in the queue again, or its id was given to a new job."""
         self._read.pop(_key(job), None)
         self._not_held.pop(job.job_id, None)
         found = self.look_into(job)
@@ -103,7 +103,7 @@ class FirstSight:
         self._not_held = {number: why for number, why in self._not_held.items() if number in {key[0] for key in keys}}
 
     def _keep_others_out(self, jobs: Sequence[RmsJob], others: Mapping[int, RmsJob], report: CycleReport) -> None:
-        """Jobs whose ids are those of other jobs' vjobs are held, once: an operator may release them."""
+        """Hold jobs that have the ids of other jobs' vjobs, once each: an operator may release them."""
         vjobs = self._context.ledger.vjobs_among(others)
         for job in jobs:
             if others.get(job.job_id) is job and job.state is not JobState.ENDED:
@@ -120,7 +120,7 @@ class FirstSight:
                         self._keep_out(job, why)
 
     def _keep_out(self, job: RmsJob, reason: str) -> None:
-        """What is not wrapped must not run in a vjob partition: nothing there starts outside a VM (I6)."""
+        """Hold a job that is not wrapped: nothing in a vjob partition may start outside a VM (I6)."""
         self._context.ledger.event("not-a-vjob", f"held: {reason}", vjob=job.display_id)
         self._hold(job)
 
@@ -151,5 +151,5 @@ class FirstSight:
 
 
 def _key(job: RmsJob) -> tuple[int, int]:
-    """What was read of one job says nothing of another one that got its id."""
+    """Id and SubmitTime: facts about one job must not be used for another job that got its id."""
     return (job.job_id, job.submit_time)

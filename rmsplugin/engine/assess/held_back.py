@@ -1,7 +1,7 @@
-"""Held back: vjobs of which it is not known what became of them, and which nothing is done to meanwhile.
+"""Held back: vjobs whose fate is not known, and to which nothing is done until it is.
 
-The brake holds back what the engine concludes of them. Here is who they are, for whatever else might touch them: what
-is asked for by hand, context switches, evacuations, checkpoints.
+The brake holds back the engine's own conclusions about them. This module names them for everything else that might
+touch them: requests by hand, context switches, evacuations, checkpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 
 
 class HeldBack:
-    """Job ids, and why. Several threads may call."""
+    """Job ids of vjobs that are held back, and why. Several threads may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,18 +25,18 @@ class HeldBack:
         self.compared = False  # whether a cycle has compared vjobs, jobs and VMs since this engine began
 
     def now(self) -> frozenset[int]:
-        """Whom nothing is done to."""
+        """Job ids of the vjobs to which nothing is done."""
         with self._lock:
             return frozenset(self._why)
 
     def set(self, why: Mapping[int, str]) -> None:
-        """A cycle has compared all vjobs with what it saw."""
+        """Record the vjobs held back by a cycle that has compared all vjobs with its look."""
         with self._lock:
             self._why = dict(why)
             self.compared = True
 
     def release(self, job_id: int) -> None:
-        """What became of the vjob is known, or an operator has said it."""
+        """Release a vjob whose fate is known now, by a look or by an operator's word."""
         with self._lock:
             self._why = {each: why for each, why in self._why.items() if each != job_id}
 
@@ -44,8 +44,8 @@ class HeldBack:
         """Return if the vjob may be acted on by hand.
 
         Raises:
-            UnavailableError: nobody has looked yet since the engine began.
-            RefusedError: it is held back.
+            UnavailableError: no cycle has compared anything since the engine began.
+            RefusedError: the vjob is held back.
         """
         if not self.compared:
             raise UnavailableError("the engine has not compared its vjobs with the cluster yet; try again in a moment")
@@ -67,13 +67,13 @@ class StateFinder:
         self._found: dict[str, frozenset[str]] = {}
 
     def unknown(self, vms: Sequence[VMRow], missing: bool, job: RmsJob | None, lost: str) -> dict[str, str]:
-        """Where saved states of a vjob lie that the ledger does not know, if it may have been suspended.
+        """The nodes of a vjob's saved states that the ledger does not know, if the vjob may have been suspended.
 
         Args:
             vms: its VMs.
             missing: some of them are nowhere.
             job: as the RMS has it.
-            lost: why an operation says that its state is lost; a file of a sleep that the ledger knows is not meant.
+            lost: why an operation says that the state is lost; files of sleeps that the ledger knows do not count.
         """
         asleep = missing and job is not None and job.state is JobState.SUSPENDED
         if vms and lost and not asleep:

@@ -1,9 +1,9 @@
 """Job identity: whether a job with the id of a vjob is that vjob's (decision 0053).
 
-Slurm gives ids out again when an older StateSaveLocation was restored. A job is known by its id, the SubmitTime of its
-first submission, and its script. A requeue makes SubmitTime that of the requeue and counts up: as long as it is seen
-from one look to the next that is followed; otherwise its script is compared. Elements of arrays are jobs like others
-from when they have an id of their own.
+Slurm gives ids out again after an older StateSaveLocation was restored. A job is identified by its id, the SubmitTime
+of its first submission, and its script. A requeue sets SubmitTime to its own time, and counts restarts up. The engine
+follows this while it sees the job in each look; otherwise it compares the script. An element of an array is a job like
+others as soon as it has an id of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGEST_BYTES = 16
 
 
 def script_digest(script: str) -> str:
-    """What a script is known by."""
+    """The digest by which a script is known."""
     return hashlib.blake2b(script.encode("utf-8", "surrogateescape"), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -30,12 +30,12 @@ class JobIdentity:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._followed: frozenset[int] = frozenset()  # vjobs whose own jobs were seen by the last look
-        #: The jobs of the last look that have the ids of other jobs' vjobs, which live, by id.
+        self._followed: frozenset[int] = frozenset()  # ids of vjobs whose own jobs the last look saw
+        #: By id, the jobs of the last look that have the ids of other jobs' living vjobs.
         self.others: dict[int, RmsJob] = {}
 
     def look(self, jobs: Iterable[RmsJob]) -> None:
-        """Find the jobs that have the ids of other jobs' vjobs. Reads the script of one where nothing else tells."""
+        """Find the jobs that have the ids of other jobs' vjobs. A job's script is read only if nothing else decides."""
         ledger = self._context.ledger
         known = {vjob.job_id: vjob for vjob in ledger.vjobs() if vjob.state is not VJobState.TERMINATED}
         followed, others = set(), {}
@@ -59,12 +59,12 @@ class JobIdentity:
     def _is_its(self, vjob: VJobRow, job: RmsJob) -> bool:
         if job.uid != vjob.uid:
             return False
-        if vjob.seen_restarts < 0:  # of an older release, which did not remember
+        if vjob.seen_restarts < 0:  # a row of an older release, which did not remember them
             return job.restarts > 0 or job.submit_time == int(vjob.submitted)
         if (vjob.seen_restarts, vjob.seen_submitted) == (job.restarts, job.submit_time):
             return True
         if job.restarts == 0 and vjob.seen_restarts == 0:
-            return False  # Slurm changes the time of a submission by a requeue only
+            return False  # only a requeue changes the time of submission in Slurm
         if job.restarts >= vjob.seen_restarts and vjob.job_id in self._followed:
             return True
         if job.restarts == 0 and job.submit_time > vjob.submitted:
@@ -73,15 +73,15 @@ class JobIdentity:
 
     def _has_its_script(self, vjob: VJobRow, job: RmsJob) -> bool:
         if not vjob.script_digest or job.state is JobState.ENDED:
-            return True  # of an older release; or there is nothing that could begin
+            return True  # a row of an older release; or nothing could begin
         try:
             return script_digest(self._context.rms.batch_script(job.job_id)) == vjob.script_digest
         except NotFoundError:
-            return True  # it has gone meanwhile
+            return True  # the job has gone meanwhile
 
 
 def why_other(vjob: VJobRow, job: RmsJob) -> str:
-    """What is to be said of a job that has the id of another one's vjob."""
+    """The sentence about a job that has the id of another job's vjob."""
     return (
         f"its id is that of an earlier job, whose vjob is {vjob.state} yet; when that has ended (see `rmsplugin "
         f"confirm`), an operator releases job {job.display_id}"

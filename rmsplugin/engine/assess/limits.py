@@ -1,4 +1,4 @@
-"""Limits: when a vjob that a limit kept from starting is worth another attempt before its pause is over."""
+"""Limits: when a vjob that Slurm's limits kept from starting is tried again before its back-off is over."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _UNDER_WAY = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPEND
 
 
 class Limits:
-    """Remembers which jobs are under way, native ones too: what their users may have is less by them."""
+    """Remembers the jobs that are under way, native ones too. They count against their users' limits."""
 
     def __init__(self) -> None:
         self._under_way: dict[int, str] = {}
-        self._eased: dict[str, float] = {}  # by user, when a job of theirs was seen to be over
+        self._eased: dict[str, float] = {}  # by user, when one of his jobs was last seen to be over
 
     def look(self, seen: Observation) -> None:
-        """Notice whose jobs have ended (or are back in the queue) since the last cycle."""
+        """Notice the users whose jobs have ended, or are back in the queue, since the last cycle."""
         now = {job_id: job.user for job_id, job in seen.jobs.items() if job.completing or job.state in _UNDER_WAY}
         for job_id in self._under_way.keys() - now.keys():
             self._eased[self._under_way[job_id]] = seen.taken
         self._under_way = now
 
     def rests(self, vjob: VJobRow, failed: VJobFailure | None, now: float) -> bool:
-        """Whether a vjob whose last start (or resume) failed is to wait longer."""
+        """Whether a vjob has to wait longer after ``failed``, its last failure to start or be resumed."""
         if failed is None or not failed.rests(now):
             return False
         limited = failed.error.startswith(NOT_STARTED)

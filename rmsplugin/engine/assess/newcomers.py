@@ -23,7 +23,7 @@ def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
     """The geometry that was kept with the job at its submission, and the digest of its script.
 
     Raises:
-        RefusedError: the job was not wrapped, e.g. moved into the partition by an administrator.
+        RefusedError: the job was not wrapped; for instance, an administrator moved it into the partition.
         NotFoundError: the job has gone.
     """
     script = context.rms.batch_script(job.job_id)
@@ -40,7 +40,7 @@ def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
 
 
 def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
-    """The row of a vjob at first sight; ``script``: the digest of its job's."""
+    """The row of a vjob at first sight; ``script``: the digest of its job's script."""
     return VJobRow(
         job_id=job.job_id,
         display_id=job.display_id,
@@ -62,7 +62,7 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> 
 
 
 def free_addresses(context: Context) -> int:
-    """How many VMs could get an address now."""
+    """The number of VMs that could get an address now."""
     first, last = context.settings.network.pool_bounds
     taken = {ipaddress.IPv4Address(vm.address) for vm in context.ledger.vms()}
     return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
@@ -76,9 +76,8 @@ def make_vms(
     Args:
         context: with the addresses that are taken.
         vjob: whose VMs they are.
-        hosts: a node for each.
-        expected_mib: what each, by its number, is expected to need of its memory, where that is observed; None: where
-            it is not.
+        hosts: a node for each VM.
+        expected_mib: by a VM's number, the memory that it is expected to need; None if its memory is not observed.
 
     Raises:
         RefusedError: the address pool is used up.
@@ -120,6 +119,6 @@ def _free_addresses(context: Context, taken: set[str], count: int) -> list[ipadd
 
 
 def _mac(context: Context, address: ipaddress.IPv4Address) -> str:
-    """One for each address, so that neighbours' caches stay true when an address is used again."""
+    """The MAC address of an IP address; always the same, so that neighbours' caches stay true when it is used again."""
     low = int(address) & 0xFFFFFF
     return f"{context.settings.network.mac_prefix}:{low >> 16:02x}:{low >> 8 & 0xFF:02x}:{low & 0xFF:02x}"

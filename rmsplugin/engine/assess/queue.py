@@ -22,19 +22,19 @@ from rmsplugin.model.vjob import Geometry
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A vjob that may run now: its job in the RMS, and what the ledger knows of it.
+    """A vjob that may run now: its job in the RMS, and facts from the ledger.
 
-    Elements of a job array that the RMS has not split off yet have no row of their own: they are all the same but
-    for their number.
+    Elements of a job array that the RMS has not split off yet have no row of their own: they differ only in their
+    number.
     """
 
     job: RmsJob
     geometry: Geometry
     submitted: float
     priority: int
-    sleeping: VJobRow | None = None  # it is resumed, or goes on after a pause, and is not started
-    since: float = 0.0  # when it came into its state
-    script: str = ""  # digest of the script, of a job without a row
+    sleeping: VJobRow | None = None  # its row, if it is to be resumed or go on after a pause, not started
+    since: float = 0.0  # when it entered its state
+    script: str = ""  # digest of the script, for a job without a row
 
 
 class _Named(Protocol):
@@ -51,20 +51,20 @@ class _Named(Protocol):
 
 
 def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> tuple[int, int, float, int, int]:
-    """What the queue is sorted by: PriorityTier, Slurm's priority, first submission, job id and array element."""
+    """The sort key of the queue: PriorityTier, Slurm's priority, first submission, job id and array element."""
     _, _, element = of.display_id.partition("_")
-    partition = seen.rms.partitions.get(of.partition)  # an admin may take one away while jobs wait there
+    partition = seen.rms.partitions.get(of.partition)  # an admin may remove a partition while jobs wait in it
     tier = partition.priority_tier if partition else 0
     return (-tier, -priority, submitted, of.job_id, int(element or 0))
 
 
 def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Head first."""
+    """The waiting vjobs in the order of the queue, head first."""
     return sorted(waiting, key=lambda each: queue_key(seen, each.job, each.priority, each.submitted))
 
 
 def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
-    """The VM hosts of the partition that the job's -C, -w and -x leave."""
+    """The VM hosts of the partition that the job's -C, -w and -x allow."""
     return _allowed(context, seen, partition, geometry).nodes
 
 
@@ -85,7 +85,7 @@ def _allowed(context: Context, seen: Observation, partition: str, geometry: Geom
 
 
 def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None]:
-    """The VMs of who waits, by name: those of its ``rows``, or, without a row and a final name, those to be made."""
+    """The VMs of a waiting vjob, by name: its ``rows``; or VMs to be made, without a row, and without a final name."""
     if waiting.sleeping is None:
         return {f"{waiting.job.display_id}-{index}": None for index in range(waiting.geometry.vms)}
     return {vm.name: vm for vm in rows}
@@ -94,7 +94,7 @@ def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None
 def ready_demands(
     context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
 ) -> dict[str, Resources]:
-    """What the VMs of who waits will demand, by name: of who sleeps, what they did when they were saved."""
+    """The resources that a waiting vjob's VMs will demand, by name; if it sleeps, as they did when they were saved."""
     row, geometry = waiting.sleeping, waiting.geometry
     if row is not None:
         return {name: booked(context, seen, row, vm) for name, vm in vms.items() if vm is not None}
@@ -103,7 +103,7 @@ def ready_demands(
 
 
 def _asked_for(context: Context, seen: Observation, waiting: Waiting, index: int) -> Resources:
-    """What a VM of who waits will demand that is to be made."""
+    """The resources that a VM of a waiting vjob will demand, if the VM is still to be made."""
     job, geometry = waiting.job, waiting.geometry
     expected = expected_booked_mib(context, seen, job, job.name, geometry, index)
     return demand_of_new(context, geometry, index, expected)
@@ -112,10 +112,10 @@ def _asked_for(context: Context, seen: Observation, waiting: Waiting, index: int
 def ready_hosts(
     context: Context, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
 ) -> frozenset[str]:
-    """Where the VMs of who waits may go: where its user and its disks let it, and no node rests from it."""
+    """The nodes where a waiting vjob's VMs may go: its user and its disks allow them, and they do not rest."""
     nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
-        nodes -= rest  # else all share one set, which may be of a thousand nodes
+        nodes -= rest  # else all vjobs share one set, perhaps of a thousand nodes
     if waiting.sleeping is not None and context.pinned(waiting.sleeping):
         nodes &= {vm.touched[0] for vm in vms if vm is not None}
     return nodes

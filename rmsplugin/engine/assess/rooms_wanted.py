@@ -1,6 +1,6 @@
-"""Rooms wanted: of which nodes rooms are to be asked for, or kept, because of those whom a decision left waiting.
+"""Rooms wanted: the nodes whose rooms are to be requested, or kept, for vjobs that a decision left waiting.
 
-And for whom nobody makes way meanwhile: a node that is idle costs nobody anything.
+Also the vjobs for which no other makes way meanwhile, since a room on an idle node costs no other vjob anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rmsplugin.model.vjob import VJobState
 
 
 def rooms_wanted(context: Context, seen: Observation, left: Sequence[Waiting], after: Configuration) -> frozenset[str]:
-    """The nodes whose rooms those left waiting need, besides what is coming, and what is free after a decision."""
+    """The nodes whose rooms the vjobs left waiting need, besides coming rooms and the nodes free after a decision."""
     hosts = host_capacities(context, seen)
     rooms = seen.rooms.by_node
     reserved = context.ledger.reservations.read().nodes
@@ -40,14 +40,14 @@ def _idle(seen: Observation, name: str) -> bool:
 
 
 def _has_memory(waiting: Waiting) -> bool:
-    """Whether it is paused: it goes on where it is, in a moment, and takes no memory for that."""
+    """Whether the vjob is paused: it goes on where it is, in a moment, and takes no more memory for that."""
     return waiting.sleeping is not None and waiting.sleeping.state is VJobState.PAUSED
 
 
 class RoomAhead:
-    """Finds vjobs that are left out of decisions, for they have a room on an idle node in a moment.
+    """Finds vjobs that are left out of decisions, because they will soon have a room on an idle node.
 
-    What is remembered may be forgotten: then somebody waits for a room once more.
+    Its memory may be lost: then a vjob waits for a room once more.
     """
 
     def __init__(self, context: Context) -> None:
@@ -55,11 +55,11 @@ class RoomAhead:
         self._since: dict[str, float] = {}
 
     def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> dict[str, str]:
-        """Who is to be left out, by display id, and why in a sentence. Changes nothing.
+        """The vjobs to be left out, by display id, each with the reason in a sentence. Changes nothing.
 
         Args:
             seen: one look at the cluster.
-            queue: who may start or be resumed, head first.
+            queue: vjobs that may start or be resumed, head first.
             lendable: nodes of elastic partitions for which a room would be requested now.
         """
         coming = {name for name, room in seen.rooms.by_node.items() if self._comes_soon(seen, room)}
@@ -71,7 +71,7 @@ class RoomAhead:
         free = {name: host.free for name, host in hosts.items() if not host.why_not and name not in reserved}
         ahead = {name: host.free for name, host in hosts.items() if name in coming | idle}
         resting = self._context.ledger.failures.resting()
-        # What a context switch that is under way has promised is not taken back.
+        # A promise of a context switch that is under way is not taken back.
         promised = promises(self._context.ledger.plans.open_steps())
         asking = [
             each
@@ -85,7 +85,7 @@ class RoomAhead:
         }
 
     def remember(self, seen: Observation, queue: Sequence[Waiting], left_out: Collection[str]) -> None:
-        """Take note of whom a cycle leaves out: nobody is for longer than ``room_wait_s``."""
+        """Remember the vjobs that a cycle leaves out: none is left out for longer than ``room_wait_s``."""
         known = {waiting.job.display_id for waiting in queue}
         self._since = {name: since for name, since in self._since.items() if name in known}
         for name in left_out:

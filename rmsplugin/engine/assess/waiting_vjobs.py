@@ -1,4 +1,4 @@
-"""Waiting vjobs: who of them may start, be resumed or go on now, as far as Slurm and they themselves are concerned."""
+"""Waiting vjobs: those that may start, be resumed or go on now, as far as Slurm and they themselves are concerned."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from rmsplugin.engine.observe.strays import strays
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
-#: What lets a vjob go on that has begun.
+#: By state, the operation that lets a begun vjob go on.
 _WAKES = {VJobState.SLEEPING: OperationKind.RESUME, VJobState.PAUSED: OperationKind.UNPAUSE}
 
 
 class Queue(NamedTuple):
-    """Who waits.
+    """The vjobs that wait.
 
     Attributes:
-        waiting: who may start, be resumed or go on, head first.
-        silent: by job id, why the states of a vjob cannot be had now, which would be resumed otherwise.
+        waiting: vjobs that may start, be resumed or go on, head first.
+        silent: by job id, why a vjob's saved states are out of reach now; otherwise it would be resumed.
     """
 
     waiting: list[Waiting]
@@ -38,7 +38,7 @@ class Queue(NamedTuple):
 
 
 class WaitingVJobs:
-    """Finds them, once a cycle and for previews."""
+    """Finds the waiting vjobs, once a cycle and for previews."""
 
     def __init__(self, context: Context, first_sight: FirstSight, identity: JobIdentity) -> None:
         self._context = context
@@ -47,7 +47,7 @@ class WaitingVJobs:
         self._limits = Limits()
 
     def look(self, seen: Observation) -> None:
-        """Take note of what has changed since the last cycle."""
+        """Note the jobs that have ended since the last cycle."""
         self._limits.look(seen)
 
     def tell(self, silent: Mapping[int, str]) -> None:
@@ -58,12 +58,12 @@ class WaitingVJobs:
                 ledger.update_vjob(job_id, reason=why)
 
     def find(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> Queue:
-        """Who may start, be resumed or go on. Changes nothing.
+        """The vjobs that may start, be resumed or go on. Changes nothing.
 
         Args:
             seen: one look at the cluster.
             ours: the jobs of vjobs.
-            report: what is wrong with one of them goes into it.
+            report: receives the faults of single jobs.
         """
         rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
         waiting, silent = [], {}
@@ -79,7 +79,7 @@ class WaitingVJobs:
                     if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
                     if row.state is VJobState.SLEEPING and strays(self._context, seen, row):
-                        continue  # it would run twice
+                        continue  # resumed, it would run twice
                     if row.state in _WAKES and row.resumes and (why := self._silent(row)):
                         silent[row.job_id] = why
                         continue
@@ -88,13 +88,13 @@ class WaitingVJobs:
         return Queue(queue_order(seen, waiting), silent)
 
     def _moved(self, seen: Observation, row: VJobRow) -> bool:
-        """Whether it may be other than it was seen; a job that became a vjob by this look is as it was seen."""
+        """Whether the vjob may have changed since the look; one that became a vjob by this look has not."""
         if row.job_id in self._first_sight.newcomers:
             return row.job_id in seen.changed
         return row.state_since >= seen.taken
 
     def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None) -> Waiting | None:
-        """What may start, be resumed or go on now, as far as Slurm and the vjob itself are concerned."""
+        """The vjob, if Slurm and its own state let it start, be resumed or go on now; else None."""
         if row is not None and row.state in _WAKES and row.resumes:
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:
                 priority = priority_of(seen, row, job)
@@ -103,7 +103,7 @@ class WaitingVJobs:
         if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
             return None
         if row is not None:
-            # Not read from Slurm again: an engine that was restarted would ask for the script of each job.
+            # The script is not read from Slurm again: a restarted engine would otherwise read the script of each job.
             return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
         found = self._first_sight.look_into(job)
         if found is None or job.split:
@@ -112,7 +112,7 @@ class WaitingVJobs:
         return Waiting(job, geometry, job.submit_time, job.priority, since=job.submit_time, script=script)
 
     def _silent(self, row: VJobRow) -> str:
-        """Why its states cannot be had now; empty if they can."""
+        """Why the vjob's saved states are out of reach now; empty if they are not."""
         try:
             require_answers(self._context, self._context.ledger.vms(row.job_id))
         except RefusedError as error:

@@ -1,1 +1,1 @@
-"""What VMs take, and what their hosts have."""
+"""The CPUs and memory that VMs take, and that their hosts have."""

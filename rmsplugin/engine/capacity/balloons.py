@@ -1,4 +1,4 @@
-"""Balloons: guests are asked to do with less memory, or may have more again (``rmsplugin.decision.balloon``)."""
+"""Balloons: ask guests to do with less memory, or let them have more again (``rmsplugin.decision.balloon``)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
-#: Targets that differ by less from what a guest has are not asked for again.
+#: A guest is not asked again if its target differs by less than this from the memory that it has.
 _LEAST_CHANGE_MIB = 32
-#: Nor by less than this, where all that the guests of a node have is no more than they may.
+#: The same bound on a node where all guests together have no more memory than they may.
 _SPARE_CHANGE_MIB = 128
 
 
@@ -26,20 +26,20 @@ class Balloons:
     """The balloons of all VMs whose memory is observed."""
 
     def __init__(self, context: Context) -> None:
-        """Nobody was asked yet."""
+        """Begin; no guest was asked yet."""
         self._context = context
-        self._asked: dict[str, int] = {}  # what each VM was asked to do with last, MiB
+        self._asked: dict[str, int] = {}  # by VM, the MiB that it was last asked to do with
 
     def forget_but(self, vms: Iterable[str]) -> None:
         """Forget all VMs but these."""
         self._asked = {vm: self._asked[vm] for vm in vms if vm in self._asked}
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
-        """Ask the guests of a node to do with so much, where they have another amount; whether any of it is new."""
+        """Ask guests of a node to change to their shares of ``room_mib``. Returns whether any target is new."""
         sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
         have = _have_mib(seen, node)
-        # Where all have room, small changes of a neighbour's need are no reason to ask anybody.
+        # If all guests have room, a small change of a neighbour's need is no reason to ask any of them.
         fits = sum(have.get(vm.name, vm.size_mib) for vm in sizes) <= room_mib
         target_mib = targets(room_mib, sizes)
         wanted = [
@@ -53,12 +53,12 @@ class Balloons:
         try:
             told = [self._ask(node, name, have[name], target_mib[name]) for name in wanted]
             return any(told)
-        except RmspluginError as error:  # what keeps one from being asked mostly keeps the others, too
+        except RmspluginError as error:  # a fault with one guest mostly concerns the others, too
             log.warning("the balloons on %s: %s", node, error)
             return False
 
     def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> bool:
-        """Ask one guest; whether it was asked for something else before. Only that is an event."""
+        """Ask one guest. Returns whether the target is new; only a new target is an event."""
         bound_s = self._context.settings.hypervisor.connect_timeout_s
         self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
         if self._asked.get(name) == target_mib:
@@ -71,7 +71,7 @@ class Balloons:
 
 
 def _have_mib(seen: Observation, node: str) -> dict[str, int]:
-    """What the guests of a node have of their memory now; those that are not known to run are left out."""
+    """By VM, the MiB that a guest of the node has now; guests that are not known to run are left out."""
     running = {name for name, info in seen.vms[node].items() if info.power is VMPower.RUNNING}
     return {
         name: each.memory_current_kib // 1024

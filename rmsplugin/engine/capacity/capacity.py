@@ -1,4 +1,4 @@
-"""Capacity: what VMs may take of each VM host now, and what of it they have."""
+"""Capacity: the CPUs and memory of each VM host that VMs may take now, and the part that they have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmsplugin.engine.observe.strays import stray_nodes
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
 
-#: States in which a VM goes on, if it does, where it was saved or paused.
+#: States in which a VM, if it goes on, continues where it was saved or paused.
 _SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
 
 
@@ -31,12 +31,12 @@ class HostCapacity:
 
     @property
     def free(self) -> Resources:
-        """What is left; below nothing where more is used than should be."""
+        """The resources left; negative if VMs use more than they should."""
         return self.capacity - self.used
 
 
 def demand_of_new(context: Context, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
-    """What this VM takes of its node if it is booted now: as observed, or all of it; with the hypervisor's part."""
+    """The resources that this VM takes if it is booted now: as observed, or all; with the hypervisor's overhead."""
     size = Resources(geometry.cpus_of(index), context.new_vm_mib(geometry, index))
     return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
 
@@ -44,15 +44,15 @@ def demand_of_new(context: Context, geometry: Geometry, index: int, observed_mib
 def demand(
     context: Context, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
-    """What a VM takes of its node: as observed, or else all that it was booted with; with the hypervisor's overhead."""
+    """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
     size = Resources(vjob.geometry.cpus_of(vm.idx), vm.memory_mib)
     return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
 def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
-    """The CPUs that a VM was seen to demand; None where nothing is known: then those asked for count.
+    """The CPUs that a VM was seen to demand; None if nothing is known: then the requested CPUs count.
 
-    One that sleeps or is paused, or is about to go on, goes on where it was: it demands what it did then.
+    A VM that sleeps, is paused, or is about to go on continues where it was: it demands the CPUs that it demanded then.
     """
     if vjob.state is VJobState.RUNNING:
         return context.demanded_cpus.cpus(vm.name)
@@ -62,9 +62,9 @@ def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
 
 
 def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
-    """What is booked for a VM that runs, or would be if it were resumed: what is decided with.
+    """The resources booked for a VM that runs, or that would be booked if it were resumed; decisions use these.
 
-    Where nothing may be suspended, the CPUs that were asked for.
+    Where nothing may be suspended, the requested CPUs are booked.
     """
     cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
     return demand(context, vjob, vm, cpus, booked_mib(context, seen, vjob, vm))
@@ -73,8 +73,8 @@ def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Res
 def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
     """The capacity of each VM host, by name, in the RMS's order.
 
-    A VM takes its part from the moment its start is intended until it is known to be gone, and while it migrates on
-    both nodes (I3).
+    A VM takes its part from the moment its start is intended until it is known to be gone. While it migrates, it takes
+    its part on both nodes (I3).
     """
     found = {}
     unclean = {node for node, _ in context.ledger.nodes.left_behind()}
@@ -93,7 +93,7 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
 
 
 def held(vjob: VJobRow, booked: Resources, now: float) -> Resources:
-    """What a VM has now of what is booked for it: one that is paused, or whose script has ended, needs no CPUs."""
+    """The part of its booked resources that a VM has now: a paused one, or one whose script ended, needs no CPUs."""
     needs_none = vjob.state is VJobState.PAUSED or is_ending(vjob, now)
     return Resources(0, booked.memory_mib) if needs_none else booked
 

@@ -1,21 +1,22 @@
-"""Demands: what running VMs demand of CPUs and memory, from what each cycle has read; kept over restarts.
+"""Demands: the CPUs and memory that running VMs demand, from the readings of each cycle; kept over restarts.
 
-The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. Here is what counts as a sample of which run:
+The rules are ``rmsplugin.decision.cpu_demand`` and ``memory_demand``. This module says which samples count, and for
+which run:
 
-- a run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it;
-- a VM that is booted demands what it requested, one that is resumed what it demanded when it was suspended, until its
-  samples say otherwise: it goes on where it was saved (docs/decisions/0035);
-- counters belong to a hypervisor process: on another node they begin anew, and the demand stays;
-- a guest that does not say how much memory it could do without (it has no driver, or it has just come) gives no sample
-  of that;
-- what a guest says is some seconds old, the size of its balloon is not: who was just given memory back does not need
-  it for that. Each word of a guest counts once, with the smaller of the sizes before and after it;
-- a VM that waits for memory of its node needs all that was requested for it, for it cannot be asked;
-- a guest that keeps reading pages back from storage needs all the memory that its balloon leaves it;
-- a VM that boots, is saved or restored, or stands still gives no sample, for that says nothing about its work;
-- nor does one that is seen on two nodes, of which nobody knows where it computes.
+- A run begins when the VM is booted or resumed, and lasts as long as its vjob is running; migrations do not end it.
+- A booted VM demands its request until its samples say otherwise. A resumed VM goes on where it was saved, so it
+  demands at first the resources that it demanded then (docs/decisions/0035).
+- Counters belong to a hypervisor process: on another node they begin anew, while the demand stays.
+- A guest that does not say how much memory it could do without (it has no driver, or has just come) gives no sample of
+  memory.
+- A guest's report is some seconds old, but the size of its balloon is not: memory that it was just given back is not
+  memory that it needs. Each report counts once, with the smaller of the balloon's sizes before and after it.
+- A VM that waits for memory of its node needs all of its memory, because it cannot be asked.
+- A guest that keeps reading pages back from storage needs all the memory that its balloon leaves it.
+- A VM that boots, is saved or restored, or stands still gives no sample, because that says nothing about its work.
+- A VM that is seen on two nodes gives no sample, because it is not known where it computes.
 
-The ledger has the demand that each VM has now; only what the next sample needs besides is in memory.
+The ledger has the present demand of each VM. Memory has only the values that the next sample needs besides.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from rmsplugin.engine.ledger.samples import Sample
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
 
-#: Events start cycles early. What a VM used in a shorter time is mostly chance, so such a sample is left out.
+#: Events start cycles early. The usage of a VM in fewer seconds is mostly chance, so such a sample is left out.
 _LEAST_APART_S = 5.0
-#: Linux counts what it swaps in pages of this size.
+#: Linux counts swapped memory in pages of this size.
 _PAGE_KIB = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of a VM, and what is known of its demand."""
+    """A run of a VM, and its demand as far as it is known."""
 
-    began: tuple[str, float]  # which VM, and since when its vjob has been running
+    began: tuple[str, float]  # uuid of the VM, and since when its vjob has been running
     cpu: CpuDemand
     memory: MemoryDemand
-    recorded: tuple[int | None, int | None]  # both in the ledger, hundredths of a CPU and MiB; None: what was requested
+    recorded: tuple[int | None, int | None]  # both in the ledger: hundredths of a CPU, and MiB; None: the request
     node: str = ""  # of the last sample
-    said: tuple[int | None, int | None] = (None, None)  # when the guest spoke last, and the KiB it had at the last look
-    reads: tuple[float, float] | None = None  # when, and how many pages the guest had read back from storage by then
+    said: tuple[int | None, int | None] = (None, None)  # time of the guest's last report, and its KiB at the last look
+    reads: tuple[float, float] | None = None  # a time, and the pages that the guest had read back from storage by then
 
     @property
     def demands(self) -> tuple[int, int]:
@@ -57,20 +58,20 @@ class _Run:
         return self.cpu.centi_cpus, self.memory.mib
 
     def anew(self) -> _Run:
-        """The same after a time in which nothing could be seen."""
+        """The same run after a time in which nothing could be seen."""
         return replace(self, cpu=self.cpu.anew(), memory=self.memory.anew(), said=(None, None), reads=None)
 
 
 class Demands:
-    """What each running VM demands."""
+    """The demand of each running VM."""
 
     def __init__(self, context: Context) -> None:
-        """Nothing is known but what the ledger has."""
+        """Begin with the demands that the ledger has."""
         self._context = context
         self._runs: dict[str, _Run] = {}  # by VM
 
     def look(self, seen: Observation) -> None:
-        """Take in the samples of one observation, and record what changed by them. Once for each observation."""
+        """Take in the samples of one observation, and record changed demands. Called once for each observation."""
         ledger = self._context.ledger
         vms = ledger.live_vms()
         vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
@@ -93,7 +94,7 @@ class Demands:
         if changes:
             ledger.samples.record(changes)
         self._runs = runs
-        # A VM that is neither running nor being suspended has none.
+        # A VM that is neither running nor being suspended has no observed demand.
         observed = {name: run.cpu.cpus for name, run in runs.items() if run.recorded[0] is not None}
         self._context.demanded_cpus.set(observed)
 
@@ -112,13 +113,13 @@ class Demands:
         return _Run(began, cpu, memory, recorded)
 
     def _after(self, run: _Run, seen: Observation, name: str, nodes: set[str]) -> _Run:
-        """The run after what was seen of the VM on these nodes."""
+        """The run, continued by the sample of the VM if it was seen on just one node."""
         if len(nodes) != 1:
             return run
         (node,) = nodes
         statistics = seen.statistics.get(node, {}).get(name)
         if seen.vms[node][name].power is not VMPower.RUNNING:
-            return run.anew()  # the time in which it stood still counts for nothing
+            return run.anew()  # the time in which the VM stood still counts for nothing
         if statistics is None:
             return run
         if node != run.node:
@@ -145,7 +146,7 @@ def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
 
 
 def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, window_s: float) -> CpuDemand:
-    """The demand of CPUs after what was read at a time."""
+    """The demand of CPUs after the statistics of a time."""
     if statistics.cpu_time_ns is None:
         return demand
     if demand.last is not None and 0 <= time_s - demand.last.time_s < _LEAST_APART_S:
@@ -154,7 +155,7 @@ def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, windo
 
 
 def _reads(time_s: float, statistics: VMStatistics) -> tuple[float, float] | None:
-    """How many pages a guest has read back from storage by a time (major faults, swap-ins); None: it does not say."""
+    """The pages that a guest has read back from storage by a time (major faults, swap-ins); None: it does not say."""
     if statistics.major_faults is None:
         return None
     return time_s, statistics.major_faults + (statistics.swap_in_kib or 0) / _PAGE_KIB
@@ -167,9 +168,9 @@ def _per_s(before: tuple[float, float] | None, now: tuple[float, float] | None) 
 
 
 def _working_set_mib(before: tuple[int | None, int | None], statistics: VMStatistics, *, suffers: bool) -> int | None:
-    """The memory that a guest could not do without; None: it has not said so since ``before``.
+    """The memory, in MiB, that a guest could not do without; None: it has not reported since ``before``.
 
-    Who ``suffers`` needs all that its balloon leaves it.
+    A guest that ``suffers`` needs all the memory that its balloon leaves it.
     """
     current_kib, usable_kib = statistics.memory_current_kib, statistics.memory_usable_kib
     if current_kib is None or usable_kib is None:
@@ -183,7 +184,7 @@ def _working_set_mib(before: tuple[int | None, int | None], statistics: VMStatis
 
 
 def _sample(run: _Run, seen: Observation, name: str) -> Sample:
-    """What is recorded of a change; a VM that waits for memory was asked nothing."""
+    """The sample that is recorded for a change; a VM that waits for memory was asked nothing, and has no statistics."""
     statistics = seen.statistics.get(run.node, {}).get(name)
     rss_kib = None if statistics is None else statistics.memory_rss_kib
     return Sample(name, seen.sampled.get(run.node, seen.taken), run.cpu.centi_cpus, rss_kib, run.memory.mib)

@@ -1,11 +1,12 @@
-"""Memory care: bounds of what observed VMs may take of each node, their balloons, and which nodes are short anyhow.
+"""Memory care: the bounds of observed VMs' memory on each node, their balloons, and the nodes that are short anyhow.
 
 Once a cycle, after everything was looked at and before anything is decided:
 
-- the VMs of a node whose memory is observed may take together what is promised to no other VM. What of it is kept back
-  (``memory.relief_mib``) they get while one of them leaves, for a VM that waits for memory cannot be saved;
-- balloons take back what guests cache, where the sizes of a node's VMs are more than that;
-- a node on which somebody waits for memory all the same has to lose a VM: it is *pressed*.
+- The observed VMs of a node may together take the memory that is promised to no other VM. A part of it is kept back
+  (``memory.relief_mib``). They get this part while one of them leaves, because a VM that waits for memory cannot be
+  saved.
+- If the sizes of a node's VMs are more than that, balloons take back the memory that guests use as cache.
+- If a VM of a node waits for memory all the same, the node has to lose a VM: it is *pressed*.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from rmsplugin.model.vjob import VJobState
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
-#: For so long balloons make room for a VM that was refused, so that there is some when it is tried again.
+#: For so many seconds balloons make room for a VM that was refused, so that there is room when it is tried again.
 _WISH_S = 600.0
-#: No start waits longer for what guests cache: what is booked has room for it, and each VM its share of the bound.
+#: No start waits longer, in seconds, for the caches of guests: its booked memory is there, and each VM has its share of
+#: the bound.
 _CACHES_S = 60.0
 
 
 @dataclass
 class _Node:
-    """What is known of one node."""
+    """The observed VMs of one node, and the memory that the others have."""
 
-    vms: list[tuple[VJobRow, VMRow]] = field(default_factory=list)  # observed, that hold memory of it
+    vms: list[tuple[VJobRow, VMRow]] = field(default_factory=list)  # observed VMs that hold memory of the node
     promised_mib: int = 0  # to VMs that are not observed
     leaves: bool = False  # one of its observed VMs is being suspended, or migrates away
 
@@ -48,19 +50,19 @@ class MemoryCare:
     """Looks after the memory of nodes with observed VMs. Several threads may call."""
 
     def __init__(self, context: Context) -> None:
-        """Nothing has been bounded yet."""
+        """Begin; nothing has been bounded yet."""
         self._context = context
         self._balloons = Balloons(context)
-        self._wished: dict[str, tuple[float, int]] = {}  # until when balloons are to make room, and for how much
-        self._asked: dict[str, float] = {}  # since when somebody waits for caches of a node
+        self._wished: dict[str, tuple[float, int]] = {}  # by node: until when balloons make room, and how much
+        self._asked: dict[str, float] = {}  # by node: since when a start waits for caches
         self._promised_mib: Mapping[str, int] = {}
-        #: By node, up to how much memory VMs may be planned there, and why: less than they demand.
+        #: By pressed node, the memory up to which VMs may be planned there, less than they demand; and why.
         self.pressed: Mapping[str, tuple[int, str]] = {}
 
     def watch(self) -> bool:
-        """Ask the nodes that have observed VMs who waits for memory; whether somebody does who did not before.
+        """Ask the nodes of observed VMs which VMs wait for memory.
 
-        Also whether somebody waits for balloons, to come.
+        Returns whether a VM waits that did not before, or a VM that was refused waits for balloons.
         """
         now, vms = self._context.clock.now(), [vm for vm in self._context.ledger.live_vms() if vm.observed]
         self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}
@@ -69,8 +71,8 @@ class MemoryCare:
         return new or bool(self._wished)
 
     def look(self, seen: Observation) -> None:
-        """Bound, balloon, and find out who is pressed."""
-        with self._context.giving:  # else a VM that is just let come would be in none of the two
+        """Set bounds and balloons, and find the nodes that are pressed."""
+        with self._context.giving:  # else a VM that is just being placed would be in neither of the two
             nodes = self._nodes(seen)
             lowered = {name: self._context.bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
@@ -93,12 +95,12 @@ class MemoryCare:
             log.warning("%s is pressed: %s", name, self.pressed[name][1])
 
     def planned(self, node: str, capacity: Resources) -> Resources:
-        """Up to what VMs are planned on a node: its capacity, or less where it is pressed."""
+        """The resources up to which VMs are planned on a node: its capacity, or less if it is pressed."""
         pressed = self.pressed.get(node)
         return capacity if pressed is None else replace(capacity, memory_mib=min(capacity.memory_mib, pressed[0]))
 
     def bearable_mib(self, seen: Observation, node: str) -> int:
-        """Up to what a short node may wait for relief: with this booked, its VMs need all of its real memory."""
+        """The booked memory up to which a short node may wait for relief: its VMs then need all of its real memory."""
         real_mib = observed_memory.real_capacity(self._context, seen, node).memory_mib
         if node in self.pressed:
             return self.pressed[node][0]
@@ -106,12 +108,12 @@ class MemoryCare:
         return promised_mib + math.floor((real_mib - promised_mib) / self._context.settings.memory.threshold)
 
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
-        """Have observed VMs of a node do with so much less, before a VM comes there that is not observed.
+        """Have the observed VMs of a node do with ``memory_mib`` less, before a VM comes there that is not observed.
 
         The caller holds ``Context.giving`` until the ledger has that VM.
 
         Raises:
-            RefusedError: they cannot now.
+            RefusedError: the observed VMs cannot do with less now.
         """
         if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
             return
@@ -123,13 +125,13 @@ class MemoryCare:
             raise
 
     def has_room(self, node: str, memory_mib: int) -> bool:
-        """Whether observed VMs leave so much of the bound of a node unused now; else balloons make room for it.
+        """Whether observed VMs leave ``memory_mib`` of the node's bound unused now; if not, balloons make room for it.
 
-        What is booked is what guests need; what they cache besides is not, and takes memory all the same.
+        The memory that guests need is booked. The memory of their caches is not booked, but is taken all the same.
         """
         report = self._context.bounds.report(node)
         if report is None or report.limit_mib is None or report.used_mib is None:
-            return True  # nothing is bounded there, or nobody knows
+            return True  # nothing is bounded there, or nothing is known
         since = self._asked.setdefault(node, self._context.clock.now())
         waited_s = self._context.clock.now() - since
         if not report.used_mib or report.limit_mib - report.used_mib >= memory_mib or waited_s > _CACHES_S:
@@ -142,7 +144,7 @@ class MemoryCare:
     # -- bounds ----------------------------------------------------------------------------------------------------
 
     def _nodes(self, seen: Observation) -> dict[str, _Node]:
-        """All nodes where observed VMs may be, with what the ledger says of them."""
+        """All nodes where observed VMs may be, with the VMs that the ledger has there."""
         context, ledger = self._context, self._context.ledger
         observing = observed_memory.observing_hosts(context, seen)
         nodes = {name: _Node() for name in seen.rms.nodes if name in observing}
@@ -152,7 +154,7 @@ class MemoryCare:
             for place in {vm.host, vm.destination} - {""}:
                 node = nodes.get(place)
                 if node is None and vm.observed and place in seen.rms.nodes:
-                    node = nodes[place] = _Node()  # of a partition that is observed no more
+                    node = nodes[place] = _Node()  # its partition is not observed any more
                 if node is None:
                     continue
                 if vm.observed:
@@ -163,19 +165,20 @@ class MemoryCare:
         return nodes
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
-        """What observed VMs of a node may take together, with their hypervisor processes."""
+        """The memory that observed VMs of a node may take together, with their hypervisor processes."""
         return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
 
     def _kept_mib(self, node: _Node) -> int:
-        """What of that is kept back: nothing while one of them leaves, which may need it for that."""
+        """The part of that which is kept back; nothing while an observed VM leaves, because it may need the part."""
         return 0 if node.leaves else self._context.settings.memory.relief_mib
 
-    # -- who is pressed, and balloons ------------------------------------------------------------------------------
+    # -- pressed nodes, and balloons -------------------------------------------------------------------------------
 
     def _pressed(self, seen: Observation, name: str, node: _Node) -> tuple[int, str] | None:
-        """Up to how much memory VMs may be planned on a node where somebody waits for memory; None: nobody does.
+        """The memory up to which VMs may be planned on a pressed node, and why it is pressed; None if it is not.
 
-        A VM that is alone has all that its node can give, and one that leaves makes room already.
+        A node with a single VM is not pressed: the VM has all that the node can give. Nor is a node that a VM is
+        leaving: that makes room already.
         """
         report = self._context.bounds.report(name)
         if report is None:
@@ -188,14 +191,14 @@ class MemoryCare:
         return node.promised_mib + booked_mib - 1, why
 
     def _balloon(self, seen: Observation, nodes: Mapping[str, _Node]) -> set[str]:
-        """Tell the balloons; returns the nodes on which one was told something new, whose guests follow it now."""
+        """Set the balloons. Returns the nodes on which a target is new: their guests are just following it."""
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="balloons") as pool:
             told = list(pool.map(lambda name: self._tell(seen, name, nodes[name]), nodes))
         self._balloons.forget_but(vm.name for node in nodes.values() for _, vm in node.vms)
         return {name for name, new in zip(nodes, told, strict=True) if new}
 
     def _tell(self, seen: Observation, name: str, node: _Node) -> bool:
-        """Tell the balloons of one node; whether one was told something new."""
+        """Set the balloons of one node. Returns whether a target is new."""
         vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
         if not vms or name not in seen.statistics or self._context.bounds.waits_on(name):
             return False

@@ -1,8 +1,9 @@
-"""Observed memory: which VMs take of their nodes what they are seen to need, how much that is, and of how much.
+"""Observed memory: the VMs that take of their nodes the memory they are seen to need; that memory; and the capacity.
 
-Partitions with ``memory = "observed"``, where context switches are on: without them a node that is short could not be
-relieved. Such a VM is booked with what it needs and headroom for growth until the next cycle: so that all of a node
-together need no more than the threshold, a share of its memory. VMs that are not observed can have the whole node.
+It is used in partitions with ``memory = "observed"`` and context switches: without these a node that is short could not
+be relieved. An observed VM is booked with the memory that it needs, and headroom for growth until the next cycle. So
+all VMs of a node together need no more than the threshold, a share of its memory. VMs that are not observed can have
+the whole node.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rmsplugin.model.vjob import Geometry
 
 
 class _Job(Protocol):
-    """Whose VMs are to be made."""
+    """A job whose VMs are to be made."""
 
     @property
     def user(self) -> str: ...
@@ -31,7 +32,7 @@ class _Job(Protocol):
 
 
 def observes(context: Context, seen: Observation, partition: str) -> bool:
-    """Whether VMs that are started there now take what they are seen to need."""
+    """Whether VMs that are started in the partition now take the memory that they are seen to need."""
     found = context.settings.partition.get(partition)
     return found is not None and found.memory == "observed" and site.may_suspend(seen.rms, partition)
 
@@ -46,20 +47,20 @@ def observing_hosts(context: Context, seen: Observation) -> frozenset[str]:
 
 
 def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
-    """All that VMs may have of a node: its size less what its host keeps."""
+    """The resources of a node that VMs may have: its size without the part that its host keeps."""
     keeps, size = context.settings.nodes, seen.rms.nodes[node]
     return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
 def needed_mib(vm: VMRow) -> int:
-    """What a VM is seen to need, without its hypervisor process; all that it has if nothing was seen of it."""
+    """The memory that a VM is seen to need, without its hypervisor process; all of its memory if nothing was seen."""
     return vm.memory_mib if vm.memory_demand_mib is None else min(vm.memory_mib, vm.memory_demand_mib)
 
 
 def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
-    """What a VM is booked with, by what it is seen to need, or was when it was saved; None: what was requested counts.
+    """The memory booked for a VM by its need as last seen, with headroom; None: its whole memory counts.
 
-    Its hypervisor process is not in it.
+    The memory of its hypervisor process is not included.
     """
     if not vm.observed or vm.memory_demand_mib is None:
         return None
@@ -69,15 +70,15 @@ def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) ->
 def expected_mib(
     context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
 ) -> int | None:
-    """What a VM of a vjob that has none yet is expected to need; None where what was requested counts.
+    """The memory that a VM is expected to need while its vjob has no VMs yet; None if its whole memory counts.
 
     Args:
         context: settings and ledger.
-        seen: what is looked up once for all that ask for the same.
+        seen: one look; it keeps the result for all jobs that ask for the same.
         job: its user and partition.
         name: of its job.
-        geometry: what was requested.
-        index: number of the VM. All VMs of the vjob are expected to need the same, as far as they have it.
+        geometry: the request.
+        index: number of the VM. All VMs of the vjob are expected to need the same, or all they have if that is less.
     """
     if not observes(context, seen, job.partition):
         return None
@@ -92,13 +93,13 @@ def expected_mib(
 def expected_booked_mib(
     context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
 ) -> int | None:
-    """What a VM of a vjob that has none yet will be booked with; arguments as of ``expected_mib``."""
+    """The memory that will be booked for a VM while its vjob has no VMs yet; arguments as of ``expected_mib``."""
     needed_mib = expected_mib(context, seen, job, name, geometry, index)
     return None if needed_mib is None else _with_headroom(context, seen, job.partition, needed_mib)
 
 
 def _with_headroom(context: Context, seen: Observation, partition: str, needed_mib: int) -> int:
-    """What a VM needs, with headroom; never more than a node has: one that is alone there has all that it can give."""
+    """A VM's need with headroom; at most what a node has: a VM that is alone there has all that the node can give."""
     overhead_mib = context.settings.nodes.memory_overhead_mib
     wanted_mib = math.ceil((needed_mib + overhead_mib) / context.settings.memory.threshold) - overhead_mib
     return min(wanted_mib, _most_mib(context, seen, partition))

@@ -1,4 +1,4 @@
-"""Priorities: what Slurm's priority of a vjob would be now, also while it runs or sleeps, when Slurm computes none."""
+"""Priorities: Slurm's priority of a vjob as it would be now, also while it runs or sleeps and Slurm computes none."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.priority import Standing, priority_now, standing
 from rmsplugin.model.vjob import VJobState
 
-#: Less than that is no change by hand: fractions are cut off, and the looks at priorities and at shares differ in time.
+#: A smaller difference is not a change by hand: fractions are cut off, and priorities and shares are read at different
+#: times.
 _NO_CHANGE = 3
 _LOOKS_DIFFER_S = 60.0
 
 
 def standing_of(seen: Observation, job: RmsJob) -> Standing:
-    """What to remember of the priority that Slurm shows of the job."""
+    """The parts of the priority that Slurm shows of the job, to be remembered."""
     priorities = seen.rms.priorities
     pending = job.state is JobState.PENDING
     return standing(
@@ -36,12 +37,12 @@ def priority_of(seen: Observation, vjob: VJobRow, job: RmsJob | None) -> int:
     """The priority by which a vjob that runs or sleeps stands in the queue."""
     priorities, known = seen.rms.priorities, vjob.standing
     share = priorities.share(known.account, vjob.user, vjob.partition) if known else None
-    if known is None:  # of an older release, which remembered the priority alone
+    if known is None:  # a row of an older release, which remembered the priority alone
         known = Standing(vjob.priority, vjob.priority, 0.0, vjob.submitted, 0, "")
     if job is not None and job.state is JobState.PENDING and job.priority:
         parts = priorities.parts.get(job.job_id)
         if parts is not None and parts.fixed:
-            return job.priority  # set by hand while it waits to be resumed
+            return job.priority  # set by hand while the vjob waits to be resumed
     return priority_now(
         known,
         priorities.weights,
@@ -52,10 +53,10 @@ def priority_of(seen: Observation, vjob: VJobRow, job: RmsJob | None) -> int:
 
 
 class Priorities:
-    """Sees that somebody has set the priority of a job that runs or is suspended, and has that count.
+    """Notices that somebody has set the priority of a job that runs or is suspended, and makes it count.
 
-    Slurm shows the priority of a running job as it was at its start or its last resume, and 0 while it is suspended;
-    what an operator sets it forgets at the next suspend. So a change between two looks is remembered by the engine.
+    Slurm shows the priority of a running job as it was at its start or last resume, and 0 while the job is suspended.
+    Slurm forgets an operator's change at the next suspend. So the engine remembers a change between two looks.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,7 +64,7 @@ class Priorities:
         self._shown: dict[int, tuple[JobState, int]] = {}
 
     def look(self, seen: Observation) -> None:
-        """Compare what is shown with the last look."""
+        """Compare the priorities that Slurm shows with those of the last look."""
         shown: dict[int, tuple[JobState, int]] = {}
         for vjob in self._context.ledger.vjobs():
             job = seen.jobs.get(vjob.job_id)
@@ -75,14 +76,17 @@ class Priorities:
             if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):
                 continue
             if vjob.standing is None and job.priority > 0:
-                # It started before the engine had met it, or under an older release.
+                # The job started before the engine had met it, or under an older release.
                 self._remember(vjob, standing_of(seen, job))
             elif changed:
                 self._compare(seen, vjob, job)
         self._shown = shown
 
     def _compare(self, seen: Observation, vjob: VJobRow, job: RmsJob) -> None:
-        """Slurm computes the priority anew whenever anything of the job is changed: then it is what was expected."""
+        """Remember a priority that was set by hand.
+
+        Slurm also computes the priority anew whenever anything of the job is changed: then it is as expected.
+        """
         weights = seen.rms.priorities.weights
         slack = float(_NO_CHANGE)
         if weights is not None:

@@ -1,8 +1,8 @@
-"""Weights: what the site's fair share, QOS and nice say of a vjob beyond its age, for ``slowdown``.
+"""Weights: the say of the site's fair share, QOS and nice, without age, in the policy ``slowdown``.
 
-Slurm's priority without what the age gave, beside the median of its tier: a user whose fair share is a tenth of
-another's has to have waited ten times as long for what he still needs. One priority that was set by hand leaves the
-others as they are.
+A weight is Slurm's priority without the part of age, relative to the median of its tier. A user whose fair share is a
+tenth of another's must have waited ten times as long, for the same remaining need. A priority that is set by hand does
+not change the weights of other vjobs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.priority import age_part
 
-#: No weight is more than so many times the median, or less than such a part of it: whoever has waited a thousand times
-#: as long goes first, whatever the site says.
+#: A weight is at most so many times the median, and at least the same fraction of it: a vjob that has waited a thousand
+#: times as long goes first, whatever the site says.
 _MOST = 1000.0
 
 
 def accrues_from(job: RmsJob | None, row: VJobRow | None, now: float) -> float:
-    """Since when a vjob waits: by Slurm's AccrueTime, without what it was held or waited for others.
+    """Since when a vjob waits: Slurm's AccrueTime, which leaves out the time of a hold or of waiting for other jobs.
 
-    Slurm says it a moment after a job was released, or others that it waited for have ended. Until then it is now.
+    Slurm sets it a moment after a job was released, or after the jobs that it waited for have ended. Until then, it is
+    ``now``.
     """
     if row is not None and row.standing is not None and row.standing.accrues_from:
         return row.standing.accrues_from
@@ -37,9 +38,9 @@ def accrues_from(job: RmsJob | None, row: VJobRow | None, now: float) -> float:
 
 
 def beyond_age(seen: Observation, priority: int, since: float, job: RmsJob | None, row: VJobRow | None) -> float:
-    """What of a priority its age did not give, at least 1; 1 where Slurm has no factors but the order.
+    """The part of a priority that age did not give, at least 1; 1 if Slurm has no factors but the order.
 
-    Of a priority that was set by hand age gave nothing.
+    Age gave no part of a priority that was set by hand.
     """
     weights = seen.rms.priorities.weights
     if weights is None:
@@ -50,7 +51,7 @@ def beyond_age(seen: Observation, priority: int, since: float, job: RmsJob | Non
 
 
 def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:
-    """The vjobs with their weights beside the median of their tier."""
+    """The vjobs with their weights relative to the median of their tier."""
     found = list(queue)
     tiers: dict[int, list[float]] = {}
     for vjob in found:
